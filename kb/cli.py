@@ -1,0 +1,263 @@
+"""The command line. Exit codes: 0 done, 1 nothing found, 2 wrong use, 3 failure."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import kb
+from kb import render
+from kb.config import database_path
+from kb.database import Database
+from kb.embed import BUNDLED_MODEL, FastembedEmbedder
+from kb.errors import KbError, NotFoundError, UsageError
+from kb.knowledge_base import KnowledgeBase
+
+DONE, NOTHING_FOUND, WRONG_USE, FAILURE = 0, 1, 2, 3
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and leave with its exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        stream=sys.stderr, level=options.log_level.upper(), format="%(name)s: %(message)s"
+    )
+    try:
+        code = _run(options)
+        sys.stdout.flush()
+    except KbError as error:
+        _print_error(error, as_json=options.json)
+        code = _exit_code(error)
+    except KeyboardInterrupt:
+        print("kb: interrupted; what was done is kept", file=sys.stderr)
+        code = FAILURE
+    except BrokenPipeError:
+        # The reader of a pipe went away (`kb list | head`): no error, but nothing more to write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = DONE
+    sys.exit(code)
+
+
+def _run(options: argparse.Namespace) -> int:
+    module, name = options.command.split(".")
+    path = database_path(options.db) if options.needs_file else ":memory:"
+    with Database(path, create=options.creates) as database:
+        knowledge = KnowledgeBase(
+            database,
+            model=options.model,
+            make_embedder=lambda name: FastembedEmbedder(
+                name, threads=options.threads, allow_download=options.download
+            ),
+        )
+        with knowledge:
+            # Only now, so that a search does not wait for the import of what syncs and serves.
+            command = getattr(importlib.import_module(f"kb.commands.{module}"), name)
+            code: int = command(knowledge, options)
+            return code
+
+
+def _exit_code(error: KbError) -> int:
+    if isinstance(error, NotFoundError):
+        return NOTHING_FOUND
+    return WRONG_USE if isinstance(error, UsageError) else FAILURE
+
+
+def _print_error(error: KbError, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(error.as_result(), ensure_ascii=False))
+    suggestions = error.details.get("suggestions", [])
+    hint = (
+        f" Near: {', '.join(suggestions)}." if suggestions and "Did you" not in str(error) else ""
+    )
+    print(f"kb: {error.message}{hint}".replace("\n", " "), file=sys.stderr)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors on one line with the next step, instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_USE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = _common_options(argparse.SUPPRESS)
+    parser = _Parser(
+        prog="kb",
+        description="A project's knowledge in one SQLite file: add folders, search, serve.",
+        parents=[_common_options(None)],
+    )
+    parser.add_argument("--version", action="version", version=f"kb {kb.__version__}")
+    parser.set_defaults(creates=False, needs_file=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+
+    def add(name: str, command: str, text: str, **defaults: Any) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text, parents=[common])
+        sub.set_defaults(command=command, **defaults)
+        return sub
+
+    _add_collecting(add)
+    _add_browsing(add)
+    _add_care(add)
+    return parser
+
+
+def _common_options(default: Any) -> _Parser:
+    """The global options, accepted before and after the command."""
+
+    def value(own: Any) -> Any:
+        return own if default is None else default
+
+    options = _Parser(add_help=False)
+    options.add_argument(
+        "--db",
+        metavar="PATH",
+        default=default,
+        help="the knowledge base file (default: KB_DB, else .kb/kb.db of the project)",
+    )
+    options.add_argument(
+        "--json", action="store_true", default=value(False), help="one JSON document on stdout"
+    )
+    options.add_argument(
+        "--quiet", action="store_true", default=value(False), help="no progress and no summary"
+    )
+    options.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default=value("warning"),
+        help="how much to log on stderr",
+    )
+    options.add_argument(
+        "--model",
+        metavar="NAME",
+        default=default,
+        help=f"embedding model (default: the file's, else {BUNDLED_MODEL})",
+    )
+    options.add_argument(
+        "--threads", type=_positive, default=value(1), metavar="N", help="threads of one model run"
+    )
+    options.add_argument(
+        "--download",
+        action="store_true",
+        default=value(False),
+        help="let fastembed download the model named with --model",
+    )
+    return options
+
+
+def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
+    sub = add("add", "collect.add", "register a folder as a collection and sync it", creates=True)
+    sub.add_argument("source", metavar="SOURCE", help="a folder or a file")
+    sub.add_argument("--name", help="name of the collection (default: the folder's)")
+    sub.add_argument("--include", action="append", default=[], metavar="GLOB")
+    sub.add_argument("--exclude", action="append", default=[], metavar="GLOB")
+    sub.add_argument("--kind", choices=("documents", "archive", "external"), default="documents")
+    sub.add_argument("--description", default=None, help="what the collection is about")
+    sub.add_argument("--no-embed", action="store_true", help="keywords only, for now")
+
+    sub = add("sync", "collect.sync", "bring collections up to date")
+    sub.add_argument("names", nargs="*", metavar="NAME")
+    sub.add_argument(
+        "--force",
+        action="store_true",
+        help="read every file again; an empty folder empties its collection",
+    )
+    sub.add_argument("--no-embed", action="store_true", help="keywords only, for now")
+
+    sub = add("reembed", "collect.reembed_all", "embed everything again with another model")
+
+    sub = add("remove", "collect.remove", "remove a collection from the file")
+    sub.add_argument("name", metavar="NAME")
+
+
+def _add_browsing(add: Callable[..., argparse.ArgumentParser]) -> None:
+    sub = add("search", "browse.search", "search by keywords and meaning", creates=False)
+    sub.add_argument("query", metavar="QUERY")
+    sub.add_argument(
+        "--from",
+        dest="folder",
+        metavar="FOLDER",
+        action=_CreatesFile,
+        help="add and sync this folder first, and search it",
+    )
+    sub.add_argument("-c", "--collection", action="append", default=[], metavar="NAME")
+    sub.add_argument("-n", "--limit", type=_positive, default=10, metavar="N")
+    sub.add_argument("--format", choices=render.FORMATS, default=None)
+    sub.add_argument("--explain", action="store_true", help="show how each row was ranked")
+    sub.add_argument("--no-embed", action="store_true", help="with --from: keywords only, for now")
+
+    sub = add("list", "browse.list_names", "list collections, or the documents of one")
+    sub.add_argument("name", nargs="?", metavar="COLLECTION")
+
+    for name, text in (
+        ("get", "print a document or some of its lines"),
+        ("outline", "print a document's headings"),
+        ("section", "print one section of a document"),
+        ("related", "list documents close in meaning"),
+    ):
+        sub = add(name, f"browse.{name}", text)
+        lines = "[:LINE[-LINE]]" if name == "get" else ""
+        sub.add_argument(
+            "document",
+            metavar=f"DOC{lines}",
+            help="id, COLLECTION/id, path on disk, or the end of an id",
+        )
+        sub.add_argument("-c", "--collection", default="", metavar="NAME")
+        if name == "outline":
+            sub.add_argument("--depth", type=int, choices=range(1, 7), default=6)
+        if name == "section":
+            sub.add_argument("heading", metavar="HEADING")
+            sub.add_argument("--no-subsections", action="store_true")
+        if name == "related":
+            sub.add_argument("-n", "--limit", type=_positive, default=5, metavar="N")
+
+
+def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
+    sub = add("serve", "care.serve", "run the MCP server on stdin and stdout", creates=True)
+    sub.add_argument("--tools", default="", metavar="FAMILY,...", help="only these tool families")
+    sub.add_argument("--max-reply-tokens", type=_positive, default=None, metavar="N")
+
+    add("tools", "care.list_tools", "list the tools with their parameters", needs_file=False)
+    sub = add("tool", "care.call", "call a tool as a client would", creates=True)
+    sub.add_argument("name", metavar="NAME")
+    sub.add_argument(
+        "arguments",
+        nargs="?",
+        default="{}",
+        metavar="JSON",
+        help='arguments as a JSON object, or "-" to read them from stdin',
+    )
+    sub.add_argument("--max-reply-tokens", type=_positive, default=None, metavar="N")
+
+    add("status", "care.status", "show what the file holds")
+    sub = add("copy", "care.copy", "write a clean, compact copy of the file")
+    sub.add_argument("destination", metavar="DEST", type=Path)
+
+
+class _CreatesFile(argparse.Action):
+    """An option that makes the command create the file if it is missing."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        namespace.creates = True
+
+
+def _positive(text: str) -> int:
+    with contextlib.suppress(ValueError):
+        if (number := int(text)) > 0:
+            return number
+    raise argparse.ArgumentTypeError(f"{text} is no positive number")

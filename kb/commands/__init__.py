@@ -1,0 +1,1 @@
+"""The commands of the command line, each a function from options to an exit code."""

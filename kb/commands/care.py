@@ -1,0 +1,125 @@
+"""`kb serve`, `kb tools`, `kb tool`, `kb status`, `kb copy`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from kb import render
+from kb.errors import UsageError
+from kb.knowledge_base import KnowledgeBase
+
+
+def serve(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Run the MCP server until its client goes."""
+    from kb.server import serve as run
+
+    if options.max_reply_tokens:
+        kb.reply_tokens = options.max_reply_tokens
+    run(kb, tuple(filter(None, options.tools.split(","))))
+    return 0
+
+
+def list_tools(_: KnowledgeBase, options: argparse.Namespace) -> int:
+    """List the tools; with --json as a client sees them."""
+    from kb.registry import load_tools
+
+    tools = load_tools().values()
+    result = {
+        "tools": [
+            {
+                "name": tool.name,
+                "family": tool.family,
+                "title": tool.title,
+                "description": tool.description,
+                "inputSchema": tool.input_schema,
+                "outputSchema": tool.output_schema,
+            }
+            for tool in tools
+        ]
+    }
+    rows = [
+        {
+            "tool": tool.name,
+            "parameters": ", ".join(tool.input_schema["properties"]),
+            "does": tool.description.split("\n")[0],
+        }
+        for tool in tools
+    ]
+    render.table(result, rows, ("tool", "parameters", "does"), options)
+    return 0
+
+
+def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Call a tool and print its result, exactly as a client would get it."""
+    from kb.registry import call_tool
+
+    text = sys.stdin.read() if options.arguments == "-" else options.arguments
+    try:
+        arguments = json.loads(text or "{}")
+    except ValueError as error:
+        raise UsageError(f"the arguments are not JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise UsageError('the arguments must be a JSON object, such as {"query": "wind"}')
+    if options.max_reply_tokens:
+        kb.reply_tokens = options.max_reply_tokens
+    result = call_tool(kb, options.name, arguments)
+    print(result.text)
+    return 1 if result.is_error else 0
+
+
+def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Show sizes, the model and what waits to be embedded."""
+    path = Path(kb.database.path)
+    with kb.database.read() as connection:
+        counts = connection.row("status_counts") or {}
+        model = connection.row("current_model")
+        rows = connection.rows("collections")
+    result: dict[str, Any] = {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        **counts,
+        "waiting": counts["chunks"] - counts["embedded_chunks"],
+        "model": model["name"] if model else None,
+        "collections": [
+            {
+                "collection": row["name"],
+                "kind": row["kind"],
+                "documents": row["document_count"],
+                "source": row["source"],
+                "synced": row["synced_at"],
+            }
+            for row in rows
+        ],
+    }
+    lines = [
+        f"{path} ({result['bytes'] / 1e6:.1f} MB)",
+        f"{counts['documents']} documents, {counts['characters'] / 1e6:.1f} million characters, "
+        f"{counts['chunks']} passages, {counts['embedded_chunks']} with a vector",
+        f"model: {model['name']}, {model['width']} dimensions" if model else "no vectors yet",
+    ]
+    if result["waiting"]:
+        lines.append(f"{result['waiting']} passages wait for their vector: run `kb sync`")
+    lines += [
+        f"  {row['name']}: {row['document_count']} documents"
+        + (f" from {row['source']}" if row["source"] else "")
+        + (f", synced {row['synced_at']}" if row["synced_at"] else "")
+        for row in rows
+    ]
+    render.text(result, "\n".join(lines), options)
+    return 0
+
+
+def copy(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Write a clean, compact copy."""
+    destination = options.destination.expanduser()
+    if destination.is_dir():
+        destination = destination / Path(kb.database.path).name
+    kb.database.copy_to(destination)
+    size = destination.stat().st_size
+    text = f"{destination} ({size / 1e6:.1f} MB)"
+    render.text({"copy": str(destination), "bytes": size}, text, options)
+    return 0

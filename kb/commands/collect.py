@@ -1,0 +1,231 @@
+"""`kb add`, `kb sync`, `kb remove`, `kb reembed`: what goes into the file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from kb import render
+from kb.database import Row, utc_now
+from kb.embed import BUNDLED_MODEL, FastembedEmbedder
+from kb.errors import EmbeddingError, KbError, SourceError, UsageError
+from kb.knowledge_base import KnowledgeBase
+from kb.store import delete_collection
+from kb.sync import EmbedReport, SyncReport, embed_pending, reembed, require_source, sync_collection
+
+ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
+
+
+def add(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Register a folder and sync it."""
+    collection = register(
+        kb,
+        options.source,
+        name=options.name,
+        kind=options.kind,
+        include=options.include,
+        exclude=options.exclude,
+        description=options.description,
+    )
+    return _sync_all(kb, [collection], options)
+
+
+def sync(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Sync the named collections, or all that have a source."""
+    with kb.database.read() as connection:
+        if options.names:
+            rows = [kb.collection(connection, name) for name in options.names]
+        else:
+            rows = [row for row in kb.collections(connection, ALL_KINDS) if row["source"]]
+    for row in rows:
+        require_source(row)
+    if not rows:
+        raise UsageError("there is nothing to sync: add a folder with `kb add FOLDER`")
+    return _sync_all(kb, rows, options)
+
+
+def remove(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Remove a collection; the source folder stays as it is."""
+    with kb.database.read() as connection:
+        row = kb.collection(connection, options.name)
+    with kb.database.write() as connection:
+        delete_collection(connection, row["collection_id"])
+    if options.json:
+        render.print_json({"removed": row["name"], "documents": row["document_count"]})
+    elif not options.quiet:
+        print(f"removed {row['name']} with {row['document_count']} documents")
+    return 0
+
+
+def reembed_all(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Embed everything with the wanted model."""
+    embedder = FastembedEmbedder(
+        options.model or BUNDLED_MODEL, threads=options.threads, allow_download=options.download
+    )
+    fresh = KnowledgeBase(kb.database, project=kb.project, make_embedder=lambda _: embedder)
+    with render.progress(options) as show:
+        report = reembed(fresh, embedder, progress=show)
+    if options.json:
+        render.print_json(
+            {"model": embedder.name, "embedded": report.embedded, "reused": report.reused}
+        )
+    elif not options.quiet:
+        print(f"{embedder.name}: {report.embedded} passages embedded, {report.reused} reused")
+    return 0
+
+
+def register(
+    kb: KnowledgeBase,
+    source: str,
+    *,
+    name: str | None = None,
+    kind: str = "documents",
+    include: list[str] | None = None,
+    exclude: list[str] | None = None,
+    description: str | None = None,
+) -> Row:
+    """The collection of a folder; made when there is none, changed when it is registered anew.
+
+    Raises:
+        SourceError: there is no such folder.
+        UsageError: the name belongs to another source.
+    """
+    root = Path(source).expanduser().resolve()
+    if not root.exists():
+        raise SourceError(f"there is no folder or file {source}", path=str(root))
+    with kb.database.write() as connection:
+        rows = connection.rows("collections")
+        by_name = {row["name"]: row for row in rows}
+        same = [row for row in rows if row["source"] == str(root)]
+        if name is None:
+            name = same[0]["name"] if same else _free_name(root.name or "root", by_name)
+        known = by_name.get(name)
+        if known is not None and known["source"] != str(root) and known["source"]:
+            raise UsageError(
+                f'the collection "{name}" holds {known["source"]}: choose another --name, or '
+                f"`kb remove {name}` first"
+            )
+        fields: dict[str, Any] = {
+            "kind": kind,
+            "source": str(root),
+            "include": json.dumps(include or [], ensure_ascii=False),
+            "exclude": json.dumps(exclude or [], ensure_ascii=False),
+        }
+        if known is None:
+            connection.run(
+                "insert_collection",
+                name=name,
+                options="{}",
+                description=description,
+                version=None,
+                project_id=None,
+                created_at=utc_now(),
+                **fields,
+            )
+        elif include or exclude or kind != "documents":
+            connection.run("update_collection", collection_id=known["collection_id"], **fields)
+        return next(row for row in connection.rows("collections") if row["name"] == name)
+
+
+def sync_for_search(kb: KnowledgeBase, collection: Row, options: argparse.Namespace) -> None:
+    """Sync before a search: say what is wrong, but search whatever is there."""
+    with render.progress(options) as show:
+        report = sync_collection(kb, collection, progress=show)
+        _say_problems(report, options)
+        if not options.no_embed:
+            try:
+                embed_pending(kb, progress=show)
+            except EmbeddingError as error:
+                print(f"kb: {error.message}", file=sys.stderr)
+            except KeyboardInterrupt:
+                print(
+                    "kb: interrupted; searching with what is there, `kb sync` does the rest",
+                    file=sys.stderr,
+                )
+    if not options.quiet and not options.json:
+        print(_summary(report), file=sys.stderr)
+
+
+def _sync_all(kb: KnowledgeBase, rows: list[Row], options: argparse.Namespace) -> int:
+    reports: list[SyncReport] = []
+    embedded = EmbedReport()
+    failure = False
+    with render.progress(options) as show:
+        for row in rows:
+            try:
+                reports.append(
+                    sync_collection(kb, row, force=getattr(options, "force", False), progress=show)
+                )
+            except SourceError as error:
+                # One missing folder must not keep the others from being synced.
+                failure = True
+                reports.append(_failed(row["name"], error))
+        embedding_error = ""
+        if not options.no_embed:
+            try:
+                embedded = embed_pending(kb, progress=show)
+            except EmbeddingError as error:
+                embedding_error = error.message
+    if options.json:
+        result: dict[str, Any] = {
+            "collections": [report.as_dict() for report in reports],
+            "embedded": embedded.embedded,
+            "reused": embedded.reused,
+        }
+        if embedding_error:
+            result["notice"] = f"searches use keywords alone: {embedding_error}"
+        render.print_json(result)
+    else:
+        for report in reports:
+            _say_problems(report, options)
+            if not options.quiet:
+                print(_summary(report))
+        if (embedded.embedded or embedded.reused) and not options.quiet:
+            reused = f", {embedded.reused} had a known text" if embedded.reused else ""
+            print(f"{embedded.embedded} passages embedded{reused}")
+    if embedding_error:
+        print(f"kb: searches use keywords alone: {embedding_error}", file=sys.stderr)
+    return 3 if failure else 0
+
+
+def _failed(name: str, error: KbError) -> SyncReport:
+    report = SyncReport(name)
+    report.errors.append({"path": "", "message": error.message})
+    return report
+
+
+def _summary(report: SyncReport) -> str:
+    changes = [
+        f"{count} {word}"
+        for count, word in (
+            (report.added, "added"),
+            (report.updated, "updated"),
+            (report.removed, "removed"),
+            (report.unchanged, "unchanged"),
+            (len(report.errors), "failed"),
+        )
+        if count
+    ]
+    return (
+        f"{report.collection}: {', '.join(changes) or 'nothing there'} ({report.total} documents)"
+    )
+
+
+def _say_problems(report: SyncReport, options: argparse.Namespace) -> None:
+    if options.quiet:
+        return
+    for problem in (*report.errors, *report.notices):
+        place = f"{problem['path']}: " if problem["path"] else ""
+        print(f"kb: {report.collection}: {place}{problem['message']}", file=sys.stderr)
+
+
+def _free_name(wanted: str, taken: dict[str, Row]) -> str:
+    number = 1
+    name = wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name

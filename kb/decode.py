@@ -1,0 +1,142 @@
+"""Bytes of a file -> text, or the finding that they are no text.
+
+What counts, in this order: a byte order mark; NULs in the pattern that UTF-16 leaves; UTF-8;
+UTF-8 with a few damaged places; the one-byte encodings of Western Europe, with a notice. Other
+one-byte encodings and the old East Asian ones cannot be told apart from these with certainty,
+so they are read as Western text and the notice says so.
+"""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+
+__all__ = ["Decoded", "NoTextError", "decode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A file's text with line ends as `\\n` and without byte order mark."""
+
+    text: str
+    encoding: str  # the Python codec that read it
+    notice: str  # what the user should know; "" for text that was read without doubt
+
+
+class NoTextError(ValueError):
+    """The bytes are no text in any encoding we read; says why."""
+
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+# UTF-32 first: its little-endian mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+# What text never holds, apart from tab, line ends, form feed, backspace (overstruck manual
+# pages) and escape (coloured logs).
+_CONTROLS = bytes(sorted({*range(0x20), 0x7F} - {*b"\b\t\n\r\f\x1b"}))
+
+# Compressed data has 9 to 12 %; of 1,100 real documents in three languages none has any.
+_CONTROLS_AT_MOST = 0.05
+
+# As UTF-16, every pair of bytes of an English page holds a NUL, and of a page of Japanese
+# Markdown three in ten at least (measured on 124).
+_NUL_PAIRS_AT_LEAST = 0.1
+
+
+def decode(data: bytes) -> Decoded:
+    """Read the bytes of a text file.
+
+    Raises:
+        NoTextError: the bytes are binary, or contradict their byte order mark.
+    """
+    text, encoding, notice = _read(data)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    nul = text.find("\0")
+    if nul >= 0:
+        # SQLite stores a NUL in a text, but its functions and its shell end there.
+        line = text.count("\n", 0, nul) + 1
+        raise NoTextError(f"binary data (a NUL character in line {line})")
+    return Decoded(text, encoding, notice)
+
+
+def _read(data: bytes) -> tuple[str, str, str]:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return _marked(data[len(mark) :], encoding), encoding, ""
+    if data.startswith(codecs.BOM_UTF8):
+        text, notice = _utf_8(data.removeprefix(codecs.BOM_UTF8))
+        return text, "utf-8-sig", notice
+    if b"\0" in data:
+        return *_wide(data), "no byte order mark: read as UTF-16 by its pattern of NULs"
+    if len(data.translate(None, _CONTROLS)) < len(data) * (1 - _CONTROLS_AT_MOST):
+        raise NoTextError("binary data (many control characters)")
+    text, notice = _utf_8(data)
+    replaced = text.count(_REPLACEMENT) if notice else 0
+    # One bad byte must not turn a page of Japanese into nonsense. In Western text a letter
+    # beyond ASCII is hardly ever followed by what would make it valid UTF-8.
+    if replaced and sum(character > "\x7f" for character in text) < 10 * replaced:
+        return _western(data)
+    return text, "utf-8", notice
+
+
+def _utf_8(data: bytes) -> tuple[str, str]:
+    """The text, with U+FFFD for what is not valid, and a notice in that case."""
+    try:
+        return data.decode("utf-8"), ""
+    except UnicodeDecodeError as error:
+        line = _line_at(data, error.start)
+        text = data.decode("utf-8", "replace")
+        return text, f"damaged UTF-8: unreadable bytes replaced, the first in line {line}"
+
+
+def _western(data: bytes) -> tuple[str, str, str]:
+    """Latin-1, or Windows-1252 where the bytes 0x80 to 0x9F occur.
+
+    Those are invisible control characters in Latin-1, one of them a line end for Unicode; in
+    practice they are the dashes and curly quotes of Windows-1252, which is otherwise the same.
+    """
+    if any(0x80 <= byte <= 0x9F for byte in data):
+        try:
+            text = data.decode("windows-1252")
+            return text, "windows-1252", "not UTF-8: read as Windows-1252 (Latin-1 with dashes)"
+        except UnicodeDecodeError:
+            pass  # five bytes mean nothing there
+    return data.decode("latin-1"), "latin-1", "not UTF-8: read as Latin-1"
+
+
+def _marked(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        name = encoding.upper()
+        raise NoTextError(f"the byte order mark says {name}, but it is not valid {name}") from error
+
+
+def _wide(data: bytes) -> tuple[str, str]:
+    """UTF-16 without a mark: all NULs at one side of the byte pairs, and valid as a whole."""
+    left, right = data[::2].count(0), data[1::2].count(0)
+    pairs = len(data) // 2
+    one_side = 0 in (left, right) and left + right >= pairs * _NUL_PAIRS_AT_LEAST
+    if one_side and len(data) % 2 == 0:
+        encoding = "utf-16-le" if left == 0 else "utf-16-be"
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            pass
+        else:
+            controls = sum(text.count(chr(code)) for code in _CONTROLS)
+            if controls <= len(text) * _CONTROLS_AT_MOST:
+                return text, encoding
+    raise NoTextError(f"binary data (a NUL byte in line {_line_at(data, data.index(0))})")
+
+
+def _line_at(data: bytes, position: int) -> int:
+    before = data[:position].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return before.count(b"\n") + 1

@@ -1,0 +1,130 @@
+"""The exception tree. Each class carries the code that a client sees.
+
+KbError                      INTERNAL_ERROR
+├── UsageError               VALIDATION_ERROR     what was asked makes no sense
+├── ConfigurationError       CONFIG_ERROR
+├── SourceError              FILE_SYSTEM_ERROR    a file or folder that cannot be read
+├── FileError                FILE_SYSTEM_ERROR    the knowledge base file itself
+│   ├── DamagedFileError     DATABASE_ERROR
+│   ├── NewerFileError       DATABASE_ERROR       written by a later kb
+│   └── BusyError            DATABASE_ERROR       another process holds the write lock
+├── EmbeddingError           EMBEDDING_SERVICE_ERROR
+│   └── ModelMismatchError   EMBEDDING_SERVICE_ERROR
+└── NotFoundError
+    ├── CollectionNotFound   COLLECTION_NOT_FOUND
+    ├── DocumentNotFound     DOCUMENT_NOT_FOUND
+    └── SectionNotFound      SECTION_NOT_FOUND
+
+A message says what failed and what to do next. Extra keyword arguments become extra keys of
+the error that a client receives. `server` and `cli` alone turn these into replies and exit codes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "BusyError",
+    "CollectionNotFound",
+    "ConfigurationError",
+    "DamagedFileError",
+    "DocumentNotFound",
+    "EmbeddingError",
+    "FileError",
+    "KbError",
+    "ModelMismatchError",
+    "NewerFileError",
+    "NotFoundError",
+    "SectionNotFound",
+    "SourceError",
+    "UsageError",
+]
+
+
+class KbError(Exception):
+    """Anything kb refuses or fails to do, with a message for people."""
+
+    code: ClassVar[str] = "INTERNAL_ERROR"
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def as_result(self) -> dict[str, Any]:
+        """The error as the object a client receives."""
+        return {"error": self.message, "code": self.code, **self.details}
+
+
+class UsageError(KbError):
+    """Arguments that make no sense together or are out of bounds."""
+
+    code = "VALIDATION_ERROR"
+
+
+class ConfigurationError(KbError):
+    """A configuration file or environment variable that cannot be used."""
+
+    code = "CONFIG_ERROR"
+
+
+class SourceError(KbError):
+    """A source file or folder that cannot be read."""
+
+    code = "FILE_SYSTEM_ERROR"
+
+
+class FileError(KbError):
+    """The knowledge base file cannot be opened, read or written."""
+
+    code = "FILE_SYSTEM_ERROR"
+
+
+class DamagedFileError(FileError):
+    """The file is no SQLite database, or not one of ours, or is damaged."""
+
+    code = "DATABASE_ERROR"
+
+
+class NewerFileError(FileError):
+    """The file was written by a later version of kb."""
+
+    code = "DATABASE_ERROR"
+
+
+class BusyError(FileError):
+    """Another process kept the write lock longer than we wait."""
+
+    code = "DATABASE_ERROR"
+
+
+class EmbeddingError(KbError):
+    """The embedding model cannot be loaded or run."""
+
+    code = "EMBEDDING_SERVICE_ERROR"
+
+
+class ModelMismatchError(EmbeddingError):
+    """The file's vectors come from another model than the one asked for."""
+
+
+class NotFoundError(KbError):
+    """A name that does not exist in the file."""
+
+
+class CollectionNotFound(NotFoundError):
+    """No collection has this name, id or alias."""
+
+    code = "COLLECTION_NOT_FOUND"
+
+
+class DocumentNotFound(NotFoundError):
+    """The collection holds no such document."""
+
+    code = "DOCUMENT_NOT_FOUND"
+
+
+class SectionNotFound(NotFoundError):
+    """The document has no such section."""
+
+    code = "SECTION_NOT_FOUND"

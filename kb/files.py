@@ -1,0 +1,50 @@
+"""Reading a file that anybody may change, replace or remove meanwhile."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+__all__ = ["read_bytes", "reason", "too_large"]
+
+
+def read_bytes(location: Path, maximum: int) -> bytes:
+    """All bytes of a regular file, from one moment if that can be had.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or holds more than `maximum` bytes.
+    """
+    data, steady = _read_once(location, maximum)
+    # A file that goes on changing is taken as it is the second time: its date is not the one
+    # the walk saw, so the next sync reads it again.
+    return data if steady else _read_once(location, maximum)[0]
+
+
+def too_large(size: int, maximum: int) -> str:
+    """Why a file of `size` bytes is not read."""
+    return f"{size / 1e6:.1f} MB is more than the limit of {maximum / 1e6:.0f} MB"
+
+
+def reason(error: OSError | ValueError) -> str:
+    """What went wrong, as a clause for the middle of a message."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:]
+
+
+def _read_once(location: Path, maximum: int) -> tuple[bytes, bool]:
+    with open(location, "rb", opener=_open_plain) as stream:
+        before = os.fstat(stream.fileno())
+        if not stat.S_ISREG(before.st_mode):
+            raise OSError("not a regular file")
+        data = stream.read(maximum + 1)
+        if len(data) > maximum:
+            raise OSError(too_large(max(before.st_size, len(data)), maximum))
+        after = os.fstat(stream.fileno())
+    same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    return data, same and len(data) == after.st_size
+
+
+def _open_plain(path: str, flags: int) -> int:
+    # The entry may be another one since the walk: wait for no fifo's writer, follow no new link.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))

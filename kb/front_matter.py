@@ -1,0 +1,174 @@
+"""The YAML block at the very start of a Markdown file, as values that JSON can hold."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+# A block that does not close within this many characters is no front matter: a file that
+# opens with a thematic break must not lose its text to a later one.
+MAXIMUM_CHARACTERS = 65_536
+
+# Characters of all values with every alias expanded. Ten lines of YAML can name 10^10 values
+# ("billion laughs"); real front matter stays below a thousandth of this.
+MAXIMUM_EXPANDED_CHARACTERS = 4 * MAXIMUM_CHARACTERS
+
+_BLOCK = re.compile(
+    r"---[ \t]*\n (?P<yaml>.*?) ^(?:---|\.\.\.)[ \t]*(?:\n|\Z)",
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
+_MERGE_KEY = "tag:yaml.org,2002:merge"
+
+# What PyYAML's scalar constructors raise on a value that its tag does not fit (an impossible
+# date, `!!bool maybe`, `!!float ""`); such a value is kept as it is written.
+_UNFIT = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    yaml.YAMLError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """The values of a front matter block and how much of the file it takes."""
+
+    values: dict[str, Any]
+    character_count: int  # of the whole block with both fences and the last line end; 0 = none
+    line_count: int
+    notice: str = ""  # what is wrong with the YAML, for the user; "" when nothing is
+
+
+_NONE = FrontMatter(values={}, character_count=0, line_count=0)
+
+
+def read_front_matter(text: str) -> FrontMatter:
+    """Read the block between `---` on line 1 and the next `---` or `...`.
+
+    Malformed YAML is still front matter, with a notice and no values: its lines are not prose.
+    A block that is valid YAML but no mapping is text between two thematic breaks, and so is a
+    malformed one whose first line is blank (Pandoc's rule).
+    """
+    match = _BLOCK.match(text, 0, MAXIMUM_CHARACTERS)
+    # A match that ends at the limit may have cut a longer line short.
+    if match is None or match.end() == MAXIMUM_CHARACTERS < len(text):
+        return _NONE
+    source = match["yaml"]
+    values: Any = {}
+    notice = ""
+    try:
+        values = _read_yaml(source)
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        if not source.split("\n", 1)[0].strip():
+            return _NONE
+        notice = f"The front matter is not valid YAML and was ignored: {_describe(error)}."
+    if not isinstance(values, dict):
+        return _NONE
+    block = match[0]
+    lines = block.count("\n") + (not block.endswith("\n"))
+    return FrontMatter(values, len(block), lines, notice)
+
+
+def front_matter_title(values: dict[str, Any]) -> str:
+    """Return the `title` value as one line of text, "" when there is none."""
+    title = values.get("title")
+    if isinstance(title, bool) or not isinstance(title, str | int | float):
+        return ""
+    return " ".join(str(title).split())
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        # The mark counts from 0 and from the line after the opening fence.
+        return f"{error.problem} (line {error.problem_mark.line + 2})"
+    return str(error).split("\n", 1)[0].rstrip(".")
+
+
+def _read_yaml(source: str) -> Any:
+    loader = yaml.SafeLoader(source)
+    try:
+        return _Reader(loader).value(loader.get_single_node())  # no node: nothing but comments
+    finally:
+        loader.dispose()
+
+
+class _Reader:
+    """Turn YAML nodes into JSON values; only scalars pass through PyYAML's constructors.
+
+    Reading the node graph ourselves keeps mappings with list keys, sets, ordered maps and
+    unknown tags readable, and counts what aliases and merge keys expand to.
+    """
+
+    def __init__(self, loader: yaml.SafeLoader) -> None:
+        self._loader = loader
+        self._remaining = MAXIMUM_EXPANDED_CHARACTERS
+
+    def value(self, node: yaml.Node | None) -> Any:
+        self._spend(1)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item) for item in node.value]
+        return self._scalar(node) if isinstance(node, yaml.ScalarNode) else {}
+
+    def _spend(self, characters: int) -> None:
+        self._remaining -= characters
+        if self._remaining < 0:
+            raise yaml.YAMLError("its aliases expand to too many values")
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
+        inherited: dict[str, Any] = {}
+        own: dict[str, Any] = {}
+        for key, value in node.value:
+            if key.tag != _MERGE_KEY:
+                own[self._key(key)] = self.value(value)
+                continue
+            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                merged = self.value(source)
+                if isinstance(merged, dict):
+                    inherited = merged | inherited  # the first source named wins
+        return inherited | own
+
+    def _key(self, node: yaml.Node) -> str:
+        """Keys keep their spelling (`on`, `2024`, `null`); a list or mapping becomes JSON."""
+        if isinstance(node, yaml.ScalarNode):
+            self._spend(len(node.value))
+            return _encodable(node.value)
+        return json.dumps(self.value(node), ensure_ascii=False)
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        self._spend(len(node.value))
+        written = _encodable(node.value)
+        try:
+            value = self._loader.construct_object(node)
+        except _UNFIT:
+            return written
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return _encodable(value)
+        if isinstance(value, datetime.date):  # datetime.datetime is one too
+            return value.isoformat()
+        if isinstance(value, int | float) and ":" not in written and _fits_json(value):
+            return value
+        # Base 60 numbers (YAML 1.1 reads 12:30 as 750), NaN, infinity, huge integers, binary.
+        return written
+
+
+def _fits_json(value: float) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
+
+
+def _encodable(text: str) -> str:
+    """Replace the lone surrogates that a YAML escape such as "\\ud800" can make."""
+    return text.encode("utf-8", "replace").decode("utf-8")

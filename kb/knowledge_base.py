@@ -1,0 +1,238 @@
+"""What every tool and command works on: one open file, its model, its names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kb.calls import CallLog
+from kb.config import find_project, load_aliases
+from kb.database import Connection, Database, Row
+from kb.embed import BUNDLED_MODEL, Calibration, Embedder, FastembedEmbedder
+from kb.errors import CollectionNotFound, DocumentNotFound, EmbeddingError, ModelMismatchError
+from kb.results import DEFAULT_REPLY_TOKENS
+from kb.search import WHOLE_FILE, ChunkRange, collection_range
+from kb.suggest import nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Kinds whose documents the documents tools see. External documentation belongs to one active
+# project, discoveries to the context tools.
+BROWSABLE_KINDS = ("documents", "archive", "index")
+QUERY_CACHE_SIZE = 256  # vectors of the latest queries, 1.5 kB each
+
+
+class KnowledgeBase:
+    """An open knowledge base.
+
+    Args:
+        database: the file.
+        project: where alias files are looked for; found from the working directory by default.
+        model: the embedding model to use; by default the one that made the file's vectors.
+        reply_tokens: about how many tokens a tool's reply may take.
+        make_embedder: how a model's name becomes an embedder; tests put a faster one here.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        project: Path | None = None,
+        model: str | None = None,
+        reply_tokens: int = DEFAULT_REPLY_TOKENS,
+        make_embedder: Callable[[str], Embedder] = FastembedEmbedder,
+    ) -> None:
+        self.database = database
+        self.project = project or find_project()
+        self.reply_tokens = reply_tokens
+        self.calls = CallLog(database)
+        self._wanted_model = model
+        self._make_embedder = make_embedder
+        self._embedder: Embedder | None = None
+        self._query_vectors: dict[tuple[str, str], NDArray[np.float32]] = {}
+
+    def __enter__(self) -> KnowledgeBase:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.calls.flush()
+        self.database.close()
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """Alias -> collection id."""
+        return load_aliases(self.project)
+
+    # ------------------------------------------------------------------ the embedding model
+
+    def embedder(self, connection: Connection) -> Embedder:
+        """The model of this file, or the one asked for while the file has no vector.
+
+        Raises:
+            ModelMismatchError: the file's vectors come from another model.
+        """
+        current = connection.row("current_model")
+        name = current["name"] if current else self._wanted_model or BUNDLED_MODEL
+        if current and self._wanted_model and self._wanted_model != name:
+            raise ModelMismatchError(
+                f"this file's vectors come from the model {name}, not {self._wanted_model}: "
+                f"run `kb reembed --model {self._wanted_model}` to change it",
+                model=name,
+            )
+        if self._embedder is None or self._embedder.name != name:
+            self._embedder = self._make_embedder(name)
+        if current and current["sha256"] != self._embedder.sha256:
+            raise ModelMismatchError(
+                f"this file's vectors come from another build of the model {name}: "
+                f"run `kb reembed --model {name}`",
+                model=name,
+            )
+        return self._embedder
+
+    def embed_queries(
+        self, connection: Connection, texts: Sequence[str]
+    ) -> list[NDArray[np.float32]] | None:
+        """One unit vector a query, embedded in one batch; None while the file has no vector.
+
+        Raises:
+            EmbeddingError: there are vectors, but the model that made them cannot be used.
+        """
+        current = connection.row("current_model")
+        if current is None:
+            return None
+        embedder = self.embedder(connection)
+        missing = [
+            text
+            for text in dict.fromkeys(texts)
+            if (embedder.name, text) not in self._query_vectors
+        ]
+        fresh = dict(zip(missing, embedder.embed(missing), strict=True)) if missing else {}
+        if missing and embedder.width != current["width"]:
+            raise ModelMismatchError(
+                f"the model {embedder.name} now gives {embedder.width} dimensions, the file has "
+                f"{current['width']}: run `kb reembed --model {embedder.name}`"
+            )
+        vectors = [
+            fresh[text] if text in fresh else self._query_vectors[embedder.name, text]
+            for text in texts
+        ]
+        if len(self._query_vectors) + len(fresh) > QUERY_CACHE_SIZE:
+            self._query_vectors.clear()
+        self._query_vectors.update({(embedder.name, text): vec for text, vec in fresh.items()})
+        return vectors
+
+    def try_embed_queries(
+        self, connection: Connection, texts: Sequence[str]
+    ) -> tuple[list[NDArray[np.float32] | None], str]:
+        """As `embed_queries`, but a missing model gives None for each and a notice that says so."""
+        try:
+            vectors = self.embed_queries(connection, texts)
+        except ModelMismatchError:
+            raise
+        except EmbeddingError as error:
+            return [None] * len(texts), f"searched by keywords alone: {error.message}"
+        if vectors is None:
+            return [None] * len(texts), ""
+        return list(vectors), ""
+
+    @staticmethod
+    def calibration(connection: Connection) -> Calibration | None:
+        """How the current model's distances become scores."""
+        current = connection.row("current_model")
+        return Calibration(current["slope"], current["intercept"]) if current else None
+
+    # ------------------------------------------------------------------ names
+
+    def collections(
+        self, connection: Connection, kinds: Iterable[str] = BROWSABLE_KINDS
+    ) -> list[Row]:
+        """The collections of these kinds that hold something or have a source, by name."""
+        return [
+            row
+            for row in connection.rows("collections")
+            if row["kind"] in kinds and (row["document_count"] or row["source"])
+        ]
+
+    def collection(self, connection: Connection, name: str) -> Row:
+        """A collection by its id or an alias.
+
+        Raises:
+            CollectionNotFound: with the nearest names.
+        """
+        rows = {row["name"]: row for row in self.collections(connection)}
+        wanted = self.aliases.get(name, name)
+        if wanted in rows:
+            return rows[wanted]
+        known = sorted([*rows, *(alias for alias, id_ in self.aliases.items() if id_ in rows)])
+        near = nearest(name, known)
+        hint = f" Did you mean {_either(near)}?" if near else _known_hint(known)
+        raise CollectionNotFound(
+            f'Collection "{name}" not found.{hint}', collection=name, suggestions=near or known[:10]
+        )
+
+    def named(self, row: Row) -> dict[str, str]:
+        """How a collection is shown: its alias with the full id beside it, or its id."""
+        for alias, name in self.aliases.items():
+            if name == row["name"]:
+                return {"collection": alias, "collectionId": name}
+        return {"collection": row["name"]}
+
+    def document(self, connection: Connection, collection: Row, path: str, shown: str) -> Row:
+        """A document with its text.
+
+        Raises:
+            DocumentNotFound: with the nearest ids.
+        """
+        collection_id = collection["collection_id"]
+        if found := connection.row("document", collection_id=collection_id, path=path):
+            return found
+        paths = [row[0] for row in connection.tuples("document_paths", collection_id=collection_id)]
+        if same := _same_name(path, paths):
+            return connection.rows("document", collection_id=collection_id, path=same)[0]
+        near = nearest(path, paths)
+        details = {"suggestions": near} if near else {}
+        raise DocumentNotFound(
+            f'Document "{path}" not found in collection "{shown}".',
+            collection=shown,
+            document=path,
+            **details,
+        )
+
+    def ranges(
+        self, connection: Connection, names: Sequence[str]
+    ) -> tuple[Sequence[ChunkRange], dict[int, dict[str, str]]]:
+        """Where to search, and how each collection there is shown; [] means everywhere."""
+        if names:
+            rows = [self.collection(connection, name) for name in names]
+        else:
+            rows = self.collections(connection)
+        shown = {row["collection_id"]: self.named(row) for row in rows}
+        everything = not names and len(shown) == len(connection.rows("collections"))
+        return ([WHOLE_FILE] if everything else [collection_range(i) for i in sorted(shown)]), shown
+
+
+def _same_name(path: str, paths: Sequence[str]) -> str | None:
+    """The one id that is `path` in another Unicode normal form, or with `./` in front."""
+    import unicodedata
+
+    wanted = unicodedata.normalize("NFC", path.removeprefix("./"))
+    same = [known for known in paths if unicodedata.normalize("NFC", known) == wanted]
+    return same[0] if len(same) == 1 else None
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(f'"{name}"' for name in names)
+
+
+def _known_hint(known: Sequence[str]) -> str:
+    if not known:
+        return " The file holds no collection yet: add one with `kb add FOLDER`."
+    return f" There are: {json.dumps(known[:10], ensure_ascii=False)[1:-1]}."

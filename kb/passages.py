@@ -1,0 +1,86 @@
+"""Run searches and shape what they found into the rows that clients and people see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kb.database import Connection
+from kb.errors import EmbeddingError
+from kb.knowledge_base import KnowledgeBase
+from kb.query import Query, parse_query
+from kb.results import SearchRow
+from kb.search import Hit, load_rows, search
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What several searches found: rows and the hits behind them, and what to tell the reader."""
+
+    rows: list[list[SearchRow]]
+    hits: list[list[Hit]]
+    notice: str
+
+
+def search_passages(
+    kb: KnowledgeBase,
+    asked: Sequence[tuple[str, Sequence[str]]],
+    limit: int,
+    max_distance: float,
+    hybrid: bool,
+    rerank: bool,
+) -> Found:
+    queries: list[Query] = [parse_query(text) for text, _ in asked]
+    with kb.database.read() as connection:
+        # Names first: a wrong one is told before the model is loaded.
+        places = [kb.ranges(connection, names) for _, names in asked]
+        texts = [query.words_to_embed for query in queries]
+        vectors, notice = kb.try_embed_queries(connection, texts)
+        if not hybrid and None in vectors:
+            raise EmbeddingError(
+                notice or "the file has no embeddings yet: run `kb sync`, or set hybridSearch"
+            )
+        rows: list[list[SearchRow]] = []
+        all_hits: list[list[Hit]] = []
+        for query, vector, (ranges, shown) in zip(queries, vectors, places, strict=True):
+            hits = search(
+                connection,
+                query,
+                vector,
+                ranges=ranges,
+                limit=limit,
+                max_distance=max_distance,
+                use_keywords=hybrid,
+            )
+            rows.append(passage_rows(kb, connection, hits, shown))
+            all_hits.append(hits)
+    return Found(rows, all_hits, notice)
+
+
+def passage_rows(
+    kb: KnowledgeBase, connection: Connection, hits: Sequence[Hit], shown: dict[int, dict[str, str]]
+) -> list[SearchRow]:
+    """The rows of some hits, in their order; `shown` says how each collection is called."""
+    calibration = kb.calibration(connection)
+    rows: list[Any] = []
+    by_id = {hit.chunk_id: hit for hit in hits}
+    for row in load_rows(connection, list(by_id)):
+        distance = by_id[row["chunk_id"]].distance
+        result: Any = {
+            **shown[row["collection_id"]],
+            "documentId": row["document"],
+            "documentTitle": row["title"],
+            "content": row["content"],
+            "chunkIndex": row["position"],
+            "totalChunks": row["chunk_count"],
+            "startLine": row["start_line"],
+            "endLine": row["end_line"],
+        }
+        if row["heading"]:
+            result["sectionHeading"] = row["heading"]
+        if distance is not None and calibration is not None:
+            result["relevanceScore"] = round(calibration.score(distance), 4)
+            result["distance"] = round(distance, 4)
+        rows.append(result)
+    return rows

@@ -1,0 +1,44 @@
+-- Statements of the documents tools and of the command line's browsing.
+
+-- name: collections
+-- Every collection with its number of documents, by name.
+SELECT
+  collection_id, name, kind, source, include, exclude, options, description, version, project_id,
+  synced_at,
+  (SELECT count(*) FROM documents
+   WHERE documents.collection_id = collections.collection_id) AS document_count
+FROM collections ORDER BY name;
+
+-- name: collection_documents
+-- One page of a collection's documents, by id.
+SELECT path AS id, title, character_count AS size
+FROM documents WHERE collection_id = :collection_id
+ORDER BY path LIMIT :limit OFFSET :offset;
+
+-- name: count_documents$
+-- How many documents a collection holds.
+SELECT count(*) FROM documents WHERE collection_id = :collection_id;
+
+-- name: document_paths
+-- The ids of a collection's documents, to suggest near ones.
+SELECT path FROM documents WHERE collection_id = :collection_id ORDER BY path;
+
+-- name: document
+-- A document with its text.
+SELECT document_id, path, title, summary, metadata, line_count, content
+FROM documents WHERE collection_id = :collection_id AND path = :path;
+
+-- name: document_sections
+-- A document's headings in order.
+SELECT position, level, heading, heading_path, start_line, end_line, body_end_line
+FROM sections WHERE document_id = :document_id ORDER BY position;
+
+-- name: status_counts
+-- The sizes that `kb status` prints.
+SELECT
+  (SELECT count(*) FROM collections) AS collections,
+  (SELECT count(*) FROM documents) AS documents,
+  (SELECT coalesce(sum(character_count), 0) FROM documents) AS characters,
+  (SELECT count(*) FROM chunks) AS chunks,
+  (SELECT count(vector_id) FROM chunks) AS embedded_chunks,
+  (SELECT count(*) FROM vectors) AS vectors;

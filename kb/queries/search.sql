@@ -1,0 +1,55 @@
+-- Statements of the ranking: keyword list, vector candidates, distances, the rows to show.
+
+-- name: keyword_hits
+-- Chunks of one range of ids that match, best first. Weights: title, heading, body, extra.
+SELECT rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
+FROM keyword_index
+WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
+ORDER BY rank, chunk_id LIMIT :limit;
+
+-- name: matching_chunk_ids
+-- All chunks of one range of ids that match, unranked.
+SELECT rowid FROM keyword_index
+WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last;
+
+-- name: slabs
+-- The vector index of one range of ids.
+SELECT slab_id, offsets, signs FROM vector_slabs
+WHERE slab_id BETWEEN :first >> 10 AND :last >> 10 ORDER BY slab_id;
+
+-- name: chunk_distances
+-- Cosine distance between the query's vector (int8) and each of these chunks (JSON list).
+SELECT chunk_id, vec_distance_cosine(vec_int8(vector), vec_int8(:query)) AS distance
+FROM chunks JOIN vectors USING (vector_id)
+WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+
+-- name: document_vectors
+-- The stored vectors of a document's chunks.
+SELECT chunk_id, vector FROM chunks JOIN vectors USING (vector_id)
+WHERE document_id = :document_id ORDER BY position;
+
+-- name: hit_rows
+-- What is shown of each of these chunks (JSON list).
+SELECT
+  chunks.chunk_id,
+  documents.document_id,
+  documents.collection_id,
+  collections.name AS collection,
+  documents.path AS document,
+  documents.title,
+  chunks.heading_path,
+  (SELECT heading FROM sections
+   WHERE sections.document_id = chunks.document_id AND sections.start_line <= chunks.end_line
+     AND sections.heading_path = chunks.heading_path
+   ORDER BY position DESC LIMIT 1) AS heading,
+  chunk_texts.body AS content,
+  chunks.position,
+  (SELECT count(*) FROM chunks AS siblings
+   WHERE siblings.document_id = chunks.document_id) AS chunk_count,
+  chunks.start_line,
+  chunks.end_line
+FROM chunks
+JOIN chunk_texts USING (chunk_id)
+JOIN documents ON documents.document_id = chunks.document_id
+JOIN collections USING (collection_id)
+WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));

@@ -1,0 +1,198 @@
+-- Statements that write: collections, documents with all that hangs on them, vectors.
+
+-- name: insert_collection!
+-- Register a collection.
+INSERT INTO collections (name, kind, source, include, exclude, options, description, version,
+                         project_id, created_at)
+VALUES (:name, :kind, :source, :include, :exclude, :options, :description, :version,
+        :project_id, :created_at);
+
+-- name: update_collection!
+-- Change where a collection's documents come from.
+UPDATE collections
+SET kind = :kind, source = :source, include = :include, exclude = :exclude
+WHERE collection_id = :collection_id;
+
+-- name: finish_collection_sync!
+-- Note the end of a complete sync.
+UPDATE collections SET synced_at = :synced_at WHERE collection_id = :collection_id;
+
+-- name: delete_collection!
+-- Delete a collection whose documents are gone already.
+DELETE FROM collections WHERE collection_id = :collection_id;
+
+-- name: stored_files
+-- What the file knows of each document's source, to find what changed.
+SELECT document_id, path, content_hash, file_size, modified_ns
+FROM documents WHERE collection_id = :collection_id;
+
+-- name: touch_document!
+-- The file was written again with the same content.
+UPDATE documents SET file_size = :file_size, modified_ns = :modified_ns
+WHERE document_id = :document_id;
+
+-- name: insert_document!
+-- Store a document's own row.
+INSERT INTO documents (collection_id, path, title, summary, metadata, content_hash, encoding,
+                       file_size, modified_ns, character_count, line_count, indexed_at, content)
+VALUES (:collection_id, :path, :title, :summary, :metadata, :content_hash, :encoding,
+        :file_size, :modified_ns, :character_count, :line_count, :indexed_at, :content);
+
+-- name: update_document!
+-- Replace a document's own row and keep its id.
+UPDATE documents
+SET path = :path, title = :title, summary = :summary, metadata = :metadata, content_hash = :content_hash,
+    encoding = :encoding, file_size = :file_size, modified_ns = :modified_ns,
+    character_count = :character_count, line_count = :line_count, indexed_at = :indexed_at,
+    content = :content
+WHERE document_id = :document_id;
+
+-- name: delete_document!
+-- Delete a document's own row; sections, chunks and citations go with it.
+DELETE FROM documents WHERE document_id = :document_id;
+
+-- name: insert_section!
+-- Store one heading.
+INSERT INTO sections (document_id, position, level, heading, heading_path, start_line, end_line,
+                      body_end_line)
+VALUES (:document_id, :position, :level, :heading, :heading_path, :start_line, :end_line,
+        :body_end_line);
+
+-- name: delete_sections!
+-- Delete a document's headings.
+DELETE FROM sections WHERE document_id = :document_id;
+
+-- name: next_chunk_id$
+-- The next free chunk id of a collection.
+SELECT coalesce(
+  (SELECT chunk_id + 1 FROM chunks
+   WHERE chunk_id BETWEEN :collection_id << 32 AND (:collection_id << 32) + 4294967295
+   ORDER BY chunk_id DESC LIMIT 1),
+  :collection_id << 32);
+
+-- name: insert_chunk!
+-- Store one chunk.
+INSERT INTO chunks (chunk_id, document_id, position, heading_path, start_line, end_line,
+                    start_character, end_character, extra_terms, vector_id)
+VALUES (:chunk_id, :document_id, :position, :heading_path, :start_line, :end_line,
+        :start_character, :end_character, :extra_terms, :vector_id);
+
+-- name: document_chunk_ids
+-- The chunk ids of a document.
+SELECT chunk_id FROM chunks WHERE document_id = :document_id ORDER BY position;
+
+-- name: delete_chunks!
+-- Delete a document's chunks.
+DELETE FROM chunks WHERE document_id = :document_id;
+
+-- name: index_chunks!
+-- Enter a document's chunks into the keyword index.
+INSERT INTO keyword_index (rowid, title, heading, body, extra)
+SELECT chunk_id, title, heading, body, extra FROM chunk_texts WHERE document_id = :document_id;
+
+-- name: unindex_chunks!
+-- Take a document's chunks out of the keyword index, before anything of them changes.
+INSERT INTO keyword_index (keyword_index, rowid, title, heading, body, extra)
+SELECT 'delete', chunk_id, title, heading, body, extra
+FROM chunk_texts WHERE document_id = :document_id;
+
+-- name: chunks_without_vector
+-- Chunks that wait for their embedding, in document order.
+SELECT chunk_texts.chunk_id, chunk_texts.title, chunk_texts.heading, chunk_texts.body
+FROM chunks JOIN chunk_texts USING (chunk_id)
+WHERE chunks.vector_id IS NULL AND chunks.chunk_id > :after
+ORDER BY chunks.chunk_id LIMIT :limit;
+
+-- name: count_chunks_without_vector$
+-- How many chunks wait for their embedding.
+SELECT count(*) FROM chunks WHERE vector_id IS NULL;
+
+-- name: chunks_with_text
+-- Every chunk with the text that is embedded, in order; for another model.
+SELECT chunk_id, title, heading, body FROM chunk_texts
+WHERE chunk_id > :after ORDER BY chunk_id LIMIT :limit;
+
+-- name: count_chunks$
+-- All chunks of the file.
+SELECT count(*) FROM chunks;
+
+-- name: vectors_by_hash
+-- Embeddings that exist already for these texts (JSON list of hexadecimal hashes).
+SELECT lower(hex(text_hash)) AS text_hash, vector_id FROM vectors
+WHERE model_id = :model_id AND text_hash IN (SELECT unhex(value) FROM json_each(:text_hashes));
+
+-- name: insert_vector!
+-- Store one embedding.
+INSERT INTO vectors (model_id, text_hash, vector) VALUES (:model_id, :text_hash, :vector)
+ON CONFLICT DO NOTHING;
+
+-- name: set_chunk_vector!
+-- Give a chunk its embedding.
+UPDATE chunks SET vector_id = :vector_id WHERE chunk_id = :chunk_id;
+
+-- name: delete_unused_vectors!
+-- Delete the embeddings of the current model that no chunk uses any more.
+DELETE FROM vectors
+WHERE model_id = (SELECT model_id FROM models WHERE is_current)
+  AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.vector_id = vectors.vector_id);
+
+-- name: slab_vectors
+-- The vectors of one slab's chunks.
+SELECT chunks.chunk_id & 1023, vectors.vector
+FROM chunks JOIN vectors USING (vector_id)
+WHERE chunks.chunk_id BETWEEN :slab_id << 10 AND (:slab_id << 10) + 1023
+ORDER BY chunks.chunk_id;
+
+-- name: replace_slab!
+-- Store one slab of the vector index.
+INSERT INTO vector_slabs (slab_id, offsets, signs) VALUES (:slab_id, :offsets, :signs)
+ON CONFLICT (slab_id) DO UPDATE SET offsets = excluded.offsets, signs = excluded.signs;
+
+-- name: delete_slab!
+-- Delete a slab that holds nothing any more.
+DELETE FROM vector_slabs WHERE slab_id = :slab_id;
+
+-- name: all_slab_ids
+-- Every slab that the chunks of the file need.
+SELECT DISTINCT chunk_id >> 10 AS slab_id FROM chunks;
+
+-- name: insert_model!
+-- Note an embedding model.
+INSERT INTO models (name, width, sha256, slope, intercept, is_current)
+VALUES (:name, :width, :sha256, :slope, :intercept, :is_current)
+ON CONFLICT (name, sha256)
+DO UPDATE SET slope = excluded.slope, intercept = excluded.intercept;
+
+-- name: current_model
+-- The model whose vectors are searched.
+SELECT model_id, name, width, sha256, slope, intercept FROM models WHERE is_current;
+
+-- name: find_model$
+-- The id of a model.
+SELECT model_id FROM models WHERE name = :name AND sha256 = :sha256;
+
+-- name: unset_current_models!
+-- No model is current for a moment.
+UPDATE models SET is_current = 0;
+
+-- name: set_current_model!
+-- Make a model the one that is searched.
+UPDATE models SET is_current = 1 WHERE model_id = :model_id;
+
+-- name: delete_other_models!
+-- Delete models that are not current, with their vectors.
+DELETE FROM models WHERE NOT is_current;
+
+-- name: clear_chunk_vectors!
+-- No chunk has an embedding.
+UPDATE chunks SET vector_id = NULL WHERE vector_id IS NOT NULL;
+
+-- name: insert_tool_call!
+-- Count a call.
+INSERT INTO tool_calls (tool, code, duration_ms, result_characters, called_at)
+VALUES (:tool, :code, :duration_ms, :result_characters, :called_at);
+
+-- name: trim_tool_calls!
+-- Keep the newest 10,000 calls.
+DELETE FROM tool_calls
+WHERE tool_call_id <= (SELECT max(tool_call_id) FROM tool_calls) - 10000;

@@ -1,0 +1,194 @@
+"""User words -> operators -> a safe FTS5 MATCH expression.
+
+`+must` and `"phrases"` have to be there, `-mustnot` must not, `prefix*` matches word beginnings,
+bare words are optional and rank. Any string is a valid query: everything a user types reaches
+FTS5 inside double quotes, and a sign counts as an operator only in front of a word.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+from kb.terms import bigrams, is_unspaced, pictographs, runs, words
+
+MOST_OPTIONAL_TERMS = 100  # a longer text ranks by its first distinct words
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One word or phrase of a query, without its operator."""
+
+    text: str
+    is_phrase: bool = False
+    is_prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed query."""
+
+    text: str
+    terms: tuple[Operand, ...] = ()
+    must: tuple[Operand, ...] = ()
+    must_not: tuple[Operand, ...] = ()
+
+    @property
+    def is_blank(self) -> bool:
+        return not (self.terms or self.must or self.must_not)
+
+    @property
+    def only_excludes(self) -> bool:
+        """Nothing is asked for, only ruled out: the answer is empty."""
+        return bool(self.must_not) and not (self.terms or self.must)
+
+    @property
+    def has_operators(self) -> bool:
+        return bool(self.must or self.must_not)
+
+    @property
+    def words_to_embed(self) -> str:
+        """What the embedding model gets: the text without operators and exclusions."""
+        if not self.has_operators:
+            return self.text
+        return " ".join(operand.text for operand in (*self.must, *self.terms))
+
+
+def parse_query(text: str) -> Query:
+    """Split a query into its operands. Never fails."""
+    text = clean(text)
+    terms: list[Operand] = []
+    must: list[Operand] = []
+    must_not: list[Operand] = []
+    position = 0
+    while position < len(text):
+        if text[position].isspace():
+            position += 1
+            continue
+        sign = ""
+        if text[position] in "+-" and _starts_operand(text, position + 1):
+            sign = text[position]
+            position += 1
+        operand, position = _read_operand(text, position)
+        if not match_required(operand):
+            continue  # punctuation alone
+        if sign == "-":
+            must_not.append(operand)
+        elif sign == "+" or operand.is_phrase:
+            must.append(operand)
+        else:
+            terms.append(operand)
+    return Query(text, tuple(dict.fromkeys(terms)), tuple(must), tuple(must_not))
+
+
+def clean(text: str) -> str:
+    """Text that SQLite and FTS5 can hold: no NUL, no lone surrogate."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+
+
+def match_query(query: Query) -> str:
+    """The MATCH expression that finds and ranks; "" when nothing can match."""
+    if query.only_excludes:
+        return ""
+    optional = list(dict.fromkeys(part for term in query.terms for part in match_optional(term)))
+    optional = optional[:MOST_OPTIONAL_TERMS]
+    required = [match_required(operand) for operand in query.must]
+    if required:
+        # The second half repeats the required terms so that a row without optional ones stays.
+        joined = " AND ".join(required)
+        positive = f"({joined})"
+        if optional:
+            positive += f" AND (({joined}) OR {' OR '.join(optional)})"
+    else:
+        positive = " OR ".join(optional)
+    if not positive:
+        return ""
+    return _without(positive, query)
+
+
+def match_operators(query: Query) -> str:
+    """The MATCH expression of the musts alone; "" when there is none."""
+    required = [match_required(operand) for operand in query.must]
+    return _without(" AND ".join(required), query) if required else ""
+
+
+def match_excluded(query: Query) -> str:
+    """The MATCH expression of what must not be there; "" when there is nothing."""
+    return " OR ".join(match_required(operand) for operand in query.must_not)
+
+
+def match_required(operand: Operand) -> str:
+    """What a row must hold to hold this operand; "" when it has no searchable character."""
+    parts: list[str] = []
+    normal = unicodedata.normalize("NFKC", operand.text)
+    found = words(normal)
+    if found and not any(is_unspaced(word) for word in found):
+        # Several words in one operand (`1.0.21`, `a-b`, a phrase) become consecutive terms.
+        parts.append(quote(normal) + ("*" if operand.is_prefix else ""))
+    else:
+        for word in found:
+            parts.extend(_unspaced_phrase(run) for run in runs(word))
+    parts.extend(quote(term) for term in pictographs(normal))
+    if len(parts) > 1:
+        return "(" + " AND ".join(parts) + ")"
+    return parts[0] if parts else ""
+
+
+def match_optional(operand: Operand) -> list[str]:
+    """Alternatives that each let a row match and rank."""
+    normal = unicodedata.normalize("NFKC", operand.text)
+    found = words(normal)
+    alternatives = [match_required(operand)] if not any(map(is_unspaced, found)) else []
+    if len(found) > 1 and not operand.is_phrase:
+        alternatives.extend(
+            quote(word) for word in found if len(word) > 1 and not is_unspaced(word)
+        )
+    for word in found:
+        if is_unspaced(word):
+            for run in runs(word):
+                if is_unspaced(run) and len(run) > 2:
+                    alternatives.extend(quote(pair) for pair in bigrams(run))
+                else:
+                    alternatives.append(_unspaced_phrase(run))
+    if not found:
+        alternatives.extend(quote(term) for term in pictographs(normal))
+    return [alternative for alternative in alternatives if alternative]
+
+
+def quote(text: str) -> str:
+    """Text as an FTS5 string."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _unspaced_phrase(run: str) -> str:
+    if not is_unspaced(run):
+        return quote(run)
+    if len(run) == 1:
+        return quote(run) + "*"  # the first or only character of some pair
+    return quote(" ".join(bigrams(run)))
+
+
+def _without(positive: str, query: Query) -> str:
+    excluded = match_excluded(query)
+    return f"({positive}) NOT ({excluded})" if excluded else positive
+
+
+def _starts_operand(text: str, position: int) -> bool:
+    return position < len(text) and (text[position] == '"' or bool(words(text[position])))
+
+
+def _read_operand(text: str, position: int) -> tuple[Operand, int]:
+    if text[position] == '"':
+        end = text.find('"', position + 1)
+        if end < 0:
+            # An unbalanced quote quotes nothing.
+            return Operand(""), position + 1
+        return Operand(text[position + 1 : end].strip(), is_phrase=True), end + 1
+    end = position
+    while end < len(text) and not text[end].isspace() and text[end] != '"':
+        end += 1
+    word = text[position:end]
+    bare = word.rstrip("*")
+    if bare != word and bare and words(bare[-1]):
+        return Operand(bare, is_prefix=True), end
+    return Operand(word), end

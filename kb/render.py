@@ -1,0 +1,187 @@
+"""What people and pipes see: tables and colour on a terminal, plain text in a pipe, or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+FORMATS = ("table", "json", "csv", "files", "md")
+EXCERPT_CHARACTERS = 220
+CSV_COLUMNS = (
+    "collection",
+    "documentId",
+    "startLine",
+    "endLine",
+    "relevanceScore",
+    "distance",
+    "documentTitle",
+    "sectionHeading",
+    "content",
+)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def text(result: Any, plain: str, options: argparse.Namespace) -> None:
+    """A result as text, or as JSON if asked for."""
+    if options.json:
+        print_json(result)
+    elif plain:
+        print(plain)
+
+
+def table(
+    result: Any, rows: Sequence[dict[str, Any]], columns: Sequence[str], options: argparse.Namespace
+) -> None:
+    """Rows as a table on a terminal, as tab-separated lines in a pipe."""
+    if options.json:
+        print_json(result)
+        return
+    if not sys.stdout.isatty():
+        for row in rows:
+            print("\t".join(_flat(row.get(column, "")) for column in columns))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        numbers = all(isinstance(row.get(column), int | float) for row in rows)
+        grid.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(_escaped(row.get(column, "")) for column in columns))
+    Console().print(grid)
+
+
+def search_results(
+    rows: Sequence[dict[str, Any]], notice: str, options: argparse.Namespace
+) -> None:
+    """The results of a search in the wanted format."""
+    wanted = "json" if options.json else options.format or "table"
+    if notice and wanted != "json":
+        print(f"kb: {notice}", file=sys.stderr)
+    if wanted == "json":
+        result: dict[str, Any] = {
+            "results": [{k: v for k, v in row.items() if k != "place"} for row in rows]
+        }
+        print_json({**result, "notice": notice} if notice else result)
+    elif wanted == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(CSV_COLUMNS)
+        writer.writerows([row.get(column, "") for column in CSV_COLUMNS] for row in rows)
+    elif wanted == "files":
+        for place in dict.fromkeys(row["place"].rsplit(":", 1)[0] for row in rows):
+            print(place)
+    elif wanted == "md":
+        for row in rows:
+            print(
+                f"## {_heading(row)}\n\n`{row['place']}`{_score(row, ' · ')}\n\n{row['content']}\n"
+            )
+    else:
+        _search_table(rows, options)
+
+
+def _search_table(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> None:
+    if not rows:
+        print("nothing found", file=sys.stderr)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    # In a pipe a line stays one line, whatever its length.
+    console = Console(soft_wrap=True, highlight=False)
+    for row in rows:
+        console.print(
+            Text.assemble((row["place"], "cyan"), _score(row, "  "), "  ", (_heading(row), "bold"))
+        )
+        console.print(Text(f"    {_excerpt(row['content'])}"))
+        if options.explain:
+            console.print(Text(f"    {_explanation(row)}", style="dim"))
+
+
+def _heading(row: dict[str, Any]) -> str:
+    section = row.get("sectionHeading", "")
+    title: str = row["documentTitle"]
+    return f"{title} > {section}" if section and section != title else title
+
+
+def _score(row: dict[str, Any], before: str) -> str:
+    return f"{before}{row['relevanceScore']:.2f}" if "relevanceScore" in row else ""
+
+
+def _excerpt(content: str) -> str:
+    flat = " ".join(content.split())
+    return flat if len(flat) <= EXCERPT_CHARACTERS else flat[:EXCERPT_CHARACTERS].rstrip() + " …"
+
+
+def _explanation(row: dict[str, Any]) -> str:
+    distance = f"{row['distance']:.4f}" if "distance" in row else "unknown"
+    return (
+        f"keyword rank {row['keywordRank'] or '-'}, vector rank {row['vectorRank'] or '-'}, "
+        f"distance {distance}, fused {row['fusedScore']:.5f}"
+    )
+
+
+def _flat(value: Any) -> str:
+    return " ".join(str(value).split())
+
+
+def _escaped(value: Any) -> str:
+    from rich.markup import escape
+
+    return escape(str(value))
+
+
+@contextlib.contextmanager
+def progress(options: argparse.Namespace) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress callback: a bar with rate and time left on stderr when that is a terminal."""
+    if options.quiet or not sys.stderr.isatty():
+        yield lambda stage, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description:>10}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _rate_column(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)
+
+        yield show
+
+
+def _rate_column() -> Any:
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Items a second."""
+
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:.1f}/s" if task.speed else "")
+
+    return Rate()

@@ -1,0 +1,157 @@
+"""Replace or delete one document with all that hangs on it. Call inside a write transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kb.chunk import Chunk, embedding_text
+from kb.database import Connection, utc_now
+from kb.embed import text_hash
+from kb.parse import ParsedDocument
+from kb.terms import extra_terms
+from kb.vectors import rebuild_slabs
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document that is ready to be stored."""
+
+    path: str
+    text: str
+    content_hash: bytes
+    parsed: ParsedDocument
+    chunks: Sequence[Chunk]
+    encoding: str = "utf-8"
+    file_size: int | None = None
+    modified_ns: int | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)  # beside the front matter
+
+
+def store_document(
+    connection: Connection, collection_id: int, new: NewDocument, document_id: int | None = None
+) -> int:
+    """Store a document; with `document_id`, in that one's place. Returns its row id.
+
+    Chunks whose embedded text has a vector already get it at once; the others wait for
+    `sync.embed_pending`.
+    """
+    fields = {
+        "title": new.parsed.title,
+        "summary": new.parsed.summary,
+        "metadata": json.dumps(
+            {**new.parsed.front_matter, **new.metadata}, ensure_ascii=False, allow_nan=False
+        ),
+        "content_hash": new.content_hash,
+        "encoding": new.encoding,
+        "file_size": new.file_size,
+        "modified_ns": new.modified_ns,
+        "character_count": len(new.text),
+        "line_count": new.parsed.total_lines,
+        "indexed_at": utc_now(),
+        "content": new.text,
+    }
+    old_chunk_ids: list[int] = []
+    if document_id is None:
+        connection.run("insert_document", collection_id=collection_id, path=new.path, **fields)
+        document_id = connection.last_id()
+    else:
+        old_chunk_ids = _delete_parts(connection, document_id)
+        connection.run("update_document", document_id=document_id, path=new.path, **fields)
+    connection.run_many(
+        "insert_section", (_section_fields(section, document_id) for section in new.parsed.sections)
+    )
+    with_vector = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
+    connection.run("index_chunks", document_id=document_id)
+    rebuild_slabs(connection, {*old_chunk_ids, *with_vector})
+    return document_id
+
+
+def delete_document(connection: Connection, document_id: int) -> None:
+    """Delete a document with its chunks, index entries and citations."""
+    chunk_ids = _delete_parts(connection, document_id)
+    connection.run("delete_document", document_id=document_id)
+    rebuild_slabs(connection, chunk_ids)
+
+
+def delete_collection(connection: Connection, collection_id: int) -> None:
+    """Delete a collection with all its documents."""
+    for row in connection.rows("stored_files", collection_id=collection_id):
+        delete_document(connection, row["document_id"])
+    connection.run("delete_collection", collection_id=collection_id)
+    connection.run("delete_unused_vectors")
+
+
+def vectors_of(connection: Connection, model_id: int, hashes: Sequence[bytes]) -> dict[bytes, int]:
+    """The vector ids of texts that the model has embedded already, by the text's hash."""
+    rows = connection.tuples(
+        "vectors_by_hash",
+        model_id=model_id,
+        text_hashes=json.dumps([value.hex() for value in hashes]),
+    )
+    return {bytes.fromhex(value): vector_id for value, vector_id in rows}
+
+
+def _delete_parts(connection: Connection, document_id: int) -> list[int]:
+    """Delete what hangs on a document; the chunk ids that are free now."""
+    chunk_ids = [row[0] for row in connection.tuples("document_chunk_ids", document_id=document_id)]
+    connection.run("unindex_chunks", document_id=document_id)
+    connection.run("delete_chunks", document_id=document_id)
+    connection.run("delete_sections", document_id=document_id)
+    return chunk_ids
+
+
+def _insert_chunks(
+    connection: Connection,
+    collection_id: int,
+    document_id: int,
+    new: NewDocument,
+    free_ids: Sequence[int],
+) -> list[int]:
+    """Insert the chunks; the ids of those that have a vector already."""
+    bodies = [new.text[chunk.start_character : chunk.end_character] for chunk in new.chunks]
+    hashes = [
+        text_hash(embedding_text(new.parsed.title, chunk.heading_path, body))
+        for chunk, body in zip(new.chunks, bodies, strict=True)
+    ]
+    model = connection.row("current_model")
+    known = vectors_of(connection, model["model_id"], hashes) if model and hashes else {}
+    # An edited document keeps its chunk ids, so that few slabs change.
+    ids = sorted(free_ids)[: len(new.chunks)]
+    next_id = connection.value("next_chunk_id", collection_id=collection_id)
+    next_id = max([next_id, *(chunk_id + 1 for chunk_id in ids)])
+    ids += range(next_id, next_id + len(new.chunks) - len(ids))
+    connection.run_many(
+        "insert_chunk",
+        (
+            {
+                "chunk_id": chunk_id,
+                "document_id": document_id,
+                "position": chunk.position,
+                "heading_path": chunk.heading_path,
+                "start_line": chunk.start_line,
+                "end_line": chunk.end_line,
+                "start_character": chunk.start_character,
+                "end_character": chunk.end_character,
+                "extra_terms": extra_terms(f"{new.parsed.title}\n{chunk.heading_path}\n{body}"),
+                "vector_id": known.get(value),
+            }
+            for chunk_id, chunk, body, value in zip(ids, new.chunks, bodies, hashes, strict=True)
+        ),
+    )
+    return [chunk_id for chunk_id, value in zip(ids, hashes, strict=True) if value in known]
+
+
+def _section_fields(section: Any, document_id: int) -> dict[str, Any]:
+    return {
+        "document_id": document_id,
+        "position": section.position,
+        "level": section.level,
+        "heading": section.heading,
+        "heading_path": section.heading_path,
+        "start_line": section.start_line,
+        "end_line": section.end_line,
+        "body_end_line": section.body_end_line,
+    }

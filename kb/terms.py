@@ -1,0 +1,97 @@
+"""The terms of a text that the stock FTS5 tokenizer cannot see by itself.
+
+The index must open in a plain `sqlite3` shell, so there is no tokenizer of our own. Instead each
+chunk stores `extra_terms` beside its text, and a query is translated the same way:
+
+- Scripts without spaces (Chinese, Japanese, Korean, Thai, ...): every two neighbouring
+  characters of a run as one term, then its last character alone: `全文検索` gives
+  `全文 文検 検索 索`. A word of two or more characters is a phrase of such terms, a single
+  character is a prefix.
+- A word in another script inside such a run (`FastAPIの`) by itself.
+- The parts of an identifier: `HTTPException` gives `HTTP Exception`.
+- A word whose compatibility form (NFKC) differs: full-width letters, ligatures, Japanese and
+  Korean text in decomposed form.
+- Pictographs: `😀` gives `u1f600`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import regex
+
+_UNSPACED = (
+    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー々"
+)
+_WORD = regex.compile(r"[\p{L}\p{N}\p{M}\p{Co}]+")  # what the tokenizer takes as one term
+_RUN = regex.compile(rf"[{_UNSPACED}]+(?:\p{{M}}*[{_UNSPACED}]+)*|[^{_UNSPACED}]+")
+_HAS_UNSPACED = regex.compile(rf"[{_UNSPACED}]")
+_PICTOGRAPH = regex.compile(r"[\p{Extended_Pictographic}--\p{ASCII}--[©®™]]", regex.V1)
+_CAMEL_CASE = re.compile(r"\b[A-Za-z0-9_]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9_]*")
+_CAMEL_CASE_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_LONGEST_IDENTIFIER = 100  # longer runs are encoded data, not names
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in order, as the keyword index's tokenizer splits them."""
+    return _WORD.findall(text)
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether a word holds characters of a script that is written without spaces."""
+    return not word.isascii() and _HAS_UNSPACED.search(word) is not None
+
+
+def runs(word: str) -> list[str]:
+    """A word cut where unspaced script meets other script, each piece with one kind."""
+    return _RUN.findall(word)
+
+
+def bigrams(run: str) -> list[str]:
+    """Overlapping pairs of an unspaced run; a single character is returned alone."""
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+
+
+def pictographs(text: str) -> list[str]:
+    """A term for each emoji or other pictograph."""
+    if text.isascii():
+        return []
+    return [f"u{ord(character):x}" for character in _PICTOGRAPH.findall(text)]
+
+
+def extra_terms(text: str) -> str:
+    """The terms to store beside a chunk's text, space-separated, in order of appearance."""
+    terms = list(dict.fromkeys(_identifier_parts(text)))
+    if not text.isascii():
+        for word in words(text):
+            if not word.isascii():
+                terms.extend(_terms_of_word(word))
+        terms.extend(pictographs(text))
+    return " ".join(terms)
+
+
+def _terms_of_word(word: str) -> list[str]:
+    normal = unicodedata.normalize("NFKC", word)
+    if not is_unspaced(normal):
+        # An accent that is merely written apart needs no help: the tokenizer drops both.
+        plain = unicodedata.normalize("NFC", word)
+        return [normal] if normal != plain else []
+    terms: list[str] = []
+    for run in runs(normal):
+        if is_unspaced(run):
+            terms.extend(bigrams(run))
+            if len(run) > 1:
+                terms.append(run[-1])
+        else:
+            terms.append(run)
+    return terms
+
+
+def _identifier_parts(text: str) -> list[str]:
+    parts: list[str] = []
+    for match in _CAMEL_CASE.finditer(text):
+        name = match.group()
+        if len(name) <= _LONGEST_IDENTIFIER:
+            parts.extend(part for part in _CAMEL_CASE_PART.findall(name) if len(part) > 1)
+    return parts

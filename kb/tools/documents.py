@@ -1,0 +1,392 @@
+"""The documents family: browse, search and read collections of documents."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kb.database import Connection, Row
+from kb.errors import UsageError
+from kb.knowledge_base import KnowledgeBase
+from kb.passages import passage_rows, search_passages
+from kb.registry import tool
+from kb.results import (
+    BatchResults,
+    Collections,
+    DocumentContent,
+    DocumentList,
+    Outline,
+    RelatedResults,
+    SearchResults,
+    SectionContent,
+    add_notice,
+    cut,
+    lines_within,
+    rows_within,
+)
+from kb.search import DEPTH, Hit, collection_range
+from kb.sections import find_section
+from kb.vectors import mean_vector, nearest_chunks
+
+CollectionName = Annotated[str, Field(description="Collection id or alias.", min_length=1)]
+DocumentId = Annotated[
+    str, Field(description="Document id, as a rule its path in the collection.", min_length=1)
+]
+QueryText = Annotated[
+    str,
+    Field(
+        description="What to find: words or a question. Operators: +must, -mustnot, "
+        '"exact phrase", prefix*.'
+    ),
+]
+MaximumDistance = Annotated[
+    float, Field(description="Leave out rows with a greater cosine distance.", ge=0, le=2)
+]
+HybridSearch = Annotated[
+    bool, Field(description="Rank by keywords and meaning together; false: meaning alone.")
+]
+
+
+class BatchQuery(BaseModel):
+    """One query of a batch."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: QueryText
+    collections: Annotated[
+        list[str], Field(description="Collections to search; empty: all of them.")
+    ] = []
+
+
+@tool(family="documents", title="List collections", example={})
+def documents_list_collections(kb: KnowledgeBase) -> Collections:
+    """List the collections of documents with their sizes and descriptions.
+
+    Start here to learn what is known and which names the other tools accept.
+    """
+    with kb.database.read() as connection:
+        rows = [
+            {
+                **kb.named(row),
+                "documentCount": row["document_count"],
+                **{key: row[key] for key in ("description", "version") if row[key]},
+            }
+            for row in kb.collections(connection)
+        ]
+    return {"collections": rows}  # type: ignore[typeddict-item]
+
+
+@tool(family="documents", title="List documents", example={"collection": "windrose", "limit": 5})
+def documents_list_documents(
+    kb: KnowledgeBase,
+    collection: CollectionName,
+    limit: Annotated[int, Field(description="Most documents to return.", ge=1, le=1000)] = 100,
+    offset: Annotated[int, Field(description="How many to skip.", ge=0)] = 0,
+) -> DocumentList:
+    """List a collection's documents by id, with title and size in characters.
+
+    Use it to browse what there is before searching; page with offset.
+    """
+    with kb.database.read() as connection:
+        found = kb.collection(connection, collection)
+        key = found["collection_id"]
+        documents = connection.rows(
+            "collection_documents", collection_id=key, limit=limit, offset=offset
+        )
+        total = connection.value("count_documents", collection_id=key)
+    kept = rows_within(documents, kb.reply_tokens)
+    result: Any = {
+        **kb.named(found),
+        "documents": kept,
+        "total": total,
+        "hasMore": offset + len(kept) < total,
+    }
+    if len(kept) < len(documents):
+        cut(result, f"The reply is full: go on with offset {offset + len(kept)}.")
+    return result  # type: ignore[no-any-return]
+
+
+@tool(
+    family="documents",
+    title="Search documents",
+    example={"query": "how do I calibrate the wind vane?", "limit": 3},
+)
+def documents_search(
+    kb: KnowledgeBase,
+    query: QueryText,
+    collections: Annotated[
+        list[str], Field(description="Collections to search; empty: all of them.")
+    ] = [],  # noqa: B006 - never changed
+    limit: Annotated[int, Field(description="Most rows to return.", ge=1, le=100)] = 10,
+    maxDistance: MaximumDistance = 2.0,  # noqa: N803 - the contract's name
+    hybridSearch: HybridSearch = True,  # noqa: N803
+    rerank: Annotated[
+        bool, Field(description="Spend more time on a finer order of the best candidates.")
+    ] = False,
+) -> SearchResults:
+    """Find the passages that answer a question or hold some words, best first.
+
+    Each row is one passage with its document, section, lines and a relevance score from 0 to 1
+    (0.7 and above: most likely relevant). Read more around it with documents_get_section or
+    documents_get_document. Several questions at once: documents_search_batch.
+    """
+    found = search_passages(kb, [(query, collections)], limit, maxDistance, hybridSearch, rerank)
+    result: Any = {"results": rows_within(found.rows[0], kb.reply_tokens)}
+    if len(result["results"]) < len(found.rows[0]):
+        cut(result, f"The reply is full: {len(found.rows[0])} rows were found; lower the limit.")
+    add_notice(result, found.notice)
+    return result  # type: ignore[no-any-return]
+
+
+@tool(
+    family="documents",
+    title="Search documents, several queries at once",
+    example={"queries": [{"query": "battery life in winter"}, {"query": "E417"}], "limit": 2},
+)
+def documents_search_batch(
+    kb: KnowledgeBase,
+    queries: Annotated[
+        list[BatchQuery], Field(description="The queries, 1 to 10.", min_length=1, max_length=10)
+    ],
+    limit: Annotated[int, Field(description="Most rows for each query.", ge=1, le=100)] = 5,
+    maxDistance: MaximumDistance = 2.0,  # noqa: N803
+    hybridSearch: HybridSearch = True,  # noqa: N803
+) -> BatchResults:
+    """Run up to ten searches in one call, each as documents_search does.
+
+    Use it to look into several matters without a round trip for each.
+    """
+    asked: list[Any] = list(queries)
+    found = search_passages(
+        kb,
+        [(one["query"], one["collections"]) for one in asked],
+        limit,
+        maxDistance,
+        hybridSearch,
+        False,
+    )
+    result: Any = {"results": []}
+    share = kb.reply_tokens // len(asked)
+    shortened = 0
+    for one, rows in zip(asked, found.rows, strict=True):
+        kept = rows_within(rows, share)
+        shortened += len(kept) < len(rows)
+        result["results"].append({"query": one["query"], "results": kept})
+    if shortened:
+        cut(result, f"The reply is full: rows of {shortened} queries were left out; ask fewer.")
+    add_notice(result, found.notice)
+    return result  # type: ignore[no-any-return]
+
+
+@tool(
+    family="documents",
+    title="Read a document",
+    example={"collection": "windrose", "document": "guide/wind.md", "startLine": 1, "endLine": 20},
+)
+def documents_get_document(
+    kb: KnowledgeBase,
+    collection: CollectionName,
+    document: DocumentId,
+    startLine: Annotated[  # noqa: N803
+        int, Field(description="First line to return, from 1; 0: from the start.", ge=0)
+    ] = 0,
+    endLine: Annotated[  # noqa: N803
+        int, Field(description="Last line to return; 0: to the end.", ge=0)
+    ] = 0,
+) -> DocumentContent:
+    """Read a document, or a range of its lines.
+
+    For one section use documents_get_section, for the headings documents_get_outline.
+    """
+    with kb.database.read() as connection:
+        _, row, shown = _find_document(kb, connection, collection, document)
+    total = row["line_count"]
+    if endLine and endLine < max(startLine, 1):
+        raise UsageError(f"endLine {endLine} lies before startLine {startLine}")
+    if startLine > max(total, 1):
+        raise UsageError(
+            f"startLine {startLine} lies behind the end: the document has {total} lines",
+            totalLines=total,
+        )
+    lines = row["content"].split("\n")[max(startLine - 1, 0) : endLine or None]
+    content, count, is_cut = lines_within(lines, kb.reply_tokens)
+    first = max(startLine, 1)
+    result: Any = {
+        **shown,
+        "document": row["path"],
+        "title": row["title"],
+        "content": content,
+        "totalLines": total,
+    }
+    if startLine or endLine or is_cut:
+        result |= {"startLine": first, "endLine": min(first + count - 1, max(total, first))}
+    if is_cut:
+        cut(result, f"The reply is full: go on with startLine {first + count}.")
+    return result  # type: ignore[no-any-return]
+
+
+@tool(
+    family="documents",
+    title="Outline of a document",
+    example={"collection": "windrose", "document": "guide/wind.md"},
+)
+def documents_get_outline(
+    kb: KnowledgeBase,
+    collection: CollectionName,
+    document: DocumentId,
+    maxDepth: Annotated[  # noqa: N803
+        int, Field(description="Deepest heading level to return.", ge=1, le=6)
+    ] = 3,
+) -> Outline:
+    """List a document's headings with their levels and lines.
+
+    Use it before reading single sections with documents_get_section.
+    """
+    with kb.database.read() as connection:
+        _, row, shown = _find_document(kb, connection, collection, document)
+        sections = connection.rows("document_sections", document_id=row["document_id"])
+    outline = [
+        {"level": section["level"], "text": section["heading"], "line": section["start_line"]}
+        for section in sections
+        if section["level"] <= maxDepth
+    ]
+    kept = rows_within(outline, kb.reply_tokens)
+    result: Any = {**shown, "document": row["path"], "title": row["title"], "outline": kept}
+    if len(kept) < len(outline):
+        cut(result, f"The reply is full: {len(outline)} headings; ask for a lower maxDepth.")
+    return result  # type: ignore[no-any-return]
+
+
+@tool(
+    family="documents",
+    title="Read a section",
+    example={"collection": "windrose", "document": "guide/wind.md", "section": "Gusts"},
+)
+def documents_get_section(
+    kb: KnowledgeBase,
+    collection: CollectionName,
+    document: DocumentId,
+    section: Annotated[
+        str,
+        Field(description='Heading, or path of headings such as "Install > Linux".', min_length=1),
+    ],
+    includeSubsections: Annotated[  # noqa: N803
+        bool, Field(description="Include the sections below it.")
+    ] = True,
+) -> SectionContent:
+    """Read one section of a document by its heading.
+
+    The heading may be given loosely: case and punctuation do not matter, and a part is enough.
+    """
+    with kb.database.read() as connection:
+        _, row, shown = _find_document(kb, connection, collection, document)
+        sections = connection.rows("document_sections", document_id=row["document_id"])
+    found, alternatives = find_section(sections, section, row["path"])
+    end = found["end_line"] if includeSubsections else found["body_end_line"]
+    lines = row["content"].split("\n")[found["start_line"] - 1 : end]
+    content, count, is_cut = lines_within(lines, kb.reply_tokens)
+    result: Any = {
+        **shown,
+        "document": row["path"],
+        "section": found["heading"],
+        "level": found["level"],
+        "content": content,
+        "startLine": found["start_line"],
+        "endLine": end,
+    }
+    if alternatives:
+        result["alternatives"] = [
+            {"section": other["heading"], "level": other["level"], "startLine": other["start_line"]}
+            for other in alternatives
+        ]
+    if is_cut:
+        rest = found["start_line"] + count
+        result["endLine"] = rest - 1
+        cut(
+            result,
+            f"The reply is full: go on with documents_get_document, startLine {rest}, "
+            f"endLine {end}.",
+        )
+    return result  # type: ignore[no-any-return]
+
+
+@tool(
+    family="documents",
+    title="Find related documents",
+    example={"collection": "windrose", "document": "guide/wind.md", "limit": 3},
+)
+def documents_find_related(
+    kb: KnowledgeBase,
+    collection: CollectionName,
+    document: DocumentId,
+    chunk: Annotated[
+        str, Field(description="Text of a passage to relate to; empty: the whole document.")
+    ] = "",
+    limit: Annotated[int, Field(description="Most rows to return.", ge=1, le=100)] = 5,
+    sameDocument: Annotated[  # noqa: N803
+        bool, Field(description="Include other passages of the same document.")
+    ] = False,
+) -> RelatedResults:
+    """Find documents of the same collection that are close in meaning to a document or passage.
+
+    One row a document, at its closest passage; with sameDocument one row a passage.
+    """
+    with kb.database.read() as connection:
+        found, row, shown = _find_document(kb, connection, collection, document)
+        own = connection.tuples("document_vectors", document_id=row["document_id"])
+        if chunk.strip():
+            vectors = kb.embed_queries(connection, [chunk])
+            vector = vectors[0] if vectors else None
+        else:
+            vector = mean_vector([blob for _, blob in own]) if own else None
+        result: Any = {"source": {**shown, "document": row["path"]}, "related": []}
+        if vector is None:
+            add_notice(result, "The document has no embeddings yet: run `kb sync`.")
+            return result  # type: ignore[no-any-return]
+        nearest = nearest_chunks(
+            connection,
+            vector,
+            [collection_range(found["collection_id"])],
+            max(DEPTH, limit * 10),
+            without=None if sameDocument else [chunk_id for chunk_id, _ in own],
+        )
+        hits = [Hit(chunk_id, 0.0, None, None, distance) for chunk_id, distance in nearest]
+        rows = passage_rows(kb, connection, hits, {found["collection_id"]: kb.named(found)})
+    if sameDocument:
+        rows = [one for one in rows if one["content"].strip() != chunk.strip()]
+    else:
+        rows = list({one["documentId"]: one for one in reversed(rows)}.values())[::-1]
+    related = [{**one, "document": one["documentId"]} for one in rows[:limit]]
+    result["related"] = rows_within(related, kb.reply_tokens)
+    if len(result["related"]) < len(related):
+        cut(result, "The reply is full: lower the limit.")
+    return result  # type: ignore[no-any-return]
+
+
+def _find_document(
+    kb: KnowledgeBase, connection: Connection, collection: str, document: str
+) -> tuple[Row, Row, dict[str, str]]:
+    """The collection, the document with its text, and how the collection is shown."""
+    found = kb.collection(connection, collection)
+    shown = kb.named(found)
+    return found, kb.document(connection, found, document, shown["collection"]), shown
+
+
+def describe(kb: KnowledgeBase) -> str:
+    """What this file holds, for the server's instructions."""
+    with kb.database.read() as connection:
+        rows = kb.collections(connection)
+        counts = connection.row("status_counts")
+    if not rows:
+        return "The file holds no documents yet; `kb add FOLDER` on the command line adds some."
+    names = [
+        f"{kb.named(row)['collection']} ({row['document_count']} documents"
+        + (f": {row['description']}" if row["description"] else "")
+        + ")"
+        for row in rows[:20]
+    ]
+    more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
+    waiting = counts["chunks"] - counts["embedded_chunks"] if counts else 0
+    pending = f" {waiting} passages are not embedded yet: found by keywords." if waiting else ""
+    return f"Collections: {', '.join(names)}{more}.{pending}"

@@ -1,0 +1,202 @@
+-- The kb file, newest version. One SQLite file holds a project's whole knowledge.
+--
+-- Source tables come first: they are the truth, migrated from version to version. Derived
+-- tables and views follow: everything in them can be rebuilt from the source tables, and a
+-- migration drops and rebuilds them. Every table here opens in a plain sqlite3 shell.
+--
+-- Times are UTC text, YYYY-MM-DDTHH:MM:SSZ. Positions count code points, lines count from 1.
+
+PRAGMA application_id = 0x6b62646f;  -- "kbdo"
+PRAGMA user_version = 1;
+
+-------------------------------------------------------------------------------- source tables
+
+-- One row is a project on one branch in one folder, as activated by a client. Collections that
+-- belong to a project are seen only while it is active. Written by activation.
+CREATE TABLE projects (
+  project_id   INTEGER PRIMARY KEY,
+  name         TEXT NOT NULL,
+  branch       TEXT NOT NULL,           -- a detached head is detached-<first 8 of the commit>
+  path_hash    TEXT NOT NULL,           -- first 16 hex digits of SHA-256 of the absolute root
+  root         TEXT NOT NULL,           -- absolute folder at the last activation
+  activated_at TEXT NOT NULL,
+  UNIQUE (name, branch, path_hash)
+) STRICT;
+
+-- One row is a set of documents with one origin: a folder, an archive, a project's external
+-- documentation, a named index filled by tool calls, or the discoveries of an assistant.
+-- Written by adding and syncing; deleting it deletes all that hangs on it.
+CREATE TABLE collections (
+  collection_id   INTEGER PRIMARY KEY,  -- below 2^31: it is the upper half of every chunk_id
+  name            TEXT NOT NULL UNIQUE, -- what clients call the collection
+  kind            TEXT NOT NULL CHECK (kind IN
+                    ('documents', 'archive', 'external', 'index', 'discoveries')),
+  source          TEXT NOT NULL DEFAULT '',    -- absolute folder or file; '' when filled by calls
+  include         TEXT NOT NULL DEFAULT '[]',  -- JSON list of globs; [] means every known format
+  exclude         TEXT NOT NULL DEFAULT '[]',  -- JSON list of globs; wins over include
+  options         TEXT NOT NULL DEFAULT '{}',  -- JSON: settings of one kind, such as min_length
+  description     TEXT,
+  version         TEXT,
+  project_id      INTEGER REFERENCES projects ON DELETE CASCADE,  -- NULL: seen in every project
+  created_at      TEXT NOT NULL,
+  synced_at       TEXT                  -- end of the last complete sync; NULL: never
+) STRICT;
+
+-- One row is one document with its whole text. Written by the store step alone, which replaces
+-- a document together with all that hangs on it in one transaction.
+CREATE TABLE documents (
+  document_id     INTEGER PRIMARY KEY,
+  collection_id   INTEGER NOT NULL REFERENCES collections ON DELETE CASCADE,
+  path            TEXT NOT NULL,        -- the document's id for clients; "/" on every system
+  title           TEXT NOT NULL,
+  summary         TEXT NOT NULL,        -- first paragraph, 500 characters at most; '' if none
+  metadata        TEXT NOT NULL DEFAULT '{}',  -- JSON object: front matter, or given by the caller
+  content_hash    BLOB NOT NULL,        -- SHA-256 of the source's raw bytes
+  encoding        TEXT NOT NULL DEFAULT 'utf-8',
+  file_size       INTEGER,              -- bytes on disk; NULL when it came by a call
+  modified_ns     INTEGER,              -- file time in nanoseconds; NULL when it came by a call
+  character_count INTEGER NOT NULL,
+  line_count      INTEGER NOT NULL,
+  indexed_at      TEXT NOT NULL,
+  content         TEXT NOT NULL,        -- decoded, no BOM, "\n" line ends; last: it may be long
+  UNIQUE (collection_id, path)
+) STRICT;
+
+-- One row is a heading with everything up to the next heading of its level or above.
+CREATE TABLE sections (
+  document_id   INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  position      INTEGER NOT NULL,       -- from 0 in document order
+  level         INTEGER NOT NULL CHECK (level BETWEEN 1 AND 6),
+  heading       TEXT NOT NULL,          -- plain text
+  heading_path  TEXT NOT NULL,          -- "Install > Linux"
+  start_line    INTEGER NOT NULL,       -- the heading's own line
+  end_line      INTEGER NOT NULL,       -- with subsections, trailing blank lines excluded
+  body_end_line INTEGER NOT NULL,       -- without subsections
+  PRIMARY KEY (document_id, position)
+) STRICT, WITHOUT ROWID;
+
+-- One row is an embedding model that vectors of this file were made with. Exactly one is
+-- current; a second one exists while `kb reembed` works.
+CREATE TABLE models (
+  model_id    INTEGER PRIMARY KEY,
+  name        TEXT NOT NULL,
+  width       INTEGER NOT NULL,         -- dimensions of a vector
+  sha256      TEXT NOT NULL,            -- of the model file; '' when it is not known
+  slope       REAL NOT NULL,            -- score = 1 / (1 + exp(-(slope * cosine + intercept)))
+  intercept   REAL NOT NULL,
+  is_current  INTEGER NOT NULL CHECK (is_current IN (0, 1)),
+  UNIQUE (name, sha256)
+) STRICT;
+CREATE UNIQUE INDEX one_current_model ON models (is_current) WHERE is_current = 1;
+
+-- One row is the embedding of one text by one model. Equal texts share a row, so nothing is
+-- embedded twice. Rows that no chunk uses any more go at the end of a sync.
+CREATE TABLE vectors (
+  vector_id  INTEGER PRIMARY KEY,
+  model_id   INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
+  text_hash  BLOB NOT NULL,             -- first 16 bytes of SHA-256 of the embedded text
+  vector     BLOB NOT NULL,             -- int8 a dimension, scaled so that the largest is 127
+  UNIQUE (model_id, text_hash)
+) STRICT;
+
+-- One row is a passage that is found as one: a range of its document's text. chunk_id holds
+-- the collection in its upper half (collection_id * 2^32 + n), so that one collection is one
+-- range of row ids in the keyword index and in the vector index.
+CREATE TABLE chunks (
+  chunk_id        INTEGER PRIMARY KEY,
+  document_id     INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  position        INTEGER NOT NULL,     -- from 1 in document order
+  heading_path    TEXT NOT NULL,        -- path of the section it lies in; '' before any heading
+  start_line      INTEGER NOT NULL,
+  end_line        INTEGER NOT NULL,
+  start_character INTEGER NOT NULL,     -- from 0; the text is content[start:end]
+  end_character   INTEGER NOT NULL,
+  extra_terms     TEXT NOT NULL,        -- terms that the tokenizer cannot see: see kb/terms.py
+  vector_id       INTEGER REFERENCES vectors,  -- NULL: not embedded yet
+  UNIQUE (document_id, position)
+) STRICT;
+CREATE INDEX chunks_by_vector ON chunks (vector_id);
+
+-- One row is a link that a document makes. Replaced with its document; the target is resolved
+-- when it arrives and NULL again when it goes.
+CREATE TABLE citations (
+  citation_id        INTEGER PRIMARY KEY,
+  source_document_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  target_document_id INTEGER REFERENCES documents ON DELETE SET NULL,
+  target_url         TEXT NOT NULL,     -- as written
+  target_key         TEXT NOT NULL,     -- normalised path, page name or URL: what resolves it
+  kind               TEXT NOT NULL,     -- inline, reference, autolink, wiki, footnote, metadata, similar
+  context            TEXT NOT NULL,     -- the sentence round the link
+  confidence         REAL NOT NULL CHECK (confidence BETWEEN 0 AND 1),
+  line               INTEGER NOT NULL
+) STRICT;
+CREATE INDEX citations_by_source ON citations (source_document_id);
+CREATE INDEX citations_by_target ON citations (target_document_id);
+CREATE INDEX citations_by_key ON citations (target_key);
+
+-- One row is one call of a tool: how it ended and how long it took, never what was in it. The
+-- newest 10,000 are kept. Written by the server.
+CREATE TABLE tool_calls (
+  tool_call_id      INTEGER PRIMARY KEY,
+  tool              TEXT NOT NULL,
+  code              TEXT NOT NULL,      -- '' for success, else the error's code
+  duration_ms       REAL NOT NULL,
+  result_characters INTEGER NOT NULL,
+  called_at         TEXT NOT NULL
+) STRICT;
+
+------------------------------------------------------------------------------- derived tables
+
+-- What the keyword index covers: one row a chunk, with its text cut out of the document.
+CREATE VIEW chunk_texts AS
+SELECT
+  chunks.chunk_id,
+  chunks.document_id,
+  documents.title,
+  chunks.heading_path AS heading,
+  substr(documents.content, chunks.start_character + 1,
+         chunks.end_character - chunks.start_character) AS body,
+  chunks.extra_terms AS extra
+FROM chunks JOIN documents USING (document_id);
+
+-- The keyword index. Its text lives in chunk_texts. M* keeps vowel signs and accents inside
+-- words (Thai, Hindi, Hebrew); porter stems English endings. Rebuild it from a shell with
+--   INSERT INTO keyword_index (keyword_index) VALUES ('rebuild');
+CREATE VIRTUAL TABLE keyword_index USING fts5 (
+  title, heading, body, extra,
+  content = 'chunk_texts', content_rowid = 'chunk_id',
+  tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co M*'"
+);
+
+-- The terms of the keyword index with the number of chunks that hold them.
+CREATE VIRTUAL TABLE keyword_terms USING fts5vocab (keyword_index, row);
+
+-- The vector index: the signs of 1,024 consecutive chunks' vectors, packed to one bit a
+-- dimension. Candidates come from here by Hamming distance, their exact order from `vectors`.
+-- Rebuilt slab by slab in the transaction that changes a vector of it.
+CREATE TABLE vector_slabs (
+  slab_id INTEGER PRIMARY KEY,          -- chunk_id >> 10
+  offsets BLOB NOT NULL,                -- uint16 each: chunk_id & 1023
+  signs   BLOB NOT NULL                 -- width / 8 bytes each, in the order of offsets
+) STRICT;
+
+---------------------------------------------------------------------------- views for people
+
+-- Collections with their sizes.
+CREATE VIEW collection_overview AS
+SELECT
+  name, kind, source,
+  (SELECT count(*) FROM documents WHERE collection_id = collections.collection_id) AS documents,
+  (SELECT count(*) FROM documents JOIN chunks USING (document_id)
+    WHERE collection_id = collections.collection_id) AS chunks,
+  (SELECT count(vector_id) FROM documents JOIN chunks USING (document_id)
+    WHERE collection_id = collections.collection_id) AS embedded_chunks,
+  synced_at
+FROM collections;
+
+-- Documents with the name of their collection, without their text.
+CREATE VIEW document_overview AS
+SELECT
+  collections.name AS collection, documents.path, documents.title, documents.summary,
+  documents.character_count, documents.line_count, documents.encoding, documents.indexed_at
+FROM documents JOIN collections USING (collection_id);

@@ -1,0 +1,133 @@
+"""Fixtures: small files built by the product's own code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kb.commands.collect import register
+from kb.database import Database
+from kb.embed import Calibration, FastembedEmbedder
+from kb.knowledge_base import KnowledgeBase
+from kb.sync import embed_pending, sync_collection
+from kb.terms import words
+
+ROOT = Path(__file__).resolve().parent.parent
+WINDROSE = ROOT / "fixtures" / "windrose"
+
+
+class HashEmbedder:
+    """Real vectors without a model: each word adds its own fixed direction.
+
+    Texts that share words are near each other, so everything but meaning can be tested fast.
+    """
+
+    def __init__(self, name: str = "hash-64", width: int = 64) -> None:
+        self.name = name
+        self.width = width
+        self.sha256 = ""
+        self.calibration = Calibration(slope=6.0, intercept=-3.0)
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.texts += texts
+        return np.stack([self._vector(text) for text in texts])
+
+    def _vector(self, text: str) -> NDArray[np.float32]:
+        total = np.full(self.width, 1e-3, dtype=np.float32)
+        for word in words(text.casefold()):
+            seed = int.from_bytes(
+                hashlib.sha256(f"{self.name} {word}".encode()).digest()[:8], "big"
+            )
+            total += np.random.default_rng(seed).standard_normal(self.width).astype(np.float32)
+        return total / np.linalg.norm(total)
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads the user's settings or another project's file."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in [name for name in os.environ if name.startswith(("XDG_", "KB_", "SEARCH_DB"))]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def embedder() -> HashEmbedder:
+    return HashEmbedder()
+
+
+@pytest.fixture
+def kb(tmp_path: Path, embedder: HashEmbedder) -> Iterator[KnowledgeBase]:
+    """An empty knowledge base with the fast embedder."""
+    with KnowledgeBase(
+        Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=lambda _: embedder
+    ) as knowledge:
+        yield knowledge
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder for documents."""
+    path = tmp_path / "docs"
+    path.mkdir()
+    return path
+
+
+Filler = Callable[..., KnowledgeBase]
+
+
+@pytest.fixture
+def fill(kb: KnowledgeBase, folder: Path) -> Filler:
+    """Write some documents ({path: text or bytes}) into the folder and sync it."""
+
+    def fill_folder(documents: dict[str, str | bytes], *, embed: bool = True) -> KnowledgeBase:
+        for path, content in documents.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        sync_collection(kb, register(kb, str(folder)))
+        if embed:
+            embed_pending(kb)
+        return kb
+
+    return fill_folder
+
+
+@pytest.fixture(scope="session")
+def windrose_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fixture corpus in one file, embedded by the packaged model."""
+    path = tmp_path_factory.mktemp("windrose") / "kb.db"
+    with KnowledgeBase(Database(path), project=path.parent) as knowledge:
+        sync_collection(knowledge, register(knowledge, str(WINDROSE)))
+        embed_pending(knowledge)
+    return path
+
+
+@pytest.fixture
+def windrose_copy(windrose_file: Path, tmp_path: Path) -> Path:
+    """A copy of that file of a test's own."""
+    return Path(shutil.copy(windrose_file, tmp_path / "windrose.db"))
+
+
+@pytest.fixture(scope="session")
+def model() -> FastembedEmbedder:
+    """The packaged model, loaded once."""
+    return FastembedEmbedder()
+
+
+@pytest.fixture
+def windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterator[KnowledgeBase]:
+    """The fixture corpus with the packaged model."""
+    with KnowledgeBase(
+        Database(windrose_copy), project=windrose_copy.parent, make_embedder=lambda _: model
+    ) as knowledge:
+        yield knowledge
