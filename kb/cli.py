@@ -237,6 +237,14 @@ def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     sub.add_argument("--max-reply-tokens", type=_positive, default=None, metavar="N")
 
+    sub = add("eval", "evaluate.evaluate", "measure retrieval quality", creates=True)
+    sub.add_argument(
+        "judged",
+        metavar="FOLDER",
+        help="a judged collection in BEIR layout, or a file of questions",
+    )
+    sub.add_argument("--per-query", action="store_true", help="show nDCG@10 of each query")
+
     add("status", "care.status", "show what the file holds")
     sub = add("copy", "care.copy", "write a clean, compact copy of the file")
     sub.add_argument("destination", metavar="DEST", type=Path)

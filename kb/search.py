@@ -125,6 +125,13 @@ def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:
     return [by_id[chunk_id] for chunk_id in chunk_ids if chunk_id in by_id]
 
 
+def load_documents(connection: Connection, chunk_ids: Sequence[int]) -> list[str]:
+    """The path of each chunk's document, in the order asked for."""
+    rows = connection.tuples("chunk_documents", chunk_ids=json.dumps(list(chunk_ids)))
+    by_id = dict(rows)
+    return [by_id[chunk_id] for chunk_id in chunk_ids if chunk_id in by_id]
+
+
 def _operator_filters(
     connection: Connection, query: Query, ranges: Iterable[ChunkRange]
 ) -> tuple[list[int] | None, list[int] | None]:

@@ -14,7 +14,14 @@ OWNERS = {
     "mcp": {"server"},
     "mcp_types": {"server"},
     "rich": {"render"},
-    "argparse": {"cli", "render", "commands.browse", "commands.care", "commands.collect"},
+    "argparse": {
+        "cli",
+        "render",
+        "commands.browse",
+        "commands.care",
+        "commands.collect",
+        "commands.evaluate",
+    },
 }
 # A module may import its own layer's neighbours to the left, never anything to the right.
 LAYERS = (
@@ -36,10 +43,11 @@ LAYERS = (
     {"store", "search"},
     {"knowledge_base"},
     {"passages", "sync"},
+    {"evaluate"},
     {"registry"},
     {"tools.documents"},
     {"server", "render"},
-    {"commands.collect", "commands.browse", "commands.care"},
+    {"commands.collect", "commands.browse", "commands.care", "commands.evaluate"},
     {"cli"},
 )
 

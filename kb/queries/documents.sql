@@ -9,6 +9,10 @@ SELECT
    WHERE documents.collection_id = collections.collection_id) AS document_count
 FROM collections ORDER BY name;
 
+-- name: collection_id$
+-- A collection's id by its name.
+SELECT collection_id FROM collections WHERE name = :name;
+
 -- name: collection_documents
 -- One page of a collection's documents, by id.
 SELECT path AS id, title, character_count AS size

@@ -28,6 +28,11 @@ WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 SELECT chunk_id, vector FROM chunks JOIN vectors USING (vector_id)
 WHERE document_id = :document_id ORDER BY position;
 
+-- name: chunk_documents
+-- The document of each of these chunks (JSON list).
+SELECT chunk_id, path FROM chunks JOIN documents USING (document_id)
+WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+
 -- name: hit_rows
 -- What is shown of each of these chunks (JSON list).
 SELECT

@@ -1,0 +1,192 @@
+"""Measure retrieval quality on judged collections: nDCG@10, recall@10, recall@100, MRR@10.
+
+Two layouts are read: BEIR (`corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`),
+whose documents are loaded into a file of their own, and a file of questions about documents
+that are in the knowledge base already, one JSON object a line:
+`{"question": ..., "document": ..., "heading": ..., "alternatives": [...]}`.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kb.database import utc_now
+from kb.errors import SourceError, UsageError
+from kb.knowledge_base import KnowledgeBase
+from kb.query import parse_query
+from kb.search import WHOLE_FILE, ChunkRange, load_documents, search
+from kb.sources import SourceFile, SourceText
+from kb.store import store_document
+from kb.sync import prepare_document
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MODES = ("keyword", "vector", "hybrid")
+MEASURES = ("nDCG@10", "R@10", "R@100", "RR@10")
+DEPTH = 100  # documents a query that are judged
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Questions and which documents answer them, by question id; relevance above 0 is relevant."""
+
+    questions: dict[str, str]
+    relevant: dict[str, dict[str, int]]
+
+
+def is_beir(folder: Path) -> bool:
+    """Whether a folder is a collection in BEIR layout."""
+    return (folder / "corpus.jsonl").is_file()
+
+
+def read_beir(folder: Path) -> Judged:
+    """The judged queries of a BEIR folder.
+
+    Raises:
+        SourceError: a file is missing or malformed.
+    """
+    qrels = next(
+        (file for name in ("qrels.tsv", "qrels/test.tsv") if (file := folder / name).is_file()),
+        None,
+    )
+    if qrels is None:
+        raise SourceError(f"{folder} has no qrels.tsv and no qrels/test.tsv")
+    relevant: dict[str, dict[str, int]] = {}
+    with qrels.open(encoding="utf-8", newline="") as lines:
+        for number, row in enumerate(csv.reader(lines, delimiter="\t"), 1):
+            if number == 1 and row and row[-1].strip() == "score":
+                continue
+            try:
+                query, document, score = row
+                relevant.setdefault(query, {})[f"{document}.md"] = int(score)
+            except ValueError:
+                raise SourceError(
+                    f"{qrels}, line {number}: expected query-id, corpus-id and score, by tabs"
+                ) from None
+    queries = {row["_id"]: row["text"] for row in _json_lines(folder / "queries.jsonl")}
+    return Judged({key: queries[key] for key in relevant if key in queries}, relevant)
+
+
+def read_questions(file: Path) -> Judged:
+    """Questions with the document, and perhaps the alternatives, that answer them."""
+    questions: dict[str, str] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    for number, row in enumerate(_json_lines(file), 1):
+        try:
+            key = str(row.get("id", number))
+            questions[key] = row["question"]
+            relevant[key] = dict.fromkeys([row["document"], *row.get("alternatives", [])], 1)
+        except (KeyError, TypeError, AttributeError):
+            raise SourceError(
+                f"{file}, line {number}: each line needs a question and a document"
+            ) from None
+    return Judged(questions, relevant)
+
+
+def load_beir(kb: KnowledgeBase, folder: Path, progress: Callable[[str, int, int], None]) -> None:
+    """Store a BEIR folder's documents as the collection `folder.name`; once."""
+    rows = list(_json_lines(folder / "corpus.jsonl"))
+    with kb.database.write() as connection:
+        if connection.value("collection_id", name=folder.name) is None:
+            connection.run(
+                "insert_collection",
+                name=folder.name,
+                kind="documents",
+                source="",
+                include="[]",
+                exclude="[]",
+                options="{}",
+                description=None,
+                version=None,
+                project_id=None,
+                created_at=utc_now(),
+            )
+        collection_id = connection.value("collection_id", name=folder.name)
+        known = {row[0] for row in connection.tuples("document_paths", collection_id=collection_id)}
+        for done, row in enumerate(rows):
+            progress("documents", done, len(rows))
+            if (path := f"{row['_id']}.md") in known:
+                continue
+            text = f"# {row['title']}\n\n{row['text']}" if row.get("title") else row["text"]
+            file = SourceFile(path, folder, len(text), 0)
+            digest = hashlib.sha256(text.encode()).digest()
+            new = prepare_document(file, SourceText(text, digest, "utf-8", ""))
+            store_document(connection, collection_id, new)
+
+
+def run_queries(
+    kb: KnowledgeBase,
+    judged: Judged,
+    ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
+    modes: Sequence[str] = MODES,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> dict[str, dict[str, list[str]]]:
+    """The ranked document ids of each query, by mode."""
+    runs: dict[str, dict[str, list[str]]] = {mode: {} for mode in modes}
+    with kb.database.read() as connection:
+        for done, (key, text) in enumerate(judged.questions.items()):
+            progress("queries", done, len(judged.questions))
+            query = parse_query(text)
+            vectors = kb.embed_queries(connection, [query.words_to_embed])
+            vector: NDArray[np.float32] | None = vectors[0] if vectors else None
+            for mode in modes:
+                hits = search(
+                    connection,
+                    query,
+                    None if mode == "keyword" else vector,
+                    ranges=ranges,
+                    limit=10 * DEPTH,
+                    use_keywords=mode != "vector",
+                )
+                documents = load_documents(connection, [hit.chunk_id for hit in hits])
+                runs[mode][key] = list(dict.fromkeys(documents))[:DEPTH]
+    return runs
+
+
+def measure(judged: Judged, run: dict[str, list[str]]) -> dict[str, Any]:
+    """The mean of each measure, and its value for each query under "queries".
+
+    Raises:
+        UsageError: the evaluation library is not installed.
+    """
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise UsageError(
+            "evaluation needs the package ir-measures: pip install ir-measures"
+        ) from error
+    measures = [ir_measures.parse_measure(name) for name in MEASURES]
+    scored = {
+        key: {document: float(len(ranked) - rank) for rank, document in enumerate(ranked)}
+        for key, ranked in run.items()
+    }
+    judgements = {key: judged.relevant[key] for key in judged.questions}
+    queries: dict[str, dict[str, float]] = {}
+    for metric in ir_measures.iter_calc(measures, judgements, scored):
+        queries.setdefault(metric.query_id, {})[str(metric.measure)] = metric.value
+    means = {
+        name: sum(values.get(name, 0.0) for values in queries.values()) / max(len(judgements), 1)
+        for name in MEASURES
+    }
+    return {**means, "queries": queries}
+
+
+def _json_lines(file: Path) -> Iterator[Any]:
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    try:
+                        yield json.loads(line)
+                    except ValueError as error:
+                        raise SourceError(f"{file}, line {number} is no JSON: {error}") from error
+    except OSError as error:
+        raise SourceError(f"cannot read {file}: {error.strerror}") from error
