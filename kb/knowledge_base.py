@@ -158,7 +158,7 @@ class KnowledgeBase:
         return [
             row
             for row in connection.rows("collections")
-            if row["kind"] in kinds and (row["document_count"] or row["source"])
+            if row["kind"] in kinds and (row["has_documents"] or row["source"])
         ]
 
     def collection(self, connection: Connection, name: str) -> Row:
@@ -177,6 +177,11 @@ class KnowledgeBase:
         raise CollectionNotFound(
             f'Collection "{name}" not found.{hint}', collection=name, suggestions=near or known[:10]
         )
+
+    def count_documents(self, connection: Connection, collection: Row) -> int:
+        """How many documents a collection holds."""
+        count: int = connection.value("count_documents", collection_id=collection["collection_id"])
+        return count
 
     def named(self, row: Row) -> dict[str, str]:
         """How a collection is shown: its alias with the full id beside it, or its id."""
@@ -215,7 +220,7 @@ class KnowledgeBase:
         else:
             rows = self.collections(connection)
         shown = {row["collection_id"]: self.named(row) for row in rows}
-        everything = not names and len(shown) == len(connection.rows("collections"))
+        everything = not names and len(shown) == connection.value("count_collections")
         return ([WHOLE_FILE] if everything else [collection_range(i) for i in sorted(shown)]), shown
 
 

@@ -20,6 +20,7 @@ WHOLE_TABLE = {
     "clear_chunk_vectors",
     "collections",
     "count_chunks",
+    "count_collections",
     "count_chunks_without_vector",
     "current_model",
     "delete_other_models",

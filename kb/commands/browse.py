@@ -51,7 +51,7 @@ def list_names(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             rows = [
                 {
                     **kb.named(row),
-                    "documentCount": row["document_count"],
+                    "documentCount": kb.count_documents(connection, row),
                     "kind": row["kind"],
                     "source": row["source"],
                     "description": row["description"] or "",

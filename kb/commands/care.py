@@ -77,7 +77,10 @@ def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     with kb.database.read() as connection:
         counts = connection.row("status_counts") or {}
         model = connection.row("current_model")
-        rows = connection.rows("collections")
+        rows = [
+            {**row, "documents": kb.count_documents(connection, row)}
+            for row in connection.rows("collections")
+        ]
     result: dict[str, Any] = {
         "file": str(path),
         "bytes": path.stat().st_size,
@@ -88,7 +91,7 @@ def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             {
                 "collection": row["name"],
                 "kind": row["kind"],
-                "documents": row["document_count"],
+                "documents": row["documents"],
                 "source": row["source"],
                 "synced": row["synced_at"],
             }
@@ -104,7 +107,7 @@ def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     if result["waiting"]:
         lines.append(f"{result['waiting']} passages wait for their vector: run `kb sync`")
     lines += [
-        f"  {row['name']}: {row['document_count']} documents"
+        f"  {row['name']}: {row['documents']} documents"
         + (f" from {row['source']}" if row["source"] else "")
         + (f", synced {row['synced_at']}" if row["synced_at"] else "")
         for row in rows

@@ -51,12 +51,13 @@ def remove(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Remove a collection; the source folder stays as it is."""
     with kb.database.read() as connection:
         row = kb.collection(connection, options.name)
+        count = kb.count_documents(connection, row)
     with kb.database.write() as connection:
         delete_collection(connection, row["collection_id"])
     if options.json:
-        render.print_json({"removed": row["name"], "documents": row["document_count"]})
+        render.print_json({"removed": row["name"], "documents": count})
     elif not options.quiet:
-        print(f"removed {row['name']} with {row['document_count']} documents")
+        print(f"removed {row['name']} with {count} documents")
     return 0
 
 

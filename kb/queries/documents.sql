@@ -1,13 +1,17 @@
 -- Statements of the documents tools and of the command line's browsing.
 
 -- name: collections
--- Every collection with its number of documents, by name.
+-- Every collection, by name; without counting its documents, which takes time in large ones.
 SELECT
   collection_id, name, kind, source, include, exclude, options, description, version, project_id,
   synced_at,
-  (SELECT count(*) FROM documents
-   WHERE documents.collection_id = collections.collection_id) AS document_count
+  EXISTS (SELECT 1 FROM documents
+          WHERE documents.collection_id = collections.collection_id) AS has_documents
 FROM collections ORDER BY name;
+
+-- name: count_collections$
+-- How many collections there are, of every kind.
+SELECT count(*) FROM collections;
 
 -- name: collection_id$
 -- A collection's id by its name.

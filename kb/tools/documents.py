@@ -69,7 +69,7 @@ def documents_list_collections(kb: KnowledgeBase) -> Collections:
         rows = [
             {
                 **kb.named(row),
-                "documentCount": row["document_count"],
+                "documentCount": kb.count_documents(connection, row),
                 **{key: row[key] for key in ("description", "version") if row[key]},
             }
             for row in kb.collections(connection)
@@ -378,10 +378,11 @@ def describe(kb: KnowledgeBase) -> str:
     with kb.database.read() as connection:
         rows = kb.collections(connection)
         counts = connection.row("status_counts")
+        sizes = {row["name"]: kb.count_documents(connection, row) for row in rows}
     if not rows:
         return "The file holds no documents yet; `kb add FOLDER` on the command line adds some."
     names = [
-        f"{kb.named(row)['collection']} ({row['document_count']} documents"
+        f"{kb.named(row)['collection']} ({sizes[row['name']]} documents"
         + (f": {row['description']}" if row["description"] else "")
         + ")"
         for row in rows[:20]
