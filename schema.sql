@@ -43,7 +43,9 @@ CREATE TABLE collections (
 ) STRICT;
 
 -- One row is one document with its whole text. Written by the store step alone, which replaces
--- a document together with all that hangs on it in one transaction.
+-- a document together with all that hangs on it in one transaction. document_id and chunk_id
+-- hold the collection in their upper half (collection_id * 2^32 + n), so that one collection is
+-- one range of row ids in every index.
 CREATE TABLE documents (
   document_id     INTEGER PRIMARY KEY,
   collection_id   INTEGER NOT NULL REFERENCES collections ON DELETE CASCADE,
@@ -99,9 +101,7 @@ CREATE TABLE vectors (
   UNIQUE (model_id, text_hash)
 ) STRICT;
 
--- One row is a passage that is found as one: a range of its document's text. chunk_id holds
--- the collection in its upper half (collection_id * 2^32 + n), so that one collection is one
--- range of row ids in the keyword index and in the vector index.
+-- One row is a passage that is found as one: a range of its document's text.
 CREATE TABLE chunks (
   chunk_id        INTEGER PRIMARY KEY,
   document_id     INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
@@ -168,6 +168,28 @@ CREATE VIRTUAL TABLE keyword_index USING fts5 (
   tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co M*'"
 );
 
+-- What the document index covers: one row a document, with all its headings and its whole text.
+CREATE VIEW document_texts AS
+SELECT
+  document_id,
+  title,
+  (SELECT group_concat(heading, char(10)) FROM
+     (SELECT heading FROM sections
+      WHERE sections.document_id = documents.document_id ORDER BY position)) AS heading,
+  content AS body,
+  (SELECT group_concat(extra_terms, ' ') FROM
+     (SELECT extra_terms FROM chunks
+      WHERE chunks.document_id = documents.document_id ORDER BY position)) AS extra
+FROM documents;
+
+-- The keyword index of whole documents: a passage ranks higher when its document is about the
+-- matter as well. Its text lives in document_texts.
+CREATE VIRTUAL TABLE document_index USING fts5 (
+  title, heading, body, extra,
+  content = 'document_texts', content_rowid = 'document_id',
+  tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co M*'"
+);
+
 -- The terms of the keyword index with the number of chunks that hold them.
 CREATE VIRTUAL TABLE keyword_terms USING fts5vocab (keyword_index, row);
 
@@ -178,6 +200,13 @@ CREATE TABLE vector_slabs (
   slab_id INTEGER PRIMARY KEY,          -- chunk_id >> 10
   offsets BLOB NOT NULL,                -- uint16 each: chunk_id & 1023
   signs   BLOB NOT NULL                 -- width / 8 bytes each, in the order of offsets
+) STRICT;
+
+-- The mean direction of the vectors of a document that has several chunks; int8 as in
+-- `vectors`. Rebuilt in the transaction that changes a vector of it.
+CREATE TABLE document_vectors (
+  document_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+  vector      BLOB NOT NULL
 ) STRICT;
 
 ---------------------------------------------------------------------------- views for people

@@ -145,6 +145,7 @@ def run_queries(
                     ranges=ranges,
                     limit=10 * DEPTH,
                     use_keywords=mode != "vector",
+                    english_model=kb.has_english_model(connection),
                 )
                 documents = load_documents(connection, [hit.chunk_id for hit in hits])
                 runs[mode][key] = list(dict.fromkeys(documents))[:DEPTH]

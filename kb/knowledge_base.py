@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from kb.calls import CallLog
 from kb.config import find_project, load_aliases
 from kb.database import Connection, Database, Row
-from kb.embed import BUNDLED_MODEL, Calibration, Embedder, FastembedEmbedder
+from kb.embed import (
+    BUNDLED_MODEL,
+    Calibration,
+    Embedder,
+    FastembedEmbedder,
+    is_english_model,
+)
 from kb.errors import CollectionNotFound, DocumentNotFound, EmbeddingError, ModelMismatchError
 from kb.results import DEFAULT_REPLY_TOKENS
 from kb.search import WHOLE_FILE, ChunkRange, collection_range
@@ -142,6 +148,12 @@ class KnowledgeBase:
         if vectors is None:
             return [None] * len(texts), ""
         return list(vectors), ""
+
+    @staticmethod
+    def has_english_model(connection: Connection) -> bool:
+        """Whether the file's vectors mean little for text in other scripts."""
+        current = connection.row("current_model")
+        return current is None or is_english_model(current["name"])
 
     @staticmethod
     def calibration(connection: Connection) -> Calibration | None:

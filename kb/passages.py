@@ -41,6 +41,7 @@ def search_passages(
             raise EmbeddingError(
                 notice or "the file has no embeddings yet: run `kb sync`, or set hybridSearch"
             )
+        english_model = kb.has_english_model(connection)
         rows: list[list[SearchRow]] = []
         all_hits: list[list[Hit]] = []
         for query, vector, (ranges, shown) in zip(queries, vectors, places, strict=True):
@@ -52,6 +53,7 @@ def search_passages(
                 limit=limit,
                 max_distance=max_distance,
                 use_keywords=hybrid,
+                english_model=english_model,
             )
             rows.append(passage_rows(kb, connection, hits, shown))
             all_hits.append(hits)

@@ -12,6 +12,18 @@ from dataclasses import dataclass
 
 from kb.terms import bigrams, is_unspaced, pictographs, runs, words
 
+# English words that say nothing of the matter. Without them a question is answered 2.8 times as
+# fast and no worse (docs/decisions/0003-ranking.md); a query of nothing else keeps them.
+STOP_WORDS = frozenset(
+    """
+    a about am an and any are as at be been being but by can could did do does doing done for from
+    had has have having he her hers him his how i if in into is it its may me might must my no not
+    of on or our ours shall she should so such than that the their theirs them then there these
+    they this those to too us was we were what when where which while who whom whose why will with
+    would you your yours
+    """.split()
+)
+LONGEST_LITERAL = 12  # words; a longer query is a question, not a quotation
 MOST_OPTIONAL_TERMS = 100  # a longer text ranks by its first distinct words
 
 
@@ -90,7 +102,10 @@ def match_query(query: Query) -> str:
     """The MATCH expression that finds and ranks; "" when nothing can match."""
     if query.only_excludes:
         return ""
-    optional = list(dict.fromkeys(part for term in query.terms for part in match_optional(term)))
+    telling = [term for term in query.terms if term.text.casefold() not in STOP_WORDS]
+    optional = list(
+        dict.fromkeys(part for term in telling or query.terms for part in match_optional(term))
+    )
     optional = optional[:MOST_OPTIONAL_TERMS]
     required = [match_required(operand) for operand in query.must]
     if required:
@@ -104,6 +119,20 @@ def match_query(query: Query) -> str:
     if not positive:
         return ""
     return _without(positive, query)
+
+
+def match_literally(query: Query) -> str:
+    """The MATCH expression of the query's very words in a row; "" when that says nothing.
+
+    Two words or more, or one with signs or digits inside (`--no-embed`, `1.0.21`), and no
+    operator; scripts without spaces are left to their pairs.
+    """
+    found = words(query.text)
+    if query.has_operators or not 2 <= len(found) <= LONGEST_LITERAL:
+        return ""
+    if any(is_unspaced(word) for word in found) or any(term.is_prefix for term in query.terms):
+        return ""
+    return quote(unicodedata.normalize("NFKC", query.text))
 
 
 def match_operators(query: Query) -> str:

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kb.database import Connection, Row
-from kb.query import Query, match_excluded, match_operators, match_query
+from kb.query import Query, match_excluded, match_literally, match_operators, match_query
+from kb.ranking import MEANING_WEIGHT, Candidate, rank, readable_share, spread
 from kb.vectors import nearest_chunks, query_blob
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-DEPTH = 100  # rows of each list that take part in the fusion
-RECIPROCAL_RANK_CONSTANT = 60  # Cormack, Clarke, Buettcher 2009
-# bm25 weights of the keyword index's columns.
-COLUMN_WEIGHTS = {"title": 2.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
+DEPTH = 100  # passages of each list that become candidates
+KEYWORD_DEPTH = 300  # rows of a keyword list whose scores are known; 1,000 ranked no better
+# bm25 weights of the keyword indexes' columns.
+COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
+LITERAL_BONUS = 0.5  # above what any other evidence can add in most lists
+LITERAL_DEPTH = 20
 WHOLE_FILE = (0, (1 << 63) - 1)
 
 ChunkRange = tuple[int, int]
@@ -28,8 +31,8 @@ ChunkRange = tuple[int, int]
 class Hit:
     """One chunk found: why, and how well.
 
-    Ranks count from 1 and are None where a list did not hold the chunk. `distance` is the true
-    cosine distance, None while the chunk or the query has no vector.
+    `fused_score` orders. Ranks count from 1 and are None where a list did not hold the chunk.
+    `distance` is the true cosine distance, None while the chunk or the query has no vector.
     """
 
     chunk_id: int
@@ -53,6 +56,7 @@ def search(
     limit: int = 10,
     max_distance: float = 2.0,
     use_keywords: bool = True,
+    english_model: bool = True,
 ) -> list[Hit]:
     """The best chunks for a query, best first.
 
@@ -60,62 +64,100 @@ def search(
         vector: the query's unit vector; None when there is no model: keywords alone.
         ranges: where to look, each a range of chunk ids.
         max_distance: leaves out rows whose distance is known and greater.
+        english_model: the vectors mean little for text in other scripts.
         use_keywords: False ranks by vectors alone; operators are still enforced.
     """
     if query.only_excludes:
         return []
-    keyword_list = keyword_hits(connection, query, ranges) if use_keywords or vector is None else []
+    match = match_query(query) if use_keywords or vector is None else ""
+    keyword_list = keyword_hits(connection, match, ranges, KEYWORD_DEPTH)
     vector_list: list[tuple[int, float]] = []
     if vector is not None:
         only, without = _operator_filters(connection, query, ranges)
         vector_list = nearest_chunks(connection, vector, ranges, DEPTH, only=only, without=without)
-    fused = _fuse([chunk_id for chunk_id, _ in keyword_list], [row for row, _ in vector_list])
-    distances = dict(vector_list)
-    if vector is not None:
-        missing = [chunk_id for chunk_id in fused if chunk_id not in distances]
-        distances.update(chunk_distances(connection, vector, missing))
-    keyword_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(keyword_list, 1)}
+    keyword_scores = dict(keyword_list)
+    literal = literal_hits(connection, query, ranges) if match else {}
+    ids = dict.fromkeys(
+        [*literal, *list(keyword_scores)[:DEPTH], *(chunk_id for chunk_id, _ in vector_list)]
+    )
+    document_scores = dict(document_hits(connection, match, ranges, KEYWORD_DEPTH))
+    weight = 0.0 if vector is None else 1.0
+    if match and vector is not None:
+        weight = MEANING_WEIGHT * (readable_share(query.text) if english_model else 1.0)
+    blob = None if vector is None else query_blob(vector)
+    ranked = rank(
+        [
+            Candidate(
+                chunk_id,
+                document_id,
+                keyword_scores.get(chunk_id, 0.0),
+                document_scores.get(document_id, 0.0),
+                None if distance is None else 1 - distance,
+                None if document_distance is None else 1 - document_distance,
+                literal.get(chunk_id, 0.0),
+            )
+            for chunk_id, document_id, distance, document_distance in connection.tuples(
+                "candidates", query=blob, chunk_ids=json.dumps(list(ids))
+            )
+        ],
+        weight,
+    )
+    keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(keyword_scores, 1)}
     vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(vector_list, 1)}
     hits = [
         Hit(
-            chunk_id,
+            one.chunk_id,
             score,
-            keyword_ranks.get(chunk_id),
-            vector_ranks.get(chunk_id),
-            distances.get(chunk_id),
+            keyword_ranks.get(one.chunk_id),
+            vector_ranks.get(one.chunk_id),
+            None if one.cosine is None else 1 - one.cosine,
         )
-        for chunk_id, score in sorted(fused.items(), key=lambda item: (-item[1], item[0]))
-        if distances.get(chunk_id, 0.0) <= max_distance
+        for one, score in spread(ranked)
+        if one.cosine is None or 1 - one.cosine <= max_distance
     ]
     return hits[:limit]
 
 
 def keyword_hits(
-    connection: Connection, query: Query, ranges: Iterable[ChunkRange], depth: int = DEPTH
+    connection: Connection, match: str, ranges: Iterable[ChunkRange], depth: int
 ) -> list[tuple[int, float]]:
-    """Chunk ids with their bm25 rank (lower is better), best first."""
-    match = match_query(query)
+    """Chunk ids with their bm25 score (positive, higher is better), best first."""
+    return _index_hits(connection, "keyword_hits", match, ranges, depth)
+
+
+def document_hits(
+    connection: Connection, match: str, ranges: Iterable[ChunkRange], depth: int
+) -> list[tuple[int, float]]:
+    """Document ids with their bm25 score (positive, higher is better), best first."""
+    return _index_hits(connection, "document_hits", match, ranges, depth)
+
+
+def literal_hits(
+    connection: Connection, query: Query, ranges: Iterable[ChunkRange]
+) -> dict[int, float]:
+    """Passages that hold the query's very words in a row, and what that adds to their score.
+
+    Somebody who types an error message or the name of an option wants its occurrence first.
+    """
+    match = match_literally(query)
+    if not match:
+        return {}
+    found = _index_hits(connection, "keyword_hits", match, ranges, LITERAL_DEPTH)
+    return dict.fromkeys((chunk_id for chunk_id, _ in found), LITERAL_BONUS)
+
+
+def _index_hits(
+    connection: Connection, statement: str, match: str, ranges: Iterable[ChunkRange], depth: int
+) -> list[tuple[int, float]]:
     if not match:
         return []
     found: list[tuple[int, float]] = []
     for first, last in ranges:
         found += connection.tuples(
-            "keyword_hits", match=match, first=first, last=last, limit=depth, **COLUMN_WEIGHTS
+            statement, match=match, first=first, last=last, limit=depth, **COLUMN_WEIGHTS
         )
     found.sort(key=lambda row: (row[1], row[0]))
-    return found[:depth]
-
-
-def chunk_distances(
-    connection: Connection, vector: NDArray[np.float32], chunk_ids: Sequence[int]
-) -> dict[int, float]:
-    """The cosine distance of each chunk that has a vector."""
-    if not chunk_ids:
-        return {}
-    rows = connection.tuples(
-        "chunk_distances", query=query_blob(vector), chunk_ids=json.dumps(list(chunk_ids))
-    )
-    return dict(rows)
+    return [(row_id, -score) for row_id, score in found[:depth]]
 
 
 def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:
@@ -150,12 +192,3 @@ def _matching_chunks(connection: Connection, match: str, ranges: Iterable[ChunkR
             "matching_chunk_ids", match=match, first=first, last=last
         )
     ]
-
-
-def _fuse(*lists: Sequence[int]) -> dict[int, float]:
-    """Reciprocal rank fusion: sum over the lists of 1 / (k + rank)."""
-    scores: dict[int, float] = {}
-    for ranked in lists:
-        for rank, chunk_id in enumerate(ranked, 1):
-            scores[chunk_id] = scores.get(chunk_id, 0.0) + 1 / (RECIPROCAL_RANK_CONSTANT + rank)
-    return scores

@@ -12,7 +12,7 @@ from kb.database import Connection, utc_now
 from kb.embed import text_hash
 from kb.parse import ParsedDocument
 from kb.terms import extra_terms
-from kb.vectors import rebuild_slabs
+from kb.vectors import rebuild_document_vectors, rebuild_slabs
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,14 @@ def store_document(
     }
     old_chunk_ids: list[int] = []
     if document_id is None:
-        connection.run("insert_document", collection_id=collection_id, path=new.path, **fields)
-        document_id = connection.last_id()
+        document_id = int(connection.value("next_document_id", collection_id=collection_id))
+        connection.run(
+            "insert_document",
+            document_id=document_id,
+            collection_id=collection_id,
+            path=new.path,
+            **fields,
+        )
     else:
         old_chunk_ids = _delete_parts(connection, document_id)
         connection.run("update_document", document_id=document_id, path=new.path, **fields)
@@ -65,7 +71,9 @@ def store_document(
     )
     with_vector = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
     connection.run("index_chunks", document_id=document_id)
+    connection.run("index_document", document_id=document_id)
     rebuild_slabs(connection, {*old_chunk_ids, *with_vector})
+    rebuild_document_vectors(connection, [document_id])
     return document_id
 
 
@@ -98,6 +106,7 @@ def _delete_parts(connection: Connection, document_id: int) -> list[int]:
     """Delete what hangs on a document; the chunk ids that are free now."""
     chunk_ids = [row[0] for row in connection.tuples("document_chunk_ids", document_id=document_id)]
     connection.run("unindex_chunks", document_id=document_id)
+    connection.run("unindex_document", document_id=document_id)
     connection.run("delete_chunks", document_id=document_id)
     connection.run("delete_sections", document_id=document_id)
     return chunk_ids

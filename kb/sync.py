@@ -24,7 +24,7 @@ from kb.knowledge_base import KnowledgeBase
 from kb.parse import parse
 from kb.sources import SourceFile, SourceText, read, walk
 from kb.store import NewDocument, delete_document, store_document, vectors_of
-from kb.vectors import rebuild_slabs
+from kb.vectors import rebuild_document_vectors, rebuild_slabs
 
 WINDOW = 512  # chunks that are sorted by length together before they are embedded
 
@@ -351,6 +351,8 @@ def _assign(connection: Connection, vector_ids: dict[int, int]) -> None:
         ({"chunk_id": chunk_id, "vector_id": vec} for chunk_id, vec in vector_ids.items()),
     )
     rebuild_slabs(connection, vector_ids)
+    rows = connection.tuples("documents_of_chunks", chunk_ids=json.dumps(list(vector_ids)))
+    rebuild_document_vectors(connection, [row[0] for row in rows])
 
 
 def _keep(connection: Connection, vector_ids: dict[int, int]) -> None:
@@ -399,3 +401,5 @@ def _switch_model(connection: Connection, model_id: int) -> None:
     connection.run("delete_unused_vectors")
     slab_ids = [row[0] for row in connection.tuples("all_slab_ids")]
     rebuild_slabs(connection, (slab_id << 10 for slab_id in slab_ids))
+    rows = connection.tuples("all_document_ids")
+    rebuild_document_vectors(connection, [row[0] for row in rows])

@@ -89,6 +89,24 @@ def rebuild_slabs(connection: Connection, chunk_ids: Iterable[int]) -> None:
         )
 
 
+def rebuild_document_vectors(connection: Connection, document_ids: Iterable[int]) -> None:
+    """Bring the mean directions of these documents in line with their chunks' vectors.
+
+    A document with one vector needs none of its own. Call it as `rebuild_slabs`.
+    """
+    from kb.embed import quantize
+
+    for document_id in document_ids:
+        blobs = [blob for _, blob in connection.tuples("document_vectors", document_id=document_id)]
+        if len(blobs) < 2:
+            connection.run("delete_document_vector", document_id=document_id)
+        else:
+            mean = quantize(mean_vector(blobs).reshape(1, -1))
+            connection.run(
+                "replace_document_vector", document_id=document_id, vector=mean.tobytes()
+            )
+
+
 def mean_vector(blobs: Sequence[bytes]) -> NDArray[np.float32]:
     """The centroid of stored vectors, of unit length; shape (width,)."""
     import numpy as np

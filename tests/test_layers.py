@@ -37,6 +37,7 @@ LAYERS = (
         "embed",
         "query",
         "vectors",
+        "ranking",
         "calls",
         "sections",
     },

@@ -14,6 +14,7 @@ QUERIES = Path(__file__).parent.parent / "kb" / "queries"
 PACKAGE = QUERIES.parent
 # Statements that read a whole table because that is their purpose.
 WHOLE_TABLE = {
+    "all_document_ids",
     "all_slab_ids",
     "chunks_with_text",
     "chunks_without_vector",

@@ -7,6 +7,13 @@ FROM keyword_index
 WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
 ORDER BY rank, chunk_id LIMIT :limit;
 
+-- name: document_hits
+-- Documents of one range of ids that match, best first. Weights: title, heading, body, extra.
+SELECT rowid AS document_id, bm25(document_index, :title, :heading, :body, :extra) AS rank
+FROM document_index
+WHERE document_index MATCH :match AND rowid BETWEEN :first AND :last
+ORDER BY rank, document_id LIMIT :limit;
+
 -- name: matching_chunk_ids
 -- All chunks of one range of ids that match, unranked.
 SELECT rowid FROM keyword_index
@@ -16,6 +23,24 @@ WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last;
 -- The vector index of one range of ids.
 SELECT slab_id, offsets, signs FROM vector_slabs
 WHERE slab_id BETWEEN :first >> 10 AND :last >> 10 ORDER BY slab_id;
+
+-- name: candidates
+-- Of each of these chunks (JSON list): its document, and the cosine distances of the query's
+-- vector (int8; NULL when there is none) to the chunk and to the mean of its document.
+SELECT
+  chunks.chunk_id,
+  chunks.document_id,
+  CASE WHEN vectors.vector IS NOT NULL AND :query IS NOT NULL THEN
+    vec_distance_cosine(vec_int8(vectors.vector), vec_int8(:query))
+  END AS distance,
+  CASE WHEN vectors.vector IS NOT NULL AND :query IS NOT NULL THEN
+    vec_distance_cosine(
+      vec_int8(coalesce(document_vectors.vector, vectors.vector)), vec_int8(:query))
+  END AS document_distance
+FROM chunks
+LEFT JOIN vectors USING (vector_id)
+LEFT JOIN document_vectors ON document_vectors.document_id = chunks.document_id
+WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
 -- name: chunk_distances
 -- Cosine distance between the query's vector (int8) and each of these chunks (JSON list).

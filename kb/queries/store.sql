@@ -31,11 +31,19 @@ FROM documents WHERE collection_id = :collection_id;
 UPDATE documents SET file_size = :file_size, modified_ns = :modified_ns
 WHERE document_id = :document_id;
 
+-- name: next_document_id$
+-- The next free document id of a collection.
+SELECT coalesce(
+  (SELECT document_id + 1 FROM documents
+   WHERE document_id BETWEEN :collection_id << 32 AND (:collection_id << 32) + 4294967295
+   ORDER BY document_id DESC LIMIT 1),
+  :collection_id << 32);
+
 -- name: insert_document!
 -- Store a document's own row.
-INSERT INTO documents (collection_id, path, title, summary, metadata, content_hash, encoding,
+INSERT INTO documents (document_id, collection_id, path, title, summary, metadata, content_hash, encoding,
                        file_size, modified_ns, character_count, line_count, indexed_at, content)
-VALUES (:collection_id, :path, :title, :summary, :metadata, :content_hash, :encoding,
+VALUES (:document_id, :collection_id, :path, :title, :summary, :metadata, :content_hash, :encoding,
         :file_size, :modified_ns, :character_count, :line_count, :indexed_at, :content);
 
 -- name: update_document!
@@ -96,6 +104,18 @@ INSERT INTO keyword_index (keyword_index, rowid, title, heading, body, extra)
 SELECT 'delete', chunk_id, title, heading, body, extra
 FROM chunk_texts WHERE document_id = :document_id;
 
+-- name: index_document!
+-- Enter a document into the index of whole documents.
+INSERT INTO document_index (rowid, title, heading, body, extra)
+SELECT document_id, title, heading, body, extra FROM document_texts
+WHERE document_id = :document_id;
+
+-- name: unindex_document!
+-- Take a document out of the index of whole documents, before anything of it changes.
+INSERT INTO document_index (document_index, rowid, title, heading, body, extra)
+SELECT 'delete', document_id, title, heading, body, extra
+FROM document_texts WHERE document_id = :document_id;
+
 -- name: chunks_without_vector
 -- Chunks that wait for their embedding, in document order.
 SELECT chunk_texts.chunk_id, chunk_texts.title, chunk_texts.heading, chunk_texts.body
@@ -152,9 +172,27 @@ ON CONFLICT (slab_id) DO UPDATE SET offsets = excluded.offsets, signs = excluded
 -- Delete a slab that holds nothing any more.
 DELETE FROM vector_slabs WHERE slab_id = :slab_id;
 
+-- name: documents_of_chunks
+-- The documents that these chunks (JSON list) belong to.
+SELECT DISTINCT document_id FROM chunks
+WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+
+-- name: replace_document_vector!
+-- Store the mean direction of a document.
+INSERT INTO document_vectors (document_id, vector) VALUES (:document_id, :vector)
+ON CONFLICT (document_id) DO UPDATE SET vector = excluded.vector;
+
+-- name: delete_document_vector!
+-- Delete the mean direction of a document that has fewer than two vectors.
+DELETE FROM document_vectors WHERE document_id = :document_id;
+
 -- name: all_slab_ids
 -- Every slab that the chunks of the file need.
 SELECT DISTINCT chunk_id >> 10 AS slab_id FROM chunks;
+
+-- name: all_document_ids
+-- Every document.
+SELECT document_id FROM documents;
 
 -- name: insert_model!
 -- Note an embedding model.

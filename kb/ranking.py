@@ -1,0 +1,108 @@
+"""How evidence becomes an order: keyword and vector scores of passages and of whole documents.
+
+score = (1 - w) * keywords + w * meaning, each divided by its greatest value among the candidates:
+
+- keywords: half the passage's bm25, half its document's bm25, each divided by its greatest;
+- meaning: cosine of the passage, plus half the cosine of its document's mean vector;
+- w: 0.6, times the share of the query's letters that the model can read.
+
+Both parts are known for every candidate, whichever list it came from. Figures and what was tried
+and dropped: docs/decisions/0003-ranking.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+MEANING_WEIGHT = 0.6  # the middle of a flat range from 0.55 to 0.65
+DOCUMENT_SHARE = 0.5
+LAST_LATIN_LETTER = "\u024f"
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One passage with all that is known of how it fits the query.
+
+    bm25 scores are positive, greater is better, 0 where no word matched. Cosines are None while
+    there is no vector.
+    """
+
+    chunk_id: int
+    document_id: int
+    keyword_score: float
+    document_keyword_score: float
+    cosine: float | None
+    document_cosine: float | None
+    literal: float = 0.0  # what an occurrence of the query's very words adds to the score
+
+
+def readable_share(text: str) -> float:
+    """The share of a text's letters that an English model can read; 1 when it has none.
+
+    Cosines of other scripts are noise to it: with Japanese questions a fusion at full weight
+    found less than keywords alone.
+    """
+    letters = [character for character in text if character.isalpha()]
+    if not letters:
+        return 1.0
+    return sum(character <= LAST_LATIN_LETTER for character in letters) / len(letters)
+
+
+def rank(candidates: Sequence[Candidate], meaning_weight: float) -> list[tuple[Candidate, float]]:
+    """The candidates with their scores, best first; ties by meaning, then by id."""
+    keywords = _keyword_evidence(candidates)
+    meaning = _scaled({one.chunk_id: _meaning(one) for one in candidates})
+    scored = [
+        (
+            one,
+            (1 - meaning_weight) * keywords[one.chunk_id]
+            + meaning_weight * meaning[one.chunk_id]
+            + one.literal,
+        )
+        for one in candidates
+    ]
+    scored.sort(key=lambda pair: (-pair[1], -meaning[pair[0].chunk_id], pair[0].chunk_id))
+    return scored
+
+
+def spread(ranked: Sequence[tuple[Candidate, float]]) -> list[tuple[Candidate, float]]:
+    """The same candidates with the best passage of each document before any second one.
+
+    A page of results is then not five passages of one document while others have an answer too.
+    """
+    seen: set[int] = set()
+    first: list[tuple[Candidate, float]] = []
+    further: list[tuple[Candidate, float]] = []
+    for pair in ranked:
+        document_id = pair[0].document_id
+        (further if document_id in seen else first).append(pair)
+        seen.add(document_id)
+    return first + further
+
+
+def _keyword_evidence(candidates: Sequence[Candidate]) -> dict[int, float]:
+    passages = _scaled({one.chunk_id: one.keyword_score for one in candidates})
+    documents = _scaled({one.chunk_id: one.document_keyword_score for one in candidates})
+    return _scaled(
+        {
+            key: (1 - DOCUMENT_SHARE) * passages[key] + DOCUMENT_SHARE * documents[key]
+            for key in passages
+        }
+    )
+
+
+def _meaning(candidate: Candidate) -> float:
+    if candidate.cosine is None:
+        return 0.0
+    document_cosine = candidate.document_cosine or 0.0
+    return max(candidate.cosine + DOCUMENT_SHARE * document_cosine, 0.0)
+
+
+def _scaled(values: Mapping[Key, float]) -> dict[Key, float]:
+    """Values divided by the greatest one; all 0 when that is 0."""
+    greatest = max(values.values(), default=0.0)
+    return {key: value / greatest if greatest > 0 else 0.0 for key, value in values.items()}
