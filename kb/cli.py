@@ -20,6 +20,7 @@ from kb.database import Database
 from kb.embed import BUNDLED_MODEL, FastembedEmbedder
 from kb.errors import KbError, NotFoundError, UsageError
 from kb.knowledge_base import KnowledgeBase
+from kb.rerank import CrossEncoder
 
 DONE, NOTHING_FOUND, WRONG_USE, FAILURE = 0, 1, 2, 3
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -54,6 +55,9 @@ def _run(options: argparse.Namespace) -> int:
         knowledge = KnowledgeBase(
             database,
             model=options.model,
+            reranker=CrossEncoder(options.reranker, allow_download=options.download)
+            if options.reranker
+            else None,
             make_embedder=lambda name: FastembedEmbedder(
                 name, threads=options.threads, allow_download=options.download
             ),
@@ -142,6 +146,9 @@ def _common_options(default: Any) -> _Parser:
         help=f"embedding model (default: the file's, else {BUNDLED_MODEL})",
     )
     options.add_argument(
+        "--reranker", metavar="NAME", default=default, help="a fastembed cross-encoder for rerank"
+    )
+    options.add_argument(
         "--threads", type=_positive, default=value(1), metavar="N", help="threads of one model run"
     )
     options.add_argument(
@@ -191,6 +198,7 @@ def _add_browsing(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("-c", "--collection", action="append", default=[], metavar="NAME")
     sub.add_argument("-n", "--limit", type=_positive, default=10, metavar="N")
     sub.add_argument("--format", choices=render.FORMATS, default=None)
+    sub.add_argument("--rerank", action="store_true", help="a finer order, about a second slower")
     sub.add_argument("--explain", action="store_true", help="show how each row was ranked")
     sub.add_argument("--no-embed", action="store_true", help="with --from: keywords only, for now")
 

@@ -121,6 +121,27 @@ class FastembedEmbedder:
         unit: NDArray[np.float32] = vectors / np.maximum(lengths, 1e-12)
         return unit
 
+    def token_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """For each text the unit vectors of its tokens without [CLS] and [SEP].
+
+        Each has the shape (tokens, width); a text without a token has one row of zeros.
+        """
+        import numpy as np
+
+        self.load()
+        try:
+            output = self._model.model.onnx_embed(list(texts))
+        except Exception as error:
+            raise EmbeddingError(f"the model {self.name} failed: {error}") from error
+        vectors: list[NDArray[np.float32]] = []
+        for rows, mask in zip(output.model_output, output.attention_mask, strict=True):
+            tokens = rows[: int(mask.sum())][1:-1]
+            if not len(tokens):
+                tokens = np.zeros((1, rows.shape[-1]), dtype=np.float32)
+            lengths = np.linalg.norm(tokens, axis=1, keepdims=True)
+            vectors.append(tokens / np.maximum(lengths, 1e-12))
+        return vectors
+
     def _load_bundled(self) -> Any:
         model_file = bundled_model_file()
         if _file_sha256(model_file) != BUNDLED_SHA256:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kb.calls import CallLog
 from kb.config import find_project, load_aliases
@@ -19,6 +19,7 @@ from kb.embed import (
     is_english_model,
 )
 from kb.errors import CollectionNotFound, DocumentNotFound, EmbeddingError, ModelMismatchError
+from kb.rerank import LateInteraction, Reranker, TokenEmbedder
 from kb.results import DEFAULT_REPLY_TOKENS
 from kb.search import WHOLE_FILE, ChunkRange, collection_range
 from kb.suggest import nearest
@@ -41,6 +42,7 @@ class KnowledgeBase:
         project: where alias files are looked for; found from the working directory by default.
         model: the embedding model to use; by default the one that made the file's vectors.
         reply_tokens: about how many tokens a tool's reply may take.
+        reranker: what reorders when asked to; by default the embedding model's own tokens.
         make_embedder: how a model's name becomes an embedder; tests put a faster one here.
     """
 
@@ -52,6 +54,7 @@ class KnowledgeBase:
         model: str | None = None,
         reply_tokens: int = DEFAULT_REPLY_TOKENS,
         make_embedder: Callable[[str], Embedder] = FastembedEmbedder,
+        reranker: Reranker | None = None,
     ) -> None:
         self.database = database
         self.project = project or find_project()
@@ -59,6 +62,7 @@ class KnowledgeBase:
         self.calls = CallLog(database)
         self._wanted_model = model
         self._make_embedder = make_embedder
+        self._reranker = reranker
         self._embedder: Embedder | None = None
         self._query_vectors: dict[tuple[str, str], NDArray[np.float32]] = {}
 
@@ -102,6 +106,15 @@ class KnowledgeBase:
                 model=name,
             )
         return self._embedder
+
+    def reranker(self, connection: Connection) -> Reranker | None:
+        """What reorders the best candidates; None when the model gives no token vectors."""
+        if self._reranker is None:
+            embedder = self.embedder(connection)
+            if not hasattr(embedder, "token_vectors"):
+                return None
+            self._reranker = LateInteraction(cast(TokenEmbedder, embedder))
+        return self._reranker
 
     def embed_queries(
         self, connection: Connection, texts: Sequence[str]

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kb.chunk import embedding_text
 from kb.database import Connection
 from kb.errors import EmbeddingError
 from kb.knowledge_base import KnowledgeBase
 from kb.query import Query, parse_query
+from kb.ranking import readable_share
+from kb.rerank import CANDIDATES, blend
 from kb.results import SearchRow
 from kb.search import Hit, load_rows, search
 
@@ -50,14 +53,41 @@ def search_passages(
                 query,
                 vector,
                 ranges=ranges,
-                limit=limit,
+                limit=max(limit, CANDIDATES) if rerank else limit,
                 max_distance=max_distance,
                 use_keywords=hybrid,
                 english_model=english_model,
             )
+            if rerank and hits:
+                hits, problem = _reranked(kb, connection, query, hits)
+                hits = hits[:limit]
+                notice = notice or problem
             rows.append(passage_rows(kb, connection, hits, shown))
             all_hits.append(hits)
     return Found(rows, all_hits, notice)
+
+
+def _reranked(
+    kb: KnowledgeBase, connection: Connection, query: Query, hits: list[Hit]
+) -> tuple[list[Hit], str]:
+    """The hits with the best ones in a finer order, and what kept them from it if anything."""
+    try:
+        reranker = kb.reranker(connection)
+        if reranker is None:
+            return hits, "The model gives no token vectors: rerank has no effect."
+        head = hits[:CANDIDATES]
+        texts = [
+            embedding_text(row["title"], row["heading_path"], row["content"])
+            for row in load_rows(connection, [hit.chunk_id for hit in head])
+        ]
+        scores = reranker.scores(query.words_to_embed, texts)
+    except EmbeddingError as error:
+        return hits, f"Not reranked: {error.message}."
+    weight = reranker.weight
+    if kb.has_english_model(connection):
+        weight *= readable_share(query.text)
+    order = blend([hit.fused_score for hit in head], scores, weight)
+    return [head[position] for position in order] + hits[CANDIDATES:], ""
 
 
 def passage_rows(

@@ -38,6 +38,7 @@ LAYERS = (
         "query",
         "vectors",
         "ranking",
+        "rerank",
         "calls",
         "sections",
     },

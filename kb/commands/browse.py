@@ -28,7 +28,7 @@ def search(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         collection = register(kb, options.folder)
         sync_for_search(kb, collection, options)
         names = names or [collection["name"]]
-    found = search_passages(kb, [(options.query, names)], options.limit, 2.0, True, False)
+    found = search_passages(kb, [(options.query, names)], options.limit, 2.0, True, options.rerank)
     rows: list[dict[str, Any]] = [dict(row) for row in found.rows[0]]
     if options.explain:
         for row, hit in zip(rows, found.hits[0], strict=True):
