@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +65,7 @@ class KnowledgeBase:
         self._make_embedder = make_embedder
         self._reranker = reranker
         self._embedder: Embedder | None = None
+        self._embedder_lock = threading.Lock()
         self._query_vectors: dict[tuple[str, str], NDArray[np.float32]] = {}
 
     def __enter__(self) -> KnowledgeBase:
@@ -97,8 +99,9 @@ class KnowledgeBase:
                 f"run `kb reembed --model {self._wanted_model}` to change it",
                 model=name,
             )
-        if self._embedder is None or self._embedder.name != name:
-            self._embedder = self._make_embedder(name)
+        with self._embedder_lock:
+            if self._embedder is None or self._embedder.name != name:
+                self._embedder = self._make_embedder(name)
         if current and current["sha256"] != self._embedder.sha256:
             raise ModelMismatchError(
                 f"this file's vectors come from another build of the model {name}: "
@@ -128,25 +131,20 @@ class KnowledgeBase:
         if current is None:
             return None
         embedder = self.embedder(connection)
-        missing = [
-            text
-            for text in dict.fromkeys(texts)
-            if (embedder.name, text) not in self._query_vectors
-        ]
+        # Other threads fill and clear the cache meanwhile: each entry is read once.
+        known = {text: self._query_vectors.get((embedder.name, text)) for text in texts}
+        missing = [text for text, vector in known.items() if vector is None]
         fresh = dict(zip(missing, embedder.embed(missing), strict=True)) if missing else {}
         if missing and embedder.width != current["width"]:
             raise ModelMismatchError(
                 f"the model {embedder.name} now gives {embedder.width} dimensions, the file has "
                 f"{current['width']}: run `kb reembed --model {embedder.name}`"
             )
-        vectors = [
-            fresh[text] if text in fresh else self._query_vectors[embedder.name, text]
-            for text in texts
-        ]
         if len(self._query_vectors) + len(fresh) > QUERY_CACHE_SIZE:
             self._query_vectors.clear()
         self._query_vectors.update({(embedder.name, text): vec for text, vec in fresh.items()})
-        return vectors
+        known.update(fresh)
+        return [vector for text in texts if (vector := known[text]) is not None]
 
     def try_embed_queries(
         self, connection: Connection, texts: Sequence[str]
