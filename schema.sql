@@ -56,7 +56,8 @@ CREATE TABLE documents (
   content_hash    BLOB NOT NULL,        -- SHA-256 of the source's raw bytes
   encoding        TEXT NOT NULL DEFAULT 'utf-8',
   file_size       INTEGER,              -- bytes on disk; NULL when it came by a call
-  modified_ns     INTEGER,              -- file time in nanoseconds; NULL when it came by a call
+  modified_ns     INTEGER,              -- file time in nanoseconds; NULL when it came by a call,
+                                        -- or the file was too young for its time to be trusted
   character_count INTEGER NOT NULL,
   line_count      INTEGER NOT NULL,
   indexed_at      TEXT NOT NULL,
@@ -87,7 +88,7 @@ CREATE TABLE models (
   slope       REAL NOT NULL,            -- score = 1 / (1 + exp(-(slope * cosine + intercept)))
   intercept   REAL NOT NULL,
   is_current  INTEGER NOT NULL CHECK (is_current IN (0, 1)),
-  UNIQUE (name, sha256)
+  UNIQUE (name, sha256, width)
 ) STRICT;
 CREATE UNIQUE INDEX one_current_model ON models (is_current) WHERE is_current = 1;
 
@@ -112,6 +113,7 @@ CREATE TABLE chunks (
   start_character INTEGER NOT NULL,     -- from 0; the text is content[start:end]
   end_character   INTEGER NOT NULL,
   extra_terms     TEXT NOT NULL,        -- terms that the tokenizer cannot see: see kb/terms.py
+  text_hash       BLOB NOT NULL,        -- of the embedded text (title, path, text); as in vectors
   vector_id       INTEGER REFERENCES vectors,  -- NULL: not embedded yet
   UNIQUE (document_id, position)
 ) STRICT;

@@ -12,9 +12,11 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib import resources
+from importlib.resources.abc import Traversable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,9 @@ APPLICATION_ID = 0x6B62646F
 SCHEMA_VERSION = 1
 BUSY_MILLISECONDS = 20_000
 CLOSE_SECONDS = 5
+MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
 PAGE_SIZE = 8192  # 10-20 % faster than 4096 on vector reads (measured)
+MIGRATIONS: Traversable = resources.files("kb") / "migrations"  # NNNN.sql: to version NNNN
 
 Row = dict[str, Any]
 
@@ -95,6 +99,7 @@ class Database:
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
         self._reading: set[Connection] = set()
         self._reading_changed = threading.Condition()
+        self._reads_of_thread = threading.local()
         self._writer: Connection | None = None
         self._write_lock = threading.RLock()
         self._open_batches = 0
@@ -124,8 +129,7 @@ class Database:
         """A connection that sees one unchanging state and cannot write."""
         if self.in_memory:
             with self._write_lock, self._translated():
-                assert self._writer is not None
-                yield self._writer
+                yield self._open_writer()
             return
         with self._translated():
             connection = self._begin_reading()
@@ -134,12 +138,7 @@ class Database:
                 connection.apsw.execute("BEGIN")
                 yield connection
             finally:
-                if connection.apsw.in_transaction:
-                    connection.apsw.execute("ROLLBACK")
-                with self._reading_changed:
-                    self._reading.discard(connection)
-                    self._idle.put(connection)
-                    self._reading_changed.notify_all()
+                self._end_reading(connection)
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
@@ -195,12 +194,20 @@ class Database:
             raise FileError(f"{destination} exists already: choose another name or remove it")
         if not destination.parent.is_dir():
             raise FileError(f"the folder {destination.parent} does not exist: make it first")
-        with self._translated():
-            connection = self._connect()
-            try:
-                connection.apsw.execute("VACUUM INTO ?", (str(destination),))
-            finally:
-                connection.apsw.close()
+        unfinished = destination.with_name(f"{destination.name}.unfinished")
+        try:
+            unfinished.unlink(missing_ok=True)
+            with self.read() as connection:
+                if connection.apsw.in_transaction:
+                    connection.apsw.execute("ROLLBACK")  # VACUUM wants none
+                connection.apsw.execute("VACUUM INTO ?", (str(unfinished),))
+            unfinished.rename(destination)
+        except (OSError, FileError, apsw.Error) as error:
+            raise FileError(
+                f"cannot write the copy {destination}: {error}", path=str(destination)
+            ) from error
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close every connection; the last one to go leaves the `.db` alone behind.
@@ -215,16 +222,21 @@ class Database:
                 connection.apsw.interrupt()
             self._reading_changed.wait_for(lambda: not self._reading, CLOSE_SECONDS)
         with self._write_lock:
+            connections = [self._writer] if self._writer else []
             while not self._idle.empty():
-                self._idle.get_nowait().apsw.close()
-            if self._writer is None:
+                connections.append(self._idle.get_nowait())
+            for connection in connections[1:]:
+                connection.apsw.close()
+            if not connections:
                 return
-            if not self.in_memory:
+            if not (self.in_memory or self.read_only):
                 # Refused while another process has the file open: its own close does it.
                 with contextlib.suppress(apsw.Error):
-                    self._writer.apsw.set_busy_timeout(0)
-                    self._writer.apsw.pragma("journal_mode", "delete")
-            self._writer.apsw.close()
+                    connections[0].apsw.set_busy_timeout(0)
+                    connections[0].apsw.pragma("query_only", False)
+                    if connections[0].apsw.pragma("journal_mode") == "wal":
+                        connections[0].apsw.pragma("journal_mode", "delete")
+            connections[0].apsw.close()
 
     def _begin_reading(self) -> Connection:
         with self._reading_changed:
@@ -235,14 +247,38 @@ class Database:
             except queue.Empty:
                 connection = self._connect()
             self._reading.add(connection)
+            self._reads_of_thread.count = self._own_reads() + 1
             return connection
+
+    def _end_reading(self, connection: Connection) -> None:
+        if connection.apsw.in_transaction:
+            connection.apsw.execute("ROLLBACK")
+        with self._reading_changed:
+            self._reading.discard(connection)
+            self._reads_of_thread.count = self._own_reads() - 1
+            self._idle.put(connection)
+            self._reading_changed.notify_all()
+        # A write that ended meanwhile could not empty the log under us.
+        if not self._log_is_merged and self._write_lock.acquire(blocking=False):
+            try:
+                if not (self._closed or self._open_batches):
+                    self._merge_log(wait=False)
+            finally:
+                self._write_lock.release()
+
+    def _own_reads(self) -> int:
+        """How many reads the current thread is inside of."""
+        return getattr(self._reads_of_thread, "count", 0)
 
     def _is_read_only(self, create: bool) -> bool:
         folder = self.path.parent
         if self.path.is_dir():
             raise FileError(f"{self.path} is a folder: name a file, such as {self.path}/kb.db")
         if self.path.exists():
-            return not (os.access(self.path, os.W_OK) and os.access(folder, os.W_OK))
+            effective = os.access in os.supports_effective_ids
+            return not all(
+                os.access(place, os.W_OK, effective_ids=effective) for place in (self.path, folder)
+            )
         if not create:
             raise FileError(
                 f"there is no knowledge base at {self.path}: "
@@ -260,10 +296,8 @@ class Database:
             connection = apsw.Connection(":memory:")
         elif self.read_only:
             flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-            # Without a log to merge, immutable needs no -shm: read-only media work.
-            log_exists = Path(f"{self.path}-wal").exists()
-            suffix = "?mode=ro" if log_exists else "?immutable=1"
-            connection = apsw.Connection(self.path.absolute().as_uri() + suffix, flags)
+            uri = self.path.absolute().as_uri()
+            connection = apsw.Connection(f"{uri}?{self._read_only_mode()}", flags)
         else:
             connection = apsw.Connection(str(self.path))
         connection.set_busy_timeout(BUSY_MILLISECONDS)
@@ -271,6 +305,21 @@ class Database:
         connection.pragma("mmap_size", 1 << 30)
         _load_vector_extension(connection)
         return Connection(connection)
+
+    def _read_only_mode(self) -> str:
+        """How to open a file that cannot be written.
+
+        A copy whose header says WAL needs a -shm beside it, which cannot be made there, so it is
+        read as immutable. That ignores other processes' writes, so it is done for no other file:
+        where there is a log, somebody writes, and the log's index exists already.
+        """
+        log = Path(f"{self.path}-wal")
+        with self.path.open("rb") as file:
+            header = file.read(20)
+        header_says_wal = header[18:20] == b"\2\2"
+        if header_says_wal and not (log.exists() and log.stat().st_size):
+            return "immutable=1" if not Path(f"{self.path}-shm").exists() else "mode=ro"
+        return "mode=ro"
 
     def _prepare(self, connection: apsw.Connection) -> None:
         if _version(connection) == (0, 0) and not self.read_only:
@@ -306,36 +355,69 @@ class Database:
                 "copy it to a writable folder and open it there once"
             )
         backup = self.path.with_name(f"{self.path.name}.version-{version}")
-        backup.unlink(missing_ok=True)
-        connection.execute("VACUUM INTO ?", (str(backup),))
+        connection.pragma("foreign_keys", False)  # so that a migration can rebuild a table
         connection.execute("BEGIN IMMEDIATE")
         try:
+            # Another process may have migrated while we waited for the lock.
+            current = _version(connection)[1]
+            if current < SCHEMA_VERSION:
+                self._back_up(backup)
             while (current := _version(connection)[1]) < SCHEMA_VERSION:
-                connection.execute(_resource("migrations", f"{current + 1:04}.sql"))
+                script = MIGRATIONS / f"{current + 1:04}.sql"
+                connection.execute(script.read_text(encoding="utf-8"))
                 connection.pragma("user_version", current + 1)
+            if broken := connection.pragma("foreign_key_check"):
+                raise apsw.ConstraintError(f"broken reference: {broken}")
             connection.execute("COMMIT")
+        except (apsw.Error, OSError) as error:
+            raise FileError(
+                f"{self.path} could not be brought from version {version} to {SCHEMA_VERSION}: "
+                f"{error}. It was left as it is; use the kb that wrote it, and report this"
+            ) from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        backup.unlink()
+        connection.pragma("foreign_keys", True)
+        backup.unlink(missing_ok=True)
+
+    def _back_up(self, destination: Path) -> None:
+        """Copy the file as it is; the lock that a migration holds lets readers through."""
+        destination.unlink(missing_ok=True)
+        reader = apsw.Connection(str(self.path))
+        try:
+            reader.execute("VACUUM INTO ?", (str(destination),))
+        finally:
+            reader.close()
 
     def _open_writer(self) -> Connection:
         if self._closed:
             raise FileError(f"{self.path} is closed")
         if self._writer is None:
-            self._writer = self._connect()
-            self._writer.apsw.pragma("journal_mode", "wal")
-            self._writer.apsw.pragma("synchronous", 1)  # NORMAL: safe in WAL mode
+            connection = self._connect()
+            try:
+                _use_log(connection.apsw)
+            except BaseException:
+                connection.apsw.close()
+                raise
+            self._writer = connection
         return self._writer
 
-    def _merge_log(self) -> None:
+    def _merge_log(self, *, wait: bool = True) -> None:
         if self._log_is_merged or self._writer is None or self.in_memory:
             return
-        # A reader that stays inside its transaction for longer than the busy timeout leaves
-        # pages in the log; the next write or the close merges them.
-        with contextlib.suppress(apsw.BusyError, apsw.LockedError):
-            self._writer.apsw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            self._log_is_merged = True
+        if self._writer.apsw.in_transaction:
+            return  # that write merges it
+        # A reader that stays inside its transaction for longer leaves pages in the log; they are
+        # merged at its end if it is ours, else by the next write or the close. Our own thread's
+        # reads cannot end while it waits here.
+        wait = wait and not self._own_reads()
+        self._writer.apsw.set_busy_timeout(MERGE_MILLISECONDS if wait else 0)
+        try:
+            with contextlib.suppress(apsw.BusyError, apsw.LockedError):
+                self._writer.apsw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._log_is_merged = True
+        finally:
+            self._writer.apsw.set_busy_timeout(BUSY_MILLISECONDS)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -351,7 +433,7 @@ class Database:
                 f"{self.path} is damaged or no SQLite file ({error}): restore a copy, or delete "
                 "it and sync again"
             ) from error
-        except apsw.InterruptError as error:
+        except (apsw.InterruptError, apsw.ConnectionClosedError) as error:
             raise FileError(f"{self.path} was closed while it was read") from error
         except apsw.FullError as error:
             raise FileError(f"the disk is full while writing {self.path}") from error
@@ -375,6 +457,20 @@ def _resource(*names: str) -> str:
     if not packaged.is_file():
         packaged = Path(str(folder)).parent.joinpath(*names)
     return packaged.read_text(encoding="utf-8")
+
+
+def _use_log(connection: apsw.Connection) -> None:
+    """Switch to WAL. SQLite refuses at once, without waiting, while another process reads."""
+    deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
+    while True:
+        try:
+            connection.pragma("journal_mode", "wal")
+            break
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    connection.pragma("synchronous", 1)  # NORMAL: safe in WAL mode
 
 
 def _load_vector_extension(connection: apsw.Connection) -> None:

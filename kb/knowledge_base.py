@@ -102,13 +102,20 @@ class KnowledgeBase:
         with self._embedder_lock:
             if self._embedder is None or self._embedder.name != name:
                 self._embedder = self._make_embedder(name)
-        if current and current["sha256"] != self._embedder.sha256:
+            embedder = self._embedder
+        if current and embedder.name != name:
+            raise ModelMismatchError(
+                f"this file's vectors come from the model {name}, not {embedder.name}: "
+                f"run `kb reembed --model {embedder.name}`",
+                model=name,
+            )
+        if current and current["sha256"] != embedder.sha256:
             raise ModelMismatchError(
                 f"this file's vectors come from another build of the model {name}: "
                 f"run `kb reembed --model {name}`",
                 model=name,
             )
-        return self._embedder
+        return embedder
 
     def reranker(self, connection: Connection) -> Reranker | None:
         """What reorders the best candidates; None when the model gives no token vectors."""

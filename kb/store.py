@@ -70,7 +70,6 @@ def store_document(
         "insert_section", (_section_fields(section, document_id) for section in new.parsed.sections)
     )
     with_vector = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
-    connection.run("index_chunks", document_id=document_id)
     connection.run("index_document", document_id=document_id)
     rebuild_slabs(connection, {*old_chunk_ids, *with_vector})
     rebuild_document_vectors(connection, [document_id])
@@ -104,12 +103,28 @@ def vectors_of(connection: Connection, model_id: int, hashes: Sequence[bytes]) -
 
 def _delete_parts(connection: Connection, document_id: int) -> list[int]:
     """Delete what hangs on a document; the chunk ids that are free now."""
-    chunk_ids = [row[0] for row in connection.tuples("document_chunk_ids", document_id=document_id)]
-    connection.run("unindex_chunks", document_id=document_id)
+    document = connection.row("indexed_document", document_id=document_id)
+    if document is None:
+        return []
+    chunks = connection.tuples("indexed_chunks", document_id=document_id)
+    # Cut here, not by SQL's substr, which reads a long document once more for each chunk.
+    connection.run_many(
+        "unindex_chunk",
+        (
+            {
+                "chunk_id": chunk_id,
+                "title": document["title"],
+                "heading": heading_path,
+                "body": document["content"][start:end],
+                "extra": extra,
+            }
+            for chunk_id, heading_path, start, end, extra in chunks
+        ),
+    )
     connection.run("unindex_document", document_id=document_id)
     connection.run("delete_chunks", document_id=document_id)
     connection.run("delete_sections", document_id=document_id)
-    return chunk_ids
+    return [chunk_id for chunk_id, *_ in chunks]
 
 
 def _insert_chunks(
@@ -119,7 +134,7 @@ def _insert_chunks(
     new: NewDocument,
     free_ids: Sequence[int],
 ) -> list[int]:
-    """Insert the chunks; the ids of those that have a vector already."""
+    """Insert the chunks, indexed; the ids of those that have a vector already."""
     bodies = [new.text[chunk.start_character : chunk.end_character] for chunk in new.chunks]
     hashes = [
         text_hash(embedding_text(new.parsed.title, chunk.heading_path, body))
@@ -132,6 +147,10 @@ def _insert_chunks(
     next_id = connection.value("next_chunk_id", collection_id=collection_id)
     next_id = max([next_id, *(chunk_id + 1 for chunk_id in ids)])
     ids += range(next_id, next_id + len(new.chunks) - len(ids))
+    extras = [
+        extra_terms(f"{new.parsed.title}\n{chunk.heading_path}\n{body}")
+        for chunk, body in zip(new.chunks, bodies, strict=True)
+    ]
     connection.run_many(
         "insert_chunk",
         (
@@ -144,10 +163,24 @@ def _insert_chunks(
                 "end_line": chunk.end_line,
                 "start_character": chunk.start_character,
                 "end_character": chunk.end_character,
-                "extra_terms": extra_terms(f"{new.parsed.title}\n{chunk.heading_path}\n{body}"),
+                "extra_terms": extra,
+                "text_hash": value,
                 "vector_id": known.get(value),
             }
-            for chunk_id, chunk, body, value in zip(ids, new.chunks, bodies, hashes, strict=True)
+            for chunk_id, chunk, extra, value in zip(ids, new.chunks, extras, hashes, strict=True)
+        ),
+    )
+    connection.run_many(
+        "index_chunk",
+        (
+            {
+                "chunk_id": chunk_id,
+                "title": new.parsed.title,
+                "heading": chunk.heading_path,
+                "body": body,
+                "extra": extra,
+            }
+            for chunk_id, chunk, body, extra in zip(ids, new.chunks, bodies, extras, strict=True)
         ),
     )
     return [chunk_id for chunk_id, value in zip(ids, hashes, strict=True) if value in known]

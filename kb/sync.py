@@ -1,35 +1,47 @@
-"""Run the write flow: sources -> parse -> chunk -> store, then embed. Skip what is unchanged.
+"""Run the write flow: sources -> parse -> chunk -> store. Skip what is unchanged.
 
-Text first: each document is one transaction and found by keywords at once. Then the chunks that
-have no vector are embedded, a few a transaction, so that an interruption costs a second of work
-and the next sync goes on where this one stopped.
+Text first: each document is one transaction and found by keywords at once. `kb/embedding.py` gives
+the chunks their vectors afterwards. Other processes may sync the same folder meanwhile, so what a
+transaction does depends on what the file holds then, not on what it held when the sync began.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import logging
+import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kb.chunk import chunk, embedding_text
+from kb.chunk import chunk
 from kb.database import Connection, Database, Row, utc_now
-from kb.embed import BATCH_SIZE, Embedder, load_tokenizer, quantize, text_hash
-from kb.errors import SourceError, UsageError
+from kb.embed import load_tokenizer
+from kb.embedding import EmbedReport, Progress, embed_pending, no_progress, reembed
+from kb.errors import KbError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.parse import parse
 from kb.sources import SourceFile, SourceText, read, walk
-from kb.store import NewDocument, delete_document, store_document, vectors_of
-from kb.vectors import rebuild_document_vectors, rebuild_slabs
+from kb.store import NewDocument, delete_document, store_document
 
-WINDOW = 512  # chunks that are sorted by length together before they are embedded
+__all__ = [
+    "EmbedReport",
+    "Progress",
+    "SyncReport",
+    "embed_pending",
+    "no_progress",
+    "prepare_document",
+    "reembed",
+    "require_source",
+    "sync_collection",
+]
 
-# Called with a stage ("documents" or "embedding"), how much is done and how much there is.
-Progress = Callable[[str, int, int], None]
+# File systems count time in steps of up to two seconds (FAT). A file that is younger than that
+# when it is read can change once more without a change of its time, so its time is not kept.
+TRUSTED_AGE_NS = 2_000_000_000
+
+logger = logging.getLogger("kb.sync")
 
 
 @dataclass(slots=True)
@@ -48,19 +60,6 @@ class SyncReport:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-@dataclass(slots=True)
-class EmbedReport:
-    """What an embedding run did, in chunks."""
-
-    embedded: int = 0  # went through the model
-    reused: int = 0  # had the same text as an embedded one
-    waiting: int = 0  # left without a vector
-
-
-def no_progress(stage: str, done: int, total: int) -> None:
-    """The progress of a sync that nobody watches."""
 
 
 def sync_collection(
@@ -84,6 +83,11 @@ def sync_collection(
         report.errors.append({"path": path, "message": message})
         unreadable.append(path)
 
+    # Before the walk: what another process adds after it is not taken for gone.
+    with kb.database.read() as connection:
+        stored = {
+            row["path"]: row for row in connection.rows("stored_files", collection_id=collection_id)
+        }
     files = list(
         walk(
             Path(collection["source"]),
@@ -92,10 +96,6 @@ def sync_collection(
             report=note,
         )
     )
-    with kb.database.read() as connection:
-        stored = {
-            row["path"]: row for row in connection.rows("stored_files", collection_id=collection_id)
-        }
     if stored and not files and not force:
         raise SourceError(
             f"{collection['source']} holds no matching file any more, but the collection "
@@ -103,89 +103,132 @@ def sync_collection(
             "if it shall become empty",
             path=collection["source"],
         )
-    gone = {path: row for path, row in stored.items() if path not in {file.path for file in files}}
+    found = {file.path for file in files}
+    gone = {path: row for path, row in stored.items() if path not in found}
+    # What could not be listed may still be there: it is neither deleted nor taken for renamed.
+    gone = {path: row for path, row in gone.items() if not _is_inside(path, unreadable)}
+    run = _Run(kb.database, collection_id, stored, gone, force, report)
     with kb.database.batch():
         for done, file in enumerate(files):
             progress("documents", done, len(files))
             try:
-                _sync_file(kb.database, collection_id, file, stored, gone, force, report)
+                run.sync_file(file)
             except SourceError as error:
                 note(file.path, error.message)
+            except KbError:
+                raise  # the knowledge base itself: it would fail for the next file too
             except RecursionError:
                 note(file.path, "is nested too deeply to be read as a document")
-        for path, row in gone.items():
-            # What could not be listed may still be there: keep it.
-            if any(path == bad or bad == "." or path.startswith(f"{bad}/") for bad in unreadable):
-                continue
-            with kb.database.write() as connection:
-                delete_document(connection, row["document_id"])
-            report.removed += 1
-        with kb.database.write() as connection:
-            if report.updated or report.removed:
-                connection.run("delete_unused_vectors")
-            report.total = connection.value("count_documents", collection_id=collection_id)
-            connection.run(
-                "finish_collection_sync", collection_id=collection_id, synced_at=utc_now()
-            )
+            except Exception as error:
+                logger.warning("%s", file.path, exc_info=True)
+                note(file.path, f"cannot be stored: {type(error).__name__}: {error}")
+        run.finish()
     progress("documents", len(files), len(files))
     return report
 
 
-def embed_pending(kb: KnowledgeBase, *, progress: Progress = no_progress) -> EmbedReport:
-    """Give every chunk that waits for one its vector. Resumes where an earlier run stopped.
+@dataclass(slots=True)
+class _Run:
+    """One sync under way."""
 
-    Raises:
-        EmbeddingError: the model cannot be used; the chunks wait on.
-    """
-    report = EmbedReport()
-    with kb.database.read() as connection:
-        total = connection.value("count_chunks_without_vector")
-        if not total:
-            return report
-        embedder = kb.embedder(connection)
-    model_id = _current_model(kb.database, embedder)
-    after = -1
-    with kb.database.batch():
-        while True:
-            with kb.database.read() as connection:
-                window = connection.tuples("chunks_without_vector", after=after, limit=WINDOW)
-            if not window:
-                break
-            after = window[-1][0]
-            for done in _embed_window(kb.database, embedder, model_id, window, report, _assign):
-                progress("embedding", done, total)
-    progress("embedding", total, total)
-    return report
+    database: Database
+    collection_id: int
+    stored: dict[str, Row]  # by path, as it was at the start
+    gone: dict[str, Row]  # by path: not in the folder any more; loses what was only renamed
+    force: bool
+    report: SyncReport
+    _touched: list[dict[str, Any]] = field(default_factory=list)
+    _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
+
+    def __post_init__(self) -> None:
+        for path, row in self.gone.items():
+            self._gone_paths.setdefault(row["content_hash"], []).append(path)
+
+    def sync_file(self, file: SourceFile) -> None:
+        """Store one file if it changed.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+        known = self.stored.get(file.path)
+        stamp = (known["file_size"], known["modified_ns"]) if known else None
+        if stamp == (file.size, file.modified_ns) and not self.force:
+            self.report.unchanged += 1
+            return
+        source = read(file)
+        if known is not None and known["content_hash"] == source.content_hash:
+            self.report.unchanged += 1
+            new_stamp = (file.size, _trusted_time(file))
+            if stamp != new_stamp:
+                size, modified_ns = new_stamp
+                key = known["document_id"]
+                self._touched.append(
+                    {"document_id": key, "file_size": size, "modified_ns": modified_ns}
+                )
+            return
+        new = prepare_document(file, source)
+        for text in filter(None, (source.notice, *new.parsed.notices)):
+            self.report.notices.append({"path": file.path, "message": text})
+        with self.database.write() as connection:
+            self._store(connection, new)
+
+    def finish(self) -> None:
+        """Delete what is gone and what nothing uses any more."""
+        for path, row in self.gone.items():
+            with self.database.write() as connection:
+                now = connection.row("stored_file", collection_id=self.collection_id, path=path)
+                # Another process may have deleted it, or stored it anew since it came back.
+                if now is not None and now["content_hash"] == row["content_hash"]:
+                    delete_document(connection, now["document_id"])
+            self.report.removed += 1
+        with self.database.write() as connection:
+            connection.run_many("touch_document", self._touched)
+            connection.run("delete_unused_vectors")
+            self.report.total = connection.value(
+                "count_documents", collection_id=self.collection_id
+            )
+            connection.run(
+                "finish_collection_sync", collection_id=self.collection_id, synced_at=utc_now()
+            )
+
+    def _store(self, connection: Connection, new: NewDocument) -> None:
+        now = connection.row("stored_file", collection_id=self.collection_id, path=new.path)
+        if now is not None and now["content_hash"] == new.content_hash:
+            self.report.unchanged += 1  # another process was first
+            return
+        document_id = now["document_id"] if now else self._renamed(connection, new.content_hash)
+        store_document(connection, self.collection_id, new, document_id)
+        if document_id is None:
+            self.report.added += 1
+        else:
+            self.report.updated += 1
+            self.report.renamed += now is None
+
+    def _renamed(self, connection: Connection, content_hash: bytes) -> int | None:
+        """The document with the same bytes whose path is gone: it keeps its id and vectors."""
+        paths = self._gone_paths.get(content_hash, [])
+        while paths:
+            path = paths.pop()
+            now = connection.row("stored_file", collection_id=self.collection_id, path=path)
+            if now is not None and now["content_hash"] == content_hash:
+                del self.gone[path]
+                return int(now["document_id"])
+        return None
 
 
-def reembed(
-    kb: KnowledgeBase, embedder: Embedder, *, progress: Progress = no_progress
-) -> EmbedReport:
-    """Embed everything with another model. Searches go on with the old vectors till the end.
-
-    An interrupted run leaves the old model in use and its finished vectors for the next run.
-    """
-    report = EmbedReport()
-    model_id = _current_model(kb.database, embedder, make_current=False)
-    with kb.database.read() as connection:
-        total = connection.value("count_chunks")
-    after = -1
-    with kb.database.batch():
-        while True:
-            with kb.database.read() as connection:
-                window = connection.tuples("chunks_with_text", after=after, limit=WINDOW)
-            if not window:
-                break
-            after = window[-1][0]
-            for done in _embed_window(kb.database, embedder, model_id, window, report, _keep):
-                progress("embedding", done, total)
-        with kb.database.write() as connection:
-            _switch_model(connection, model_id)
-    # What was stored while the model was changed.
-    rest = embed_pending(kb, progress=progress)
-    report.embedded += rest.embedded
-    report.reused += rest.reused
-    return report
+def prepare_document(file: SourceFile, source: SourceText) -> NewDocument:
+    """Parse and chunk a file's text."""
+    parsed = parse(source.text, file.path)
+    return NewDocument(
+        path=file.path,
+        text=source.text,
+        content_hash=source.content_hash,
+        parsed=parsed,
+        chunks=chunk(source.text, parsed, load_tokenizer()),
+        encoding=source.encoding,
+        file_size=file.size,
+        modified_ns=_trusted_time(file),
+    )
 
 
 def require_source(collection: Row) -> None:
@@ -201,205 +244,11 @@ def require_source(collection: Row) -> None:
         )
 
 
-def _sync_file(
-    database: Database,
-    collection_id: int,
-    file: SourceFile,
-    stored: dict[str, Row],
-    gone: dict[str, Row],
-    force: bool,
-    report: SyncReport,
-) -> None:
-    """Store one file if it changed. `gone` loses the document that it turns out to be."""
-    known = stored.get(file.path)
-    same_stamp = known is not None and (known["file_size"], known["modified_ns"]) == (
-        file.size,
-        file.modified_ns,
-    )
-    if same_stamp and not force:
-        report.unchanged += 1
-        return
-    source = read(file)
-    if known is not None and known["content_hash"] == source.content_hash:
-        if not same_stamp:
-            with database.write() as connection:
-                connection.run(
-                    "touch_document",
-                    document_id=known["document_id"],
-                    file_size=file.size,
-                    modified_ns=file.modified_ns,
-                )
-        report.unchanged += 1
-        return
-    if source.notice:
-        report.notices.append({"path": file.path, "message": source.notice})
-    new = prepare_document(file, source)
-    report.notices += [{"path": file.path, "message": text} for text in new.parsed.notices]
-    origin = None
-    if known is None:
-        # The same bytes under a new path while the old path is gone: a rename keeps the document.
-        origin = next(
-            (path for path, row in gone.items() if row["content_hash"] == source.content_hash), None
-        )
-    old = gone.pop(origin) if origin is not None else known
-    with database.write() as connection:
-        store_document(connection, collection_id, new, old["document_id"] if old else None)
-    if old is None:
-        report.added += 1
-    else:
-        report.updated += 1
-        report.renamed += origin is not None
+def _trusted_time(file: SourceFile) -> int | None:
+    """The file's time if a later change is sure to differ from it."""
+    return file.modified_ns if time.time_ns() - file.modified_ns > TRUSTED_AGE_NS else None
 
 
-def prepare_document(file: SourceFile, source: SourceText) -> NewDocument:
-    """Parse and chunk a file's text."""
-    parsed = parse(source.text, file.path)
-    return NewDocument(
-        path=file.path,
-        text=source.text,
-        content_hash=source.content_hash,
-        parsed=parsed,
-        chunks=chunk(source.text, parsed, load_tokenizer()),
-        encoding=source.encoding,
-        file_size=file.size,
-        modified_ns=file.modified_ns,
-    )
-
-
-# ---------------------------------------------------------------------- embedding
-
-
-def _embed_window(
-    database: Database,
-    embedder: Embedder,
-    model_id: int,
-    window: list[tuple[int, str, str, str]],
-    report: EmbedReport,
-    use: Callable[[Connection, dict[int, int]], None],
-) -> Iterator[int]:
-    """Embed the distinct texts of some chunks; `use` gets the vector id of each chunk.
-
-    Yields how many chunks are done in all, after each transaction.
-    """
-    texts = {
-        chunk_id: embedding_text(title, heading, body) for chunk_id, title, heading, body in window
-    }
-    chunks_of: dict[bytes, list[int]] = {}
-    text_of: dict[bytes, str] = {}
-    for chunk_id, text in texts.items():
-        key = text_hash(text)
-        chunks_of.setdefault(key, []).append(chunk_id)
-        text_of[key] = text
-    with database.write() as connection:
-        known = vectors_of(connection, model_id, list(chunks_of))
-        use(connection, {i: vector_id for key, vector_id in known.items() for i in chunks_of[key]})
-    report.reused += sum(len(chunks_of[key]) for key in known)
-    yield report.embedded + report.reused
-    # A batch costs what its longest text costs, so texts of like length go together.
-    missing = sorted((key for key in chunks_of if key not in known), key=lambda k: len(text_of[k]))
-    batches = [missing[i : i + BATCH_SIZE] for i in range(0, len(missing), BATCH_SIZE)]
-
-    def run(keys: list[bytes]) -> list[bytes]:
-        vectors = quantize(embedder.embed([text_of[key] for key in keys]))
-        return [vector.tobytes() for vector in vectors]
-
-    for keys, vectors in _run_in_parallel(run, batches):
-        with database.write() as connection:
-            connection.run_many(
-                "insert_vector",
-                (
-                    {"model_id": model_id, "text_hash": key, "vector": vector}
-                    for key, vector in zip(keys, vectors, strict=True)
-                ),
-            )
-            ids = vectors_of(connection, model_id, keys)
-            use(connection, {i: ids[key] for key in keys for i in chunks_of[key]})
-        report.embedded += len(keys)
-        report.reused += sum(len(chunks_of[key]) - 1 for key in keys)
-        yield report.embedded + report.reused
-
-
-def _run_in_parallel(
-    run: Callable[[list[bytes]], list[bytes]], batches: list[list[bytes]]
-) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Each batch with its result, in order, on every core.
-
-    onnxruntime releases the interpreter's lock, so threads that share one loaded model keep all
-    cores busy. At most two batches a worker are under way: an interruption loses little.
-    """
-    workers = os.cpu_count() or 1
-    waiting: deque[tuple[list[bytes], Future[list[bytes]]]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for batch in batches:
-                waiting.append((batch, pool.submit(run, batch)))
-                if len(waiting) >= 2 * workers:
-                    done, future = waiting.popleft()
-                    yield done, future.result()
-            while waiting:
-                done, future = waiting.popleft()
-                yield done, future.result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
-
-
-def _assign(connection: Connection, vector_ids: dict[int, int]) -> None:
-    """Give chunks their vectors and bring the vector index in line."""
-    connection.run_many(
-        "set_chunk_vector",
-        ({"chunk_id": chunk_id, "vector_id": vec} for chunk_id, vec in vector_ids.items()),
-    )
-    rebuild_slabs(connection, vector_ids)
-    rows = connection.tuples("documents_of_chunks", chunk_ids=json.dumps(list(vector_ids)))
-    rebuild_document_vectors(connection, [row[0] for row in rows])
-
-
-def _keep(connection: Connection, vector_ids: dict[int, int]) -> None:
-    """Leave the chunks as they are: their vectors are still the old model's."""
-
-
-def _current_model(database: Database, embedder: Embedder, *, make_current: bool = True) -> int:
-    """The id of the embedder's row in `models`, which it makes if need be."""
-    embedder.embed(["width"])  # a named model's width is known once it is loaded
-    with database.write() as connection:
-        connection.run(
-            "insert_model",
-            name=embedder.name,
-            width=embedder.width,
-            sha256=embedder.sha256,
-            slope=embedder.calibration.slope,
-            intercept=embedder.calibration.intercept,
-            is_current=make_current,
-        )
-        found = connection.value("find_model", name=embedder.name, sha256=embedder.sha256)
-        return int(found)
-
-
-def _switch_model(connection: Connection, model_id: int) -> None:
-    """Make another model's vectors the ones in use, in one transaction."""
-    connection.run("clear_chunk_vectors")
-    after = -1
-    while window := connection.tuples("chunks_with_text", after=after, limit=WINDOW):
-        after = window[-1][0]
-        keys = {
-            chunk_id: text_hash(embedding_text(title, heading, body))
-            for chunk_id, title, heading, body in window
-        }
-        known = vectors_of(connection, model_id, list(set(keys.values())))
-        connection.run_many(
-            "set_chunk_vector",
-            (
-                {"chunk_id": chunk_id, "vector_id": known[key]}
-                for chunk_id, key in keys.items()
-                if key in known
-            ),
-        )
-    connection.run("unset_current_models")
-    connection.run("set_current_model", model_id=model_id)
-    connection.run("delete_other_models")
-    connection.run("delete_unused_vectors")
-    slab_ids = [row[0] for row in connection.tuples("all_slab_ids")]
-    rebuild_slabs(connection, (slab_id << 10 for slab_id in slab_ids))
-    rows = connection.tuples("all_document_ids")
-    rebuild_document_vectors(connection, [row[0] for row in rows])
+def _is_inside(path: str, places: Sequence[str]) -> bool:
+    """Whether a path is one of these places or below one; "" and "." are the root."""
+    return any(place in ("", ".", path) or path.startswith(f"{place}/") for place in places)

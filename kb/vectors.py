@@ -107,6 +107,15 @@ def rebuild_document_vectors(connection: Connection, document_ids: Iterable[int]
             )
 
 
+def rebuild_all_vectors(connection: Connection) -> None:
+    """Bring the whole index in line, after every chunk has got another vector."""
+    connection.run("delete_slabs")
+    slab_ids = [row[0] for row in connection.tuples("all_slab_ids")]
+    rebuild_slabs(connection, (slab_id << SLAB_BITS for slab_id in slab_ids))
+    rows = connection.tuples("all_document_ids")
+    rebuild_document_vectors(connection, [row[0] for row in rows])
+
+
 def mean_vector(blobs: Sequence[bytes]) -> NDArray[np.float32]:
     """The centroid of stored vectors, of unit length; shape (width,)."""
     import numpy as np

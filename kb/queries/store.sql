@@ -21,6 +21,11 @@ UPDATE collections SET synced_at = :synced_at WHERE collection_id = :collection_
 -- Delete a collection whose documents are gone already.
 DELETE FROM collections WHERE collection_id = :collection_id;
 
+-- name: stored_file
+-- What the file knows of one path.
+SELECT document_id, path, content_hash, file_size, modified_ns
+FROM documents WHERE collection_id = :collection_id AND path = :path;
+
 -- name: stored_files
 -- What the file knows of each document's source, to find what changed.
 SELECT document_id, path, content_hash, file_size, modified_ns
@@ -81,28 +86,32 @@ SELECT coalesce(
 -- name: insert_chunk!
 -- Store one chunk.
 INSERT INTO chunks (chunk_id, document_id, position, heading_path, start_line, end_line,
-                    start_character, end_character, extra_terms, vector_id)
+                    start_character, end_character, extra_terms, text_hash, vector_id)
 VALUES (:chunk_id, :document_id, :position, :heading_path, :start_line, :end_line,
-        :start_character, :end_character, :extra_terms, :vector_id);
+        :start_character, :end_character, :extra_terms, :text_hash, :vector_id);
 
--- name: document_chunk_ids
--- The chunk ids of a document.
-SELECT chunk_id FROM chunks WHERE document_id = :document_id ORDER BY position;
+-- name: indexed_document
+-- A document's title and text, as the keyword index holds them.
+SELECT title, content FROM documents WHERE document_id = :document_id;
+
+-- name: indexed_chunks
+-- What the keyword index holds of a document's chunks, with the range of the text.
+SELECT chunk_id, heading_path, start_character, end_character, extra_terms
+FROM chunks WHERE document_id = :document_id ORDER BY position;
 
 -- name: delete_chunks!
 -- Delete a document's chunks.
 DELETE FROM chunks WHERE document_id = :document_id;
 
--- name: index_chunks!
--- Enter a document's chunks into the keyword index.
+-- name: index_chunk!
+-- Enter a chunk into the keyword index, as `chunk_texts` has it.
 INSERT INTO keyword_index (rowid, title, heading, body, extra)
-SELECT chunk_id, title, heading, body, extra FROM chunk_texts WHERE document_id = :document_id;
+VALUES (:chunk_id, :title, :heading, :body, :extra);
 
--- name: unindex_chunks!
--- Take a document's chunks out of the keyword index, before anything of them changes.
+-- name: unindex_chunk!
+-- Take a chunk out of the keyword index; with exactly the text that it was entered with.
 INSERT INTO keyword_index (keyword_index, rowid, title, heading, body, extra)
-SELECT 'delete', chunk_id, title, heading, body, extra
-FROM chunk_texts WHERE document_id = :document_id;
+VALUES ('delete', :chunk_id, :title, :heading, :body, :extra);
 
 -- name: index_document!
 -- Enter a document into the index of whole documents.
@@ -118,19 +127,17 @@ FROM document_texts WHERE document_id = :document_id;
 
 -- name: chunks_without_vector
 -- Chunks that wait for their embedding, in document order.
-SELECT chunk_texts.chunk_id, chunk_texts.title, chunk_texts.heading, chunk_texts.body
-FROM chunks JOIN chunk_texts USING (chunk_id)
-WHERE chunks.vector_id IS NULL AND chunks.chunk_id > :after
-ORDER BY chunks.chunk_id LIMIT :limit;
+SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
+FROM chunks WHERE vector_id IS NULL AND chunk_id > :after ORDER BY chunk_id LIMIT :limit;
 
 -- name: count_chunks_without_vector$
 -- How many chunks wait for their embedding.
 SELECT count(*) FROM chunks WHERE vector_id IS NULL;
 
 -- name: chunks_with_text
--- Every chunk with the text that is embedded, in order; for another model.
-SELECT chunk_id, title, heading, body FROM chunk_texts
-WHERE chunk_id > :after ORDER BY chunk_id LIMIT :limit;
+-- Every chunk with the range of its text, in order; for another model.
+SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
+FROM chunks WHERE chunk_id > :after ORDER BY chunk_id LIMIT :limit;
 
 -- name: count_chunks$
 -- All chunks of the file.
@@ -147,8 +154,9 @@ INSERT INTO vectors (model_id, text_hash, vector) VALUES (:model_id, :text_hash,
 ON CONFLICT DO NOTHING;
 
 -- name: set_chunk_vector!
--- Give a chunk its embedding.
-UPDATE chunks SET vector_id = :vector_id WHERE chunk_id = :chunk_id;
+-- Give a chunk its embedding, unless its text was changed while it was embedded.
+UPDATE chunks SET vector_id = :vector_id
+WHERE chunk_id = :chunk_id AND text_hash = :text_hash;
 
 -- name: delete_unused_vectors!
 -- Delete the embeddings of the current model that no chunk uses any more.
@@ -172,11 +180,6 @@ ON CONFLICT (slab_id) DO UPDATE SET offsets = excluded.offsets, signs = excluded
 -- Delete a slab that holds nothing any more.
 DELETE FROM vector_slabs WHERE slab_id = :slab_id;
 
--- name: documents_of_chunks
--- The documents that these chunks (JSON list) belong to.
-SELECT DISTINCT document_id FROM chunks
-WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
-
 -- name: replace_document_vector!
 -- Store the mean direction of a document.
 INSERT INTO document_vectors (document_id, vector) VALUES (:document_id, :vector)
@@ -185,6 +188,10 @@ ON CONFLICT (document_id) DO UPDATE SET vector = excluded.vector;
 -- name: delete_document_vector!
 -- Delete the mean direction of a document that has fewer than two vectors.
 DELETE FROM document_vectors WHERE document_id = :document_id;
+
+-- name: delete_slabs!
+-- Empty the vector index, to build it anew.
+DELETE FROM vector_slabs;
 
 -- name: all_slab_ids
 -- Every slab that the chunks of the file need.
@@ -195,10 +202,10 @@ SELECT DISTINCT chunk_id >> 10 AS slab_id FROM chunks;
 SELECT document_id FROM documents;
 
 -- name: insert_model!
--- Note an embedding model.
+-- Note an embedding model, with its newest calibration.
 INSERT INTO models (name, width, sha256, slope, intercept, is_current)
-VALUES (:name, :width, :sha256, :slope, :intercept, :is_current)
-ON CONFLICT (name, sha256)
+VALUES (:name, :width, :sha256, :slope, :intercept, 0)
+ON CONFLICT (name, sha256, width)
 DO UPDATE SET slope = excluded.slope, intercept = excluded.intercept;
 
 -- name: current_model
@@ -207,7 +214,7 @@ SELECT model_id, name, width, sha256, slope, intercept FROM models WHERE is_curr
 
 -- name: find_model$
 -- The id of a model.
-SELECT model_id FROM models WHERE name = :name AND sha256 = :sha256;
+SELECT model_id FROM models WHERE name = :name AND sha256 = :sha256 AND width = :width;
 
 -- name: unset_current_models!
 -- No model is current for a moment.
@@ -221,9 +228,11 @@ UPDATE models SET is_current = 1 WHERE model_id = :model_id;
 -- Delete models that are not current, with their vectors.
 DELETE FROM models WHERE NOT is_current;
 
--- name: clear_chunk_vectors!
--- No chunk has an embedding.
-UPDATE chunks SET vector_id = NULL WHERE vector_id IS NOT NULL;
+-- name: use_vectors_of_model!
+-- Give every chunk the embedding of its text by one model, none where there is none yet.
+UPDATE chunks SET vector_id = (
+  SELECT vectors.vector_id FROM vectors
+  WHERE vectors.model_id = :model_id AND vectors.text_hash = chunks.text_hash);
 
 -- name: insert_tool_call!
 -- Count a call.
