@@ -31,6 +31,7 @@ SCHEMA_VERSION = 1
 BUSY_MILLISECONDS = 20_000
 CLOSE_SECONDS = 5
 MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
+SQLITE_HEADER = b"SQLite format 3\0"
 PAGE_SIZE = 8192  # 10-20 % faster than 4096 on vector reads (measured)
 MIGRATIONS: Traversable = resources.files("kb") / "migrations"  # NNNN.sql: to version NNNN
 
@@ -149,7 +150,11 @@ class Database:
 
         Raises:
             BusyError: another process wrote for longer than we wait.
+            RuntimeError: called inside a `read` of the same thread. That would decide on a state
+                that may be gone, and the switch to WAL would wait for that very read.
         """
+        if self._own_reads():
+            raise RuntimeError("end the read before you write")
         if self.read_only:
             raise FileError(
                 f"{self.path} cannot be written: copy it to a writable folder first",
@@ -200,6 +205,7 @@ class Database:
             with self.read() as connection:
                 if connection.apsw.in_transaction:
                     connection.apsw.execute("ROLLBACK")  # VACUUM wants none
+                connection.apsw.pragma("query_only", False)  # which forbids VACUUM INTO
                 connection.apsw.execute("VACUUM INTO ?", (str(unfinished),))
             unfinished.rename(destination)
         except (OSError, FileError, apsw.Error) as error:
@@ -207,7 +213,8 @@ class Database:
                 f"cannot write the copy {destination}: {error}", path=str(destination)
             ) from error
         finally:
-            unfinished.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close every connection; the last one to go leaves the `.db` alone behind.
@@ -275,6 +282,7 @@ class Database:
         if self.path.is_dir():
             raise FileError(f"{self.path} is a folder: name a file, such as {self.path}/kb.db")
         if self.path.exists():
+            self._require_database()
             effective = os.access in os.supports_effective_ids
             return not all(
                 os.access(place, os.W_OK, effective_ids=effective) for place in (self.path, folder)
@@ -290,6 +298,20 @@ class Database:
         except OSError as error:
             raise FileError(f"cannot make the folder {folder}: {error.strerror}") from error
         return False
+
+    def _require_database(self) -> None:
+        """Refuse what does not begin as a database; SQLite takes a file of one byte for empty."""
+        try:
+            with self.path.open("rb") as file:
+                header = file.read(len(SQLITE_HEADER))
+        except OSError as error:
+            raise FileError(f"cannot read {self.path}: {error.strerror}") from error
+        # After a crash in its first transaction the journal makes the file empty again.
+        if header not in (b"", SQLITE_HEADER) and not Path(f"{self.path}-journal").exists():
+            raise DamagedFileError(
+                f"{self.path} is damaged or no SQLite file: name another file with --db, or "
+                "restore a copy"
+            )
 
     def _connect(self) -> Connection:
         if self.in_memory:
@@ -408,9 +430,7 @@ class Database:
         if self._writer.apsw.in_transaction:
             return  # that write merges it
         # A reader that stays inside its transaction for longer leaves pages in the log; they are
-        # merged at its end if it is ours, else by the next write or the close. Our own thread's
-        # reads cannot end while it waits here.
-        wait = wait and not self._own_reads()
+        # merged at its end if it is ours, else by the next write or the close.
         self._writer.apsw.set_busy_timeout(MERGE_MILLISECONDS if wait else 0)
         try:
             with contextlib.suppress(apsw.BusyError, apsw.LockedError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from kb.sync import embed_pending, sync_collection
 from kb.terms import words
 
 ROOT = Path(__file__).resolve().parent.parent
+NOBODY = 65534
 WINDROSE = ROOT / "fixtures" / "windrose"
 
 
@@ -131,3 +134,28 @@ def windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterator[Knowledg
         Database(windrose_copy), project=windrose_copy.parent, make_embedder=lambda _: model
     ) as knowledge:
         yield knowledge
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user of the machine may enter, which pytest's own is not."""
+    folder = Path(tempfile.mkdtemp()).resolve()
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def ordinary_user() -> Iterator[None]:
+    """Permissions mean nothing to the superuser, who runs the tests in many containers."""
+    if os.name != "posix":
+        pytest.skip("needs POSIX permissions")
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

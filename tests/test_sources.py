@@ -8,20 +8,18 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from conftest import ordinary_user
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb import files, sources
 from kb.errors import SourceError, UsageError
 from kb.sources import SourceFile, SourceText
-
-NOBODY = 65534
 
 
 def write(root: Path, *paths: str, text: str = "# Title\n") -> None:
@@ -50,30 +48,6 @@ def read_bytes(folder: Path, data: bytes) -> SourceText:
     location = folder / "document.md"
     location.write_bytes(data)
     return sources.read(next(sources.walk(location, report=fail_on_report)))
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user of the machine may enter, which pytest's own is not."""
-    folder = Path(tempfile.mkdtemp()).resolve()
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@contextlib.contextmanager
-def ordinary_user() -> Iterator[None]:
-    """Permissions mean nothing to the superuser, who runs the tests in many containers."""
-    if os.name != "posix":
-        pytest.skip("needs POSIX permissions")
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 # The walk
