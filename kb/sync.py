@@ -180,7 +180,7 @@ class _Run:
                 # Another process may have deleted it, or stored it anew since it came back.
                 if now is not None and now["content_hash"] == row["content_hash"]:
                     delete_document(connection, now["document_id"])
-            self.report.removed += 1
+                    self.report.removed += 1
         with self.database.write() as connection:
             connection.run_many("touch_document", self._touched)
             connection.run("delete_unused_vectors")
