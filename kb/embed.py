@@ -223,7 +223,8 @@ def quantize(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
     """Vectors as int8, each scaled so that its largest dimension is 127.
 
     The scale is dropped: cosine does not depend on it. The cosine of two quantized vectors
-    differs from the true one by 0.001 at most (measured on 100,000 random vectors).
+    differs from the true one by 0.0004 on average and 0.003 at most (measured on all pairs of
+    3,000 random vectors).
     """
     import numpy as np
 

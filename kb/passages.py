@@ -40,7 +40,7 @@ def search_passages(
         places = [kb.ranges(connection, names) for _, names in asked]
         texts = [query.words_to_embed for query in queries]
         vectors, notice = kb.try_embed_queries(connection, texts)
-        if not hybrid and None in vectors:
+        if not hybrid and any(vector is None for vector in vectors):
             raise EmbeddingError(
                 notice or "the file has no embeddings yet: run `kb sync`, or set hybridSearch"
             )

@@ -43,8 +43,9 @@ LEFT JOIN document_vectors ON document_vectors.document_id = chunks.document_id
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
 -- name: chunk_distances
--- Cosine distance between the query's vector (int8) and each of these chunks (JSON list).
-SELECT chunk_id, vec_distance_cosine(vec_int8(vector), vec_int8(:query)) AS distance
+-- Cosine distance of each of these chunks (JSON list) from the query's vector (int8); 1 for zeros.
+SELECT chunk_id,
+       coalesce(vec_distance_cosine(vec_int8(vector), vec_int8(:query)), 1.0) AS distance
 FROM chunks JOIN vectors USING (vector_id)
 WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
