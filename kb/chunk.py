@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 from tokenizers import Tokenizer
@@ -95,6 +96,12 @@ def embedding_text(title: str, heading_path: str, text: str) -> str:
     A long title or path is cut, the path from its front, so that together they cost
     `MAXIMUM_PREFIX_COST` at most and the same words always give the same text.
     """
+    parts = (*_prefix(title, heading_path), text)
+    return "\n".join(part for part in parts if part.strip())
+
+
+@lru_cache(maxsize=64)  # the chunks of a section follow each other
+def _prefix(title: str, heading_path: str) -> tuple[str, str]:
     title = " ".join(title.split())
     path = " ".join(heading_path.split())
     if path == title:
@@ -104,8 +111,7 @@ def embedding_text(title: str, heading_path: str, text: str) -> str:
     remaining = MAXIMUM_PREFIX_COST - sum(map(_cost, title))
     while PATH_SEPARATOR in path and sum(map(_cost, path)) > remaining:
         path = path.split(PATH_SEPARATOR, 1)[1]
-    parts = (title, _cut_to_cost(path, remaining), text)
-    return "\n".join(part for part in parts if part.strip())
+    return title, _cut_to_cost(path, remaining)
 
 
 def _cost(character: str) -> int:

@@ -28,7 +28,9 @@ _WORD = regex.compile(r"[\p{L}\p{N}\p{M}\p{Co}]+")  # what the tokenizer takes a
 _RUN = regex.compile(rf"[{_UNSPACED}]+(?:\p{{M}}*[{_UNSPACED}]+)*|[^{_UNSPACED}]+")
 _HAS_UNSPACED = regex.compile(rf"[{_UNSPACED}]")
 _PICTOGRAPH = regex.compile(r"[\p{Extended_Pictographic}--\p{ASCII}--[©®™]]", regex.V1)
-_CAMEL_CASE = re.compile(r"\b[A-Za-z0-9_]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9_]*")
+# Names with a capital inside; possessive, so that other words are passed over in linear time.
+_CAPITAL_INSIDE = re.compile(r"\b[A-Za-z0-9_][a-z0-9_]*+[A-Z][A-Za-z0-9_]*+")
+_HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CAMEL_CASE_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _LONGEST_IDENTIFIER = 100  # longer runs are encoded data, not names
 
@@ -90,8 +92,7 @@ def _terms_of_word(word: str) -> list[str]:
 
 def _identifier_parts(text: str) -> list[str]:
     parts: list[str] = []
-    for match in _CAMEL_CASE.finditer(text):
-        name = match.group()
-        if len(name) <= _LONGEST_IDENTIFIER:
+    for name in _CAPITAL_INSIDE.findall(text):
+        if len(name) <= _LONGEST_IDENTIFIER and _HUMP.search(name):
             parts.extend(part for part in _CAMEL_CASE_PART.findall(name) if len(part) > 1)
     return parts
