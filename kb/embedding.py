@@ -6,6 +6,7 @@ never reaches a chunk whose text another process has changed meanwhile.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -184,8 +185,11 @@ class _Run:
                 if chunk.text_hash in vector_ids
             ),
         )
-        rebuild_slabs(connection, (chunk.chunk_id for chunk in chunks))
-        rebuild_document_vectors(connection, {chunk.document_id for chunk in chunks})
+        chunk_ids = [chunk.chunk_id for chunk in chunks]
+        rebuild_slabs(connection, chunk_ids)
+        # Not the documents that we read them from: meanwhile the ids may be another's.
+        documents = connection.tuples("documents_of_chunks", chunk_ids=json.dumps(chunk_ids))
+        rebuild_document_vectors(connection, [row[0] for row in documents])
 
     def require_model(self, connection: Connection) -> None:
         """Refuse to mix vectors when another process changed the file's model meanwhile.

@@ -20,7 +20,7 @@ from kb import database as database_module
 from kb.database import APPLICATION_ID, SCHEMA_VERSION, Connection, Database
 from kb.errors import BusyError, DamagedFileError, FileError, KbError, NewerFileError
 from kb.knowledge_base import KnowledgeBase
-from kb.vectors import rebuild_all_slabs
+from kb.vectors import rebuild_all_vectors
 
 
 @pytest.fixture
@@ -691,29 +691,30 @@ def test_derived_tables_equal_a_rebuild_after_any_stores_and_deletes(
 
 
 def check_derived_tables(kb: KnowledgeBase) -> None:
-    terms = "SELECT term, doc, cnt FROM keyword_terms ORDER BY term"
-    slabs = "SELECT * FROM vector_slabs ORDER BY slab_id"
+    derived = (
+        "SELECT term, doc, cnt FROM keyword_terms ORDER BY term",
+        "SELECT term, doc, cnt FROM document_terms ORDER BY term",
+        "SELECT * FROM vector_slabs ORDER BY slab_id",
+        "SELECT * FROM document_vectors ORDER BY document_id",
+    )
     with kb.database.write() as connection:
         run = connection.apsw.execute
-        # rank 1 compares the index with the view that its text comes from.
-        run("INSERT INTO keyword_index (keyword_index, rank) VALUES ('integrity-check', 1)")
+        run("CREATE VIRTUAL TABLE temp.document_terms USING fts5vocab (main, document_index, row)")
         assert run("PRAGMA integrity_check").get == "ok"
         assert run("PRAGMA foreign_key_check").fetchall() == []
-        assert (
-            run("SELECT count(*) FROM chunks").get
-            == run(
-                "SELECT count(*) FROM keyword_index WHERE rowid IN (SELECT chunk_id FROM chunks)"
-            ).get
+        before = [run(sql).fetchall() for sql in derived]
+        for index in ("keyword_index", "document_index"):
+            # rank 1 compares the index with the view that its text comes from.
+            run(f"INSERT INTO {index} ({index}, rank) VALUES ('integrity-check', 1)")
+            run(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+        rebuild_all_vectors(connection)
+        assert before == [run(sql).fetchall() for sql in derived]
+        unused = (
+            "SELECT count(*) FROM vectors "
+            "WHERE vector_id NOT IN (SELECT vector_id FROM chunks WHERE vector_id IS NOT NULL)"
         )
-        before = run(terms).fetchall(), run(slabs).fetchall()
-        run("INSERT INTO keyword_index (keyword_index) VALUES ('rebuild')")
-        rebuild_all_slabs(connection)
-        assert before == (run(terms).fetchall(), run(slabs).fetchall())
-        unused = run(
-            "SELECT count(*) FROM vectors WHERE vector_id NOT IN "
-            "(SELECT vector_id FROM chunks WHERE vector_id IS NOT NULL)"
-        ).get
-        assert unused == 0
+        assert run(unused).get == 0
+        run("DROP TABLE temp.document_terms")
 
 
 def test_readers_cannot_be_given_a_statement_that_writes(database: Database) -> None:

@@ -85,7 +85,8 @@ def content(connection: Connection) -> dict[str, list[Any]]:
             "FROM documents JOIN collections USING (collection_id) ORDER BY 1, 2"
         ).fetchall(),
         "sections": run(
-            "SELECT path, sections.* FROM sections JOIN documents USING (document_id) "
+            "SELECT path, position, level, heading, heading_path, start_line, end_line, "
+            "body_end_line FROM sections JOIN documents USING (document_id) "
             "ORDER BY path, position"
         ).fetchall(),
         "chunks": run(
@@ -97,6 +98,10 @@ def content(connection: Connection) -> dict[str, list[Any]]:
         "vectors": run("SELECT text_hash, vector FROM vectors ORDER BY 1").fetchall(),
         "models": run("SELECT name, width, sha256, is_current FROM models").fetchall(),
         "terms": run("SELECT term, doc, cnt FROM keyword_terms ORDER BY 1").fetchall(),
+        "document vectors": run(
+            "SELECT path, vector FROM document_vectors JOIN documents USING (document_id) "
+            "ORDER BY 1"
+        ).fetchall(),
         "slabs": run("SELECT slab_id, offsets FROM vector_slabs ORDER BY 1").fetchall(),
     }
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kb.database import Connection, Database
 from kb.embed import quantize
 from kb.search import WHOLE_FILE, collection_range
-from kb.vectors import mean_vector, nearest_chunks, rebuild_all_slabs, rebuild_slabs
+from kb.vectors import mean_vector, nearest_chunks, rebuild_all_vectors, rebuild_slabs
 
 Vectors = NDArray[np.float32]
 
@@ -64,7 +64,7 @@ def store(connection: Connection, collections: dict[int, Vectors]) -> None:
                 "INSERT INTO chunks VALUES (?, ?, ?, '', 1, 1, 0, 0, '', ?, ?)",
                 (first + number, collection_id, number, text_hash, connection.last_id()),
             )
-    rebuild_all_slabs(connection)
+    rebuild_all_vectors(connection)
 
 
 @pytest.fixture
