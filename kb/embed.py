@@ -202,6 +202,26 @@ def bundled_model_file() -> Path:
     return Path(spec.origin).with_name("model.onnx")
 
 
+def load_cross_encoder(name: str, *, allow_download: bool) -> Any:
+    """A fastembed cross-encoder.
+
+    Raises:
+        EmbeddingError: unknown, or not on this machine while downloads are not allowed.
+    """
+    if not allow_download:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+        return TextCrossEncoder(name, local_files_only=not allow_download)
+    except Exception as error:
+        raise EmbeddingError(
+            f"the reranker {name} is not on this machine: allow its download with --download, "
+            "or leave --reranker out",
+            details=str(error),
+        ) from error
+
+
 @cache
 def load_tokenizer() -> Tokenizer:
     """The packaged model's tokenizer, with neither truncation nor padding.

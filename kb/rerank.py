@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kb.embed import Embedder
-from kb.errors import EmbeddingError
+from kb.embed import Embedder, load_cross_encoder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,22 +69,8 @@ class CrossEncoder:
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         if self._model is None:
-            self._model = self._load()
+            self._model = load_cross_encoder(self.name, allow_download=self._allow_download)
         return [float(score) for score in self._model.rerank(query, list(passages))]
-
-    def _load(self) -> Any:
-        if not self._allow_download:
-            os.environ["HF_HUB_OFFLINE"] = "1"
-        try:
-            from fastembed.rerank.cross_encoder import TextCrossEncoder
-
-            return TextCrossEncoder(self.name, local_files_only=not self._allow_download)
-        except Exception as error:
-            raise EmbeddingError(
-                f"the reranker {self.name} is not on this machine: allow its download with "
-                "--download, or leave --reranker out",
-                details=str(error),
-            ) from error
 
 
 def blend(old: Sequence[float], new: Sequence[float], weight: float) -> list[int]:
