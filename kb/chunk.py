@@ -2,8 +2,8 @@
 
 A chunk stays within one section and holds whole blocks where they fit. A section too long for
 one chunk is cut where the content says: of the best kind of cut that leaves a chunk well filled,
-the one whose following text hashes lowest. An edit then moves the cuts beside it at most, where
-chunks filled to the brim would move every cut up to the section's end.
+the one whose following text hashes lowest. An edit then mostly moves no cut but those beside it;
+were chunks filled to the brim, it could move every cut up to the section's end.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ MAXIMUM_PREFIX_COST = 128
 # Inside a long section, cuts are looked for where a chunk is this full. With less, chunks are
 # smaller; with more, there are fewer cuts to choose from and an edit moves more of them.
 MINIMUM_FILL = 0.65
+# One place in 32 is an anchor: it may be cut as soon as the chunk is this full, so that cuts that
+# an edit has moved soon fall together again. Measured on 240 replaced lines in sections of 2,000:
+# 1.35 chunks changed on average, two at most in 93 of 100 edits, nine in the worst; without
+# anchors 1.7 on average and 23 in the worst. In real documents it is two at most in 98 of 100.
+ANCHOR_FILL = 0.35
+_ANCHOR_HASH = 2**32 // 32
 TINY_FILL = 0.2  # a chunk emptier than this is avoided where another cut allows it
 
 # WordPiece makes at most one token of each character of a word, and [UNK] of a longer word.
@@ -43,7 +49,10 @@ _MAXIMUM_WORD = 100
 # long, so that they fill chunks well.
 _FRAGMENTS = 8
 
-_ENCODED_AT_ONCE = 1 << 20  # characters; an Encoding takes some 100 bytes a token
+# Characters encoded in one call: 10 MB of base64 in a single one took 3 GB of memory. A part
+# ends behind one of these, at which words always end, so it encodes as it does in the whole.
+_ENCODED_AT_ONCE = 1 << 18
+_WORD_ENDS = ("\n", " ", "。", ",", ".", "/", "-")
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*[ \t]+|[。！？；｡][”’」』）]*")
 _MODEL_SPACE = " \t\n\u3000"  # str.isspace holds for more, which the model's tokenizer drops
@@ -173,15 +182,20 @@ class _Source:
         first = next((b for b in document.blocks if b.kind != "front_matter"), None)
         start = self.range(first)[0] if first else len(text)
         while start < len(text):
-            # Words never span a line end, so a part encodes as it does in the whole.
-            limit = start + _ENCODED_AT_ONCE
-            end = text.rfind("\n", start, limit) + 1 if limit < len(text) else len(text)
-            end = end or text.find("\n", limit) + 1 or len(text)
+            end = self._encoding_end(start)
             encoding = tokenizer.encode(text[start:end], add_special_tokens=False)
             self._tokens.extend(start + offset for offset, _ in encoding.offsets)
             words = [None, *encoding.word_ids]
             self._opens_word.extend(word != before for before, word in pairwise(words))
             start = end
+
+    def _encoding_end(self, start: int) -> int:
+        limit = start + _ENCODED_AT_ONCE
+        if limit < len(self.text):
+            for mark in _WORD_ENDS:
+                if end := self.text.rfind(mark, start, limit) + 1:
+                    return end
+        return len(self.text)
 
     def range(self, block: Block) -> tuple[int, int]:
         after = block.end_line < len(self._lines)
@@ -357,13 +371,17 @@ class _Packing:
             return last
         if self._tail <= last:
             return self._halve(first, last)
-        full = [i for i in range(first + 1, last + 1) if self._fill(first, i) >= MINIMUM_FILL]
+        full = [i for i in range(first + 1, last + 1) if self._is_full(first, i)]
         good = [i for i in full if not self._is_tiny(i)]
         if not good:
             good = [i for i in range(first + 1, last + 1) if not self._is_tiny(i)][-1:]
             if not good or self._fill(first, good[0]) < TINY_FILL:
                 good = full or [last]
         return max(good, key=lambda i: (self._pieces[i].cut, -self._hash(i), i))
+
+    def _is_full(self, first: int, last: int) -> bool:
+        fill = self._fill(first, last)
+        return fill >= MINIMUM_FILL or (fill >= ANCHOR_FILL and self._hash(last) < _ANCHOR_HASH)
 
     def _is_tiny(self, first: int) -> bool:
         """Whether a chunk that starts here must end almost at once, before a large piece."""

@@ -174,7 +174,7 @@ def _last_text_line(lines: Sequence[str], first: int, last: int) -> int:
 
 # Markdown
 
-# Block rules only: 3 to 4 times faster than the full parser, same outline. The inline text of a
+# Block rules only: 2 to 4 times faster than the full parser, same outline. The inline text of a
 # heading or paragraph is still in its "inline" token; the few that are shown are parsed apart.
 # The core rule "normalize" is off too, since "\r" would become a line end there.
 _MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -278,7 +278,7 @@ def _token_text(token: Token, images: bool) -> str:
 
 
 def _read_restructured_text(text: str, lines: Sequence[str]) -> _Body:
-    # docutils takes .2 s to import, which only files of this format should pay.
+    # Only files of this format pay for importing docutils (.03 s).
     from kb.restructured_text import RestructuredTextError, plain_text, read_blocks, read_titles
 
     try:
