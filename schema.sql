@@ -195,6 +195,27 @@ CREATE VIRTUAL TABLE document_index USING fts5 (
 -- The terms of the keyword index with the number of chunks that hold them.
 CREATE VIRTUAL TABLE keyword_terms USING fts5vocab (keyword_index, row);
 
+-- Each term's occurrences: chunk, column, position. Named indexes count their words with it.
+CREATE VIRTUAL TABLE keyword_instances USING fts5vocab (keyword_index, instance);
+
+-- One row is a word of the keyword index as it is written, lower case and without accents. Added
+-- to whenever a document is stored. A word stays when the last document that holds it goes; that
+-- does no harm, since whatever is looked up here is then searched in the keyword index.
+CREATE TABLE vocabulary (
+  word_id INTEGER PRIMARY KEY,
+  word    TEXT NOT NULL UNIQUE,
+  stem    TEXT NOT NULL                 -- the keyword index's term for it
+) STRICT;
+CREATE INDEX vocabulary_by_stem ON vocabulary (stem);
+
+-- One row is a word with one of its letters left out. Two words that differ by one edit share a
+-- deletion or one is a deletion of the other, so typos are found by look-ups. See kb/fuzzy.py.
+CREATE TABLE word_deletions (
+  deletion TEXT NOT NULL,
+  word_id  INTEGER NOT NULL,
+  PRIMARY KEY (deletion, word_id)
+) STRICT, WITHOUT ROWID;
+
 -- The vector index: the signs of 1,024 consecutive chunks' vectors, packed to one bit a
 -- dimension. Candidates come from here by Hamming distance, their exact order from `vectors`.
 -- Rebuilt slab by slab in the transaction that changes a vector of it.

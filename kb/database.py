@@ -35,6 +35,9 @@ SQLITE_HEADER = b"SQLite format 3\0"
 PAGE_SIZE = 8192  # 10-20 % faster than 4096 on vector reads (measured)
 MIGRATIONS: Traversable = resources.files("kb") / "migrations"  # NNNN.sql: to version NNNN
 
+# As in schema.sql, beneath porter: the words of a text before they are stemmed.
+TOKENIZER = ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co M*"]
+
 Row = dict[str, Any]
 
 
@@ -43,6 +46,33 @@ class Connection:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.apsw = connection
+        self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}
+
+    def tokenize(self, text: str, *, stem: bool = False) -> list[tuple[int, int, str]]:
+        """The terms of a text as the keyword index cuts and folds them, in order.
+
+        Args:
+            stem: the index's own terms; else the folded words that they are stems of.
+
+        Returns:
+            (start, end, term) each, in characters.
+        """
+        if stem not in self._tokenizers:
+            name, *arguments = ["porter", *TOKENIZER] if stem else TOKENIZER
+            self._tokenizers[stem] = self.apsw.fts5_tokenizer(name, arguments)
+        utf8 = text.encode()
+        found: Any = self._tokenizers[stem](
+            utf8, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
+        )
+        if len(utf8) == len(text):
+            return list(found)
+        terms: list[tuple[int, int, str]] = []
+        byte = character = 0
+        for first, last, term in found:
+            start = character + len(utf8[byte:first].decode())
+            byte, character = last, start + len(utf8[first:last].decode())
+            terms.append((start, character, term))
+        return terms
 
     def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         """All result rows, each with the SELECT's aliases as keys."""

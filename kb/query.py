@@ -99,26 +99,27 @@ def clean(text: str) -> str:
 
 
 def match_query(query: Query) -> str:
-    """The MATCH expression that finds and ranks; "" when nothing can match."""
+    """The MATCH expression that ranks: any of the query's words; "" when nothing can match.
+
+    Operators are no part of it: `kb/operators.py` says which chunks may be ranked at all.
+    """
     if query.only_excludes:
         return ""
+    parts = [part for operand in query.must for part in match_any(operand)]
     telling = [term for term in query.terms if term.text.casefold() not in STOP_WORDS]
     optional = list(
         dict.fromkeys(part for term in telling or query.terms for part in match_optional(term))
     )
-    optional = optional[:MOST_OPTIONAL_TERMS]
-    required = [match_required(operand) for operand in query.must]
-    if required:
-        # The second half repeats the required terms so that a row without optional ones stays.
-        joined = " AND ".join(required)
-        positive = f"({joined})"
-        if optional:
-            positive += f" AND (({joined}) OR {' OR '.join(optional)})"
-    else:
-        positive = " OR ".join(optional)
-    if not positive:
-        return ""
-    return _without(positive, query)
+    return " OR ".join(dict.fromkeys([*parts, *optional[:MOST_OPTIONAL_TERMS]]))
+
+
+def match_any(operand: Operand) -> list[str]:
+    """Alternatives for a required operand: as a whole, and its words one by one.
+
+    A phrase that reaches from one chunk into the next is in neither as a whole.
+    """
+    single = [] if operand.is_prefix else match_words(operand)
+    return list(dict.fromkeys([*match_optional(operand), *single]))
 
 
 def match_literally(query: Query) -> str:
@@ -135,15 +136,14 @@ def match_literally(query: Query) -> str:
     return quote(unicodedata.normalize("NFKC", query.text))
 
 
-def match_operators(query: Query) -> str:
-    """The MATCH expression of the musts alone; "" when there is none."""
-    required = [match_required(operand) for operand in query.must]
-    return _without(" AND ".join(required), query) if required else ""
-
-
-def match_excluded(query: Query) -> str:
-    """The MATCH expression of what must not be there; "" when there is nothing."""
-    return " OR ".join(match_required(operand) for operand in query.must_not)
+def match_words(operand: Operand) -> list[str]:
+    """An operand's words and characters one by one."""
+    normal = unicodedata.normalize("NFKC", operand.text)
+    found: list[str] = []
+    for word in words(normal):
+        for run in runs(word):
+            found.extend(map(_unspaced_phrase, run) if is_unspaced(run) else [quote(run)])
+    return found + [quote(term) for term in pictographs(normal)]
 
 
 def match_required(operand: Operand) -> str:
@@ -164,7 +164,12 @@ def match_required(operand: Operand) -> str:
 
 
 def match_optional(operand: Operand) -> list[str]:
-    """Alternatives that each let a row match and rank."""
+    """Alternatives that each let a row match and rank.
+
+    The words of a prefix are left to `operators.match_prefixes`: the index's stems know none.
+    """
+    if operand.is_prefix and len(words(operand.text)) == 1 and not is_unspaced(operand.text):
+        return []
     normal = unicodedata.normalize("NFKC", operand.text)
     found = words(normal)
     alternatives = [match_required(operand)] if not any(map(is_unspaced, found)) else []
@@ -197,13 +202,10 @@ def _unspaced_phrase(run: str) -> str:
     return quote(" ".join(bigrams(run)))
 
 
-def _without(positive: str, query: Query) -> str:
-    excluded = match_excluded(query)
-    return f"({positive}) NOT ({excluded})" if excluded else positive
-
-
 def _starts_operand(text: str, position: int) -> bool:
-    return position < len(text) and (text[position] == '"' or bool(words(text[position])))
+    if position >= len(text):
+        return False
+    return text[position] == '"' or bool(words(text[position]) or pictographs(text[position]))
 
 
 def _read_operand(text: str, position: int) -> tuple[Operand, int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kb.database import Connection, Row
-from kb.query import Query, match_excluded, match_literally, match_operators, match_query
+from kb.operators import chunk_filters, match_prefixes
+from kb.query import Query, match_literally, match_query
 from kb.ranking import MEANING_WEIGHT, Candidate, rank, readable_share, spread
 from kb.vectors import nearest_chunks, query_blob
 
@@ -69,17 +70,34 @@ def search(
     """
     if query.only_excludes:
         return []
-    match = match_query(query) if use_keywords or vector is None else ""
-    keyword_list = keyword_hits(connection, match, ranges, KEYWORD_DEPTH)
+    only, without = chunk_filters(connection, query, ranges)
+    if only is not None and not only:
+        return []
+    match = ""
+    if use_keywords or vector is None:
+        parts = [match_query(query), *match_prefixes(connection, query)]
+        match = " OR ".join(filter(None, parts))
+    keyword_list = keyword_hits(
+        connection, match, ranges, KEYWORD_DEPTH, only=only, without=without
+    )
     vector_list: list[tuple[int, float]] = []
     if vector is not None:
-        only, without = _operator_filters(connection, query, ranges)
-        vector_list = nearest_chunks(connection, vector, ranges, DEPTH, only=only, without=without)
+        vector_list = nearest_chunks(
+            connection,
+            vector,
+            ranges,
+            DEPTH,
+            only=None if only is None else sorted(only),
+            without=None if without is None else sorted(without),
+        )
     keyword_scores = dict(keyword_list)
     literal = literal_hits(connection, query, ranges) if match else {}
     ids = dict.fromkeys(
         [*literal, *list(keyword_scores)[:DEPTH], *(chunk_id for chunk_id, _ in vector_list)]
     )
+    if only is not None and len(ids) < DEPTH:
+        # What the operators let pass is found, even where no single word of it ranks.
+        ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
     document_scores = dict(document_hits(connection, match, ranges, KEYWORD_DEPTH))
     weight = 0.0 if vector is None else 1.0
     if match and vector is not None:
@@ -119,9 +137,27 @@ def search(
 
 
 def keyword_hits(
-    connection: Connection, match: str, ranges: Iterable[ChunkRange], depth: int
+    connection: Connection,
+    match: str,
+    ranges: Iterable[ChunkRange],
+    depth: int,
+    *,
+    only: set[int] | None = None,
+    without: set[int] | None = None,
 ) -> list[tuple[int, float]]:
-    """Chunk ids with their bm25 score (positive, higher is better), best first."""
+    """Chunk ids with their bm25 score (positive, higher is better), best first.
+
+    Args:
+        only: no other chunk is considered; `without`: these are not.
+    """
+    if only is not None:
+        listed = json.dumps(sorted(only))
+        return _index_hits(connection, "keyword_hits_among", match, ranges, depth, chunk_ids=listed)
+    if without:
+        listed = json.dumps(sorted(without))
+        return _index_hits(
+            connection, "keyword_hits_except", match, ranges, depth, chunk_ids=listed
+        )
     return _index_hits(connection, "keyword_hits", match, ranges, depth)
 
 
@@ -147,15 +183,19 @@ def literal_hits(
 
 
 def _index_hits(
-    connection: Connection, statement: str, match: str, ranges: Iterable[ChunkRange], depth: int
+    connection: Connection,
+    statement: str,
+    match: str,
+    ranges: Iterable[ChunkRange],
+    depth: int,
+    **parameters: Any,
 ) -> list[tuple[int, float]]:
     if not match:
         return []
+    parameters |= {"match": match, "limit": depth, **COLUMN_WEIGHTS}
     found: list[tuple[int, float]] = []
     for first, last in ranges:
-        found += connection.tuples(
-            statement, match=match, first=first, last=last, limit=depth, **COLUMN_WEIGHTS
-        )
+        found += connection.tuples(statement, first=first, last=last, **parameters)
     found.sort(key=lambda row: (row[1], row[0]))
     return [(row_id, -score) for row_id, score in found[:depth]]
 
@@ -172,23 +212,3 @@ def load_documents(connection: Connection, chunk_ids: Sequence[int]) -> list[str
     rows = connection.tuples("chunk_documents", chunk_ids=json.dumps(list(chunk_ids)))
     by_id = dict(rows)
     return [by_id[chunk_id] for chunk_id in chunk_ids if chunk_id in by_id]
-
-
-def _operator_filters(
-    connection: Connection, query: Query, ranges: Iterable[ChunkRange]
-) -> tuple[list[int] | None, list[int] | None]:
-    """The only chunks, and the chunks to leave out, by a query's operators."""
-    must, excluded = match_operators(query), match_excluded(query)
-    only = _matching_chunks(connection, must, ranges) if must else None
-    without = _matching_chunks(connection, excluded, ranges) if excluded and not must else None
-    return only, without
-
-
-def _matching_chunks(connection: Connection, match: str, ranges: Iterable[ChunkRange]) -> list[int]:
-    return [
-        chunk_id
-        for first, last in ranges
-        for (chunk_id,) in connection.tuples(
-            "matching_chunk_ids", match=match, first=first, last=last
-        )
-    ]

@@ -10,6 +10,7 @@ from typing import Any
 from kb.chunk import Chunk, embedding_text
 from kb.database import Connection, utc_now
 from kb.embed import text_hash
+from kb.fuzzy import add_words
 from kb.parse import ParsedDocument
 from kb.terms import extra_terms
 from kb.vectors import rebuild_document_vectors, rebuild_slabs
@@ -151,6 +152,9 @@ def _insert_chunks(
         extra_terms(f"{new.parsed.title}\n{chunk.heading_path}\n{body}")
         for chunk, body in zip(new.chunks, bodies, strict=True)
     ]
+    add_words(
+        connection, {new.parsed.title, *bodies, *(c.heading_path for c in new.chunks), *extras}
+    )
     connection.run_many(
         "insert_chunk",
         (

@@ -57,20 +57,34 @@ def bigrams(run: str) -> list[str]:
 
 def pictographs(text: str) -> list[str]:
     """A term for each emoji or other pictograph."""
+    return [term for term, _ in pictograph_places(text)]
+
+
+def pictograph_places(text: str) -> list[tuple[str, int]]:
+    """A term for each emoji or other pictograph, and where it stands."""
     if text.isascii():
         return []
-    return [f"u{ord(character):x}" for character in _PICTOGRAPH.findall(text)]
+    return [(f"u{ord(match.group()):x}", match.start()) for match in _PICTOGRAPH.finditer(text)]
 
 
 def extra_terms(text: str) -> str:
     """The terms to store beside a chunk's text, space-separated, in order of appearance."""
-    terms = list(dict.fromkeys(_identifier_parts(text)))
+    terms = list(dict.fromkeys(identifier_parts(text)))
     if not text.isascii():
         for word in words(text):
             if not word.isascii():
                 terms.extend(_terms_of_word(word))
         terms.extend(pictographs(text))
     return " ".join(terms)
+
+
+def identifier_parts(text: str) -> list[str]:
+    """The parts of identifiers written with inner capitals; single letters left out."""
+    parts: list[str] = []
+    for name in _CAPITAL_INSIDE.findall(text):
+        if len(name) <= _LONGEST_IDENTIFIER and _HUMP.search(name):
+            parts.extend(part for part in _CAMEL_CASE_PART.findall(name) if len(part) > 1)
+    return parts
 
 
 def _terms_of_word(word: str) -> list[str]:
@@ -88,11 +102,3 @@ def _terms_of_word(word: str) -> list[str]:
         else:
             terms.append(run)
     return terms
-
-
-def _identifier_parts(text: str) -> list[str]:
-    parts: list[str] = []
-    for name in _CAPITAL_INSIDE.findall(text):
-        if len(name) <= _LONGEST_IDENTIFIER and _HUMP.search(name):
-            parts.extend(part for part in _CAMEL_CASE_PART.findall(name) if len(part) > 1)
-    return parts

@@ -13,6 +13,7 @@ OWNERS = {
     "fastembed": {"embed"},
     "mcp": {"server"},
     "mcp_types": {"server"},
+    "rapidfuzz": {"fuzzy"},
     "rich": {"render"},
     "argparse": {
         "cli",
@@ -42,6 +43,8 @@ LAYERS = (
         "calls",
         "sections",
     },
+    {"tokens", "fuzzy"},
+    {"highlight", "operators"},
     {"store", "search"},
     {"knowledge_base"},
     {"passages", "embedding"},

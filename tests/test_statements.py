@@ -29,6 +29,7 @@ WHOLE_TABLE = {
     "delete_unused_vectors",
     "status_counts",
     "unset_current_models",
+    "words_of_length",
 }
 
 
