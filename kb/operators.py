@@ -28,9 +28,11 @@ from kb.terms import bigrams
 from kb.tokens import (
     Pattern,
     find,
+    holds,
     holds_prefix,
     pattern,
     split_for,
+    starts_with,
     unspaced_runs,
     without_first,
 )
@@ -170,17 +172,21 @@ def _matching_any(
 def _judged(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
     """Of some chunks, those that hold a pattern in their title, a heading or their own text."""
 
-    @cache
-    def holds(text: str) -> bool:
+    def judge(text: str) -> bool:
         if wanted.is_prefix and len(wanted.words) == 1:
             return holds_prefix(connection, text, wanted)
-        return bool(find(split_for(connection, text, wanted), wanted))
+        return holds(connection, text, wanted)
+
+    # Titles and headings are few and come often.
+    judge_name = cache(judge)
 
     found: set[int] = set()
     for chunk_id, _, title, heading, body in _bodies(connection, candidates):
-        # Titles and headings are few and come often, so that their verdict is kept.
-        named = holds(title) or any(map(holds, heading.split(HEADING_SEPARATOR)))
-        if named or holds.__wrapped__(body):
+        if (
+            judge_name(title)
+            or any(map(judge_name, heading.split(HEADING_SEPARATOR)))
+            or judge(body)
+        ):
             found.add(chunk_id)
     return found
 
@@ -204,8 +210,7 @@ def _across_chunks(
             each = [quote(word) for word in others]
             match = f"(body : ^ {in_a_row}) OR (extra : ({' OR '.join(each)}))"
         for chunk_id, _, _, _, body in _bodies(connection, _matching(connection, match, ranges)):
-            words = split_for(connection, body, rest)
-            if (0, len(rest.words)) in find(words, rest):
+            if starts_with(connection, body, rest):
                 ends.add(chunk_id)
     if not ends:
         return set()
