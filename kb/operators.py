@@ -19,7 +19,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kb.database import Connection
 from kb.fuzzy import prefix_bounds, prefixed
@@ -44,7 +44,17 @@ WORDS_AT_ONCE = 500  # alternatives of one MATCH expression
 MOST_PREFIX_WORDS = 1000  # that take part in a ranking
 CHUNKS_AT_ONCE = 1000  # whose texts are held in memory
 
+DOCUMENTS_AT_ONCE = 50
+
 T = TypeVar("T")
+
+
+class Place(NamedTuple):
+    """Where a chunk lies in its document's text, in characters."""
+
+    chunk_id: int
+    start: int
+    end: int
 
 
 def chunk_filters(
@@ -212,26 +222,42 @@ def _across_chunks(
         for chunk_id, _, _, _, body in _bodies(connection, _matching(connection, match, ranges)):
             if starts_with(connection, body, rest):
                 ends.add(chunk_id)
-    if not ends:
-        return set()
-    document_ids = sorted(set(documents_of(connection, ends).values()))
     found: set[int] = set()
-    for ids in _slices(document_ids, 50):
+    document_ids = sorted(set(documents_of(connection, ends).values()))
+    for ids in _slices(document_ids, DOCUMENTS_AT_ONCE):
         listed = json.dumps(ids)
         places = {
-            document_id: [row[1:] for row in rows]
+            document_id: [Place(*row[1:]) for row in rows]
             for document_id, rows in groupby(
                 connection.tuples("chunk_places", document_ids=listed), key=lambda row: row[0]
             )
         }
         for row in connection.rows("document_contents", document_ids=listed):
-            chunks = places.get(row["document_id"], [])
-            words = split_for(connection, row["content"], wanted)
-            for i, j in find(words, wanted):
-                start, end = words.starts[i], words.ends[j - 1]
-                touched = [chunk for chunk, first, last in chunks if first < end and last > start]
-                if len(touched) > 1:
-                    found.update(touched)
+            chunks = places[row["document_id"]]
+            for number, chunk in enumerate(chunks):
+                if chunk.chunk_id in ends:
+                    found |= _overlapped(connection, row["content"], chunks[: number + 1], wanted)
+    return found
+
+
+def _overlapped(
+    connection: Connection, content: str, chunks: Sequence[Place], wanted: Pattern
+) -> set[int]:
+    """The chunks that a phrase overlaps which ends in the last of some chunks but begins before."""
+    last = chunks[-1]
+    begin = len(chunks) - 1
+    before = 0
+    while begin and before < len(wanted.words):
+        begin -= 1
+        stretch = content[chunks[begin].start : last.start]
+        before = len(split_for(connection, stretch, wanted).words)
+    offset = chunks[begin].start
+    words = split_for(connection, content[offset : last.end], wanted)
+    found: set[int] = set()
+    for i, j in find(words, wanted):
+        start, end = offset + words.starts[i], offset + words.ends[j - 1]
+        if start < last.start < end:
+            found |= {one.chunk_id for one in chunks[begin:] if one.start < end and one.end > start}
     return found
 
 
