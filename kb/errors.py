@@ -10,7 +10,10 @@ KbError                      INTERNAL_ERROR
 │   └── BusyError            DATABASE_ERROR       another process holds the write lock
 ├── EmbeddingError           EMBEDDING_SERVICE_ERROR
 │   └── ModelMismatchError   EMBEDDING_SERVICE_ERROR
+├── IndexExists              INDEX_EXISTS
+├── UnknownBackend           UNKNOWN_BACKEND
 └── NotFoundError
+    ├── IndexNotFound        INDEX_NOT_FOUND
     ├── CollectionNotFound   COLLECTION_NOT_FOUND
     ├── DocumentNotFound     DOCUMENT_NOT_FOUND
     └── SectionNotFound      SECTION_NOT_FOUND
@@ -31,12 +34,15 @@ __all__ = [
     "DocumentNotFound",
     "EmbeddingError",
     "FileError",
+    "IndexExists",
+    "IndexNotFound",
     "KbError",
     "ModelMismatchError",
     "NewerFileError",
     "NotFoundError",
     "SectionNotFound",
     "SourceError",
+    "UnknownBackend",
     "UsageError",
 ]
 
@@ -108,8 +114,26 @@ class ModelMismatchError(EmbeddingError):
     """The file's vectors come from another model than the one asked for."""
 
 
+class IndexExists(KbError):
+    """The name of a new index is taken."""
+
+    code = "INDEX_EXISTS"
+
+
+class UnknownBackend(KbError):
+    """There is no such kind of index."""
+
+    code = "UNKNOWN_BACKEND"
+
+
 class NotFoundError(KbError):
     """A name that does not exist in the file."""
+
+
+class IndexNotFound(NotFoundError):
+    """No index has this name."""
+
+    code = "INDEX_NOT_FOUND"
 
 
 class CollectionNotFound(NotFoundError):

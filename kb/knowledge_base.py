@@ -61,6 +61,8 @@ class KnowledgeBase:
         self.project = project or find_project()
         self.reply_tokens = reply_tokens
         self.calls = CallLog(database)
+        self._memory: Database | None = None
+        self._memory_lock = threading.Lock()
         self._wanted_model = model
         self._make_embedder = make_embedder
         self._reranker = reranker
@@ -77,6 +79,21 @@ class KnowledgeBase:
     def close(self) -> None:
         self.calls.flush()
         self.database.close()
+        if self._memory is not None:
+            self._memory.close()
+
+    @property
+    def memory(self) -> Database:
+        """A second file, in memory, for indexes that go with the process."""
+        with self._memory_lock:
+            if self._memory is None:
+                self._memory = Database(":memory:")
+            return self._memory
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether anything was put into memory yet."""
+        return self._memory is not None
 
     @cached_property
     def aliases(self) -> dict[str, str]:

@@ -17,6 +17,7 @@ from kb.store import delete_collection
 from kb.sync import EmbedReport, SyncReport, embed_pending, reembed, require_source, sync_collection
 
 ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
+KINDS_WITHOUT_SOURCE = ("index", "discoveries")
 
 
 def add(kb: KnowledgeBase, options: argparse.Namespace) -> int:
@@ -104,6 +105,10 @@ def register(
         if name is None:
             name = same[0]["name"] if same else _free_name(root.name or "root", by_name)
         known = by_name.get(name)
+        if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
+            raise UsageError(
+                f'the collection "{name}" is filled by tool calls: choose another --name'
+            )
         if known is not None and known["source"] != str(root) and known["source"]:
             raise UsageError(
                 f'the collection "{name}" holds {known["source"]}: choose another --name, or '

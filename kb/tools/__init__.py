@@ -1,5 +1,5 @@
 """The tools, one module a family. Importing this package registers them all."""
 
-from kb.tools import documents
+from kb.tools import documents, index
 
-__all__ = ["documents"]
+__all__ = ["documents", "index"]

@@ -1,0 +1,38 @@
+-- Statements of the named indexes: their rows, and the counts that documents are scored by.
+
+-- name: index_by_name
+-- A named index.
+SELECT collection_id, name, options FROM collections WHERE name = :name AND kind = 'index';
+
+-- name: index_names
+-- The names of all indexes, to suggest near ones.
+SELECT name FROM collections WHERE kind = 'index' ORDER BY name;
+
+-- name: stored_document
+-- What an index holds under a document id, to replace it.
+SELECT document_id, content_hash, metadata FROM documents
+WHERE collection_id = :collection_id AND path = :path;
+
+-- name: index_size
+-- How many documents a collection holds, and how long they are on average.
+SELECT count(*) AS documents, coalesce(avg(character_count), 0) AS average_length
+FROM documents WHERE collection_id = :collection_id;
+
+-- name: term_counts
+-- How often each document of one range of chunks holds a term: in its text, and in extra terms.
+SELECT chunks.document_id, sum(col = 'body') AS body, sum(col = 'extra') AS extra
+FROM keyword_instances JOIN chunks ON chunks.chunk_id = keyword_instances.doc
+WHERE term = :term AND doc BETWEEN :first AND :last AND col IN ('body', 'extra')
+GROUP BY chunks.document_id;
+
+-- name: prefix_counts
+-- How often each document of one range of chunks holds extra terms between two texts.
+SELECT chunks.document_id, count(*) AS extra
+FROM keyword_instances JOIN chunks ON chunks.chunk_id = keyword_instances.doc
+WHERE term >= :term AND term < :after AND doc BETWEEN :first AND :last AND col = 'extra'
+GROUP BY chunks.document_id;
+
+-- name: document_lengths
+-- Ids and lengths of these documents (JSON list).
+SELECT document_id, path, character_count FROM documents
+WHERE document_id IN (SELECT value FROM json_each(:document_ids));

@@ -1,0 +1,222 @@
+"""The index family: named indexes that an assistant fills and searches itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from kb.highlight import excerpts, spans
+from kb.index_search import IndexOptions, Ranking, rank_documents
+from kb.indexes import BLANK_CONTENT, DEFAULT_INDEX, Index, add_document, create_index, find_index
+from kb.knowledge_base import KnowledgeBase
+from kb.query import Operand, Query, parse_query
+from kb.registry import tool
+from kb.results import add_notice, cut, rows_within
+
+MOST_HIGHLIGHTS = 3
+
+IndexName = Annotated[str, Field(description="Name of the index.")]
+
+
+class IndexRow(TypedDict):
+    doc_id: str
+    score: float
+    highlights: list[str]
+    metadata: dict[str, Any]
+
+
+class ParsedQuery(TypedDict):
+    terms: list[str]
+    must: list[str]
+    must_not: list[str]
+    phrases: list[str]
+
+
+class IndexResults(TypedDict):
+    results: list[IndexRow]
+    total_matches: int
+    query_parsed: ParsedQuery
+    truncated: NotRequired[bool]
+    notice: NotRequired[str]
+
+
+class AddedDocument(TypedDict):
+    status: str
+    doc_id: str
+    token_count: int
+
+
+class CreatedIndex(TypedDict):
+    status: str
+    index_name: str
+    backend: str
+
+
+class TokenizerConfig(BaseModel):
+    """How an index takes words."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lowercase: Annotated[
+        bool, Field(description="Upper and lower case are the same; false: words match as written.")
+    ] = True
+    min_length: Annotated[
+        int, Field(description="Words of fewer characters are left out.", ge=1, le=100)
+    ] = 2
+
+
+@tool(
+    family="index",
+    title="Search an index",
+    example={"query": '+gauge "rain gauge" calib*', "k": 3},
+)
+def search_index(
+    kb: KnowledgeBase,
+    query: Annotated[
+        str,
+        Field(
+            description='Words to find. Operators: +must, -mustnot, "exact phrase", prefix*. '
+            "Bare words are optional and rank."
+        ),
+    ],
+    k: Annotated[int, Field(description="Most documents to return.", ge=1, le=100)] = 10,
+    index_name: IndexName = DEFAULT_INDEX,
+) -> IndexResults:
+    """Find documents of a named index by their words, best first, with excerpts round matches.
+
+    For documents that were put in with search_add_document. total_matches counts all documents
+    that match, of which at most k are returned. To search by meaning as well use
+    documents_search.
+    """
+    index = find_index(kb, index_name)
+    parsed = parse_query(query)
+    if index is None or parsed.is_blank:
+        shown = IndexOptions() if index is None else index.options
+        return {"results": [], "total_matches": 0, "query_parsed": _shown(parsed, shown)}
+    with index.database.read() as connection:
+        ranking = rank_documents(connection, parsed, index.collection_id, index.options)
+        best = ranking.documents[:k]
+        stored = {
+            row["document_id"]: row
+            for row in connection.rows(
+                "document_contents",
+                document_ids=json.dumps([document_id for document_id, _ in best]),
+            )
+        }
+        rows: list[IndexRow] = []
+        for document_id, score in best:
+            row = stored[document_id]
+            case = not index.options.lowercase
+            found = spans(connection, row["content"], ranking.query, case=case)
+            rows.append(
+                {
+                    "doc_id": row["path"],
+                    "score": score,
+                    "highlights": excerpts(row["content"], found, most=MOST_HIGHLIGHTS, mark=False),
+                    "metadata": json.loads(row["metadata"]),
+                }
+            )
+    result: IndexResults = {
+        "results": rows_within(rows, kb.reply_tokens),
+        "total_matches": len(ranking.documents),
+        "query_parsed": _shown(ranking.query, index.options),
+    }
+    if len(result["results"]) < len(rows):
+        cut(result, f"The reply is full: {len(rows)} documents were found; lower k.")
+    add_notice(result, _ignored_words(ranking, index))
+    return result
+
+
+@tool(
+    family="index",
+    title="Add a document to an index",
+    read_only=False,
+    destructive=True,
+    messages={
+        ("content", "missing"): BLANK_CONTENT,
+        ("content", "string_type"): BLANK_CONTENT,
+    },
+    example={
+        "doc_id": "rain-gauge",
+        "content": "The rain gauge tips once for every 0.2 mm of rain.",
+        "metadata": {"topic": "rain"},
+    },
+)
+def search_add_document(
+    kb: KnowledgeBase,
+    doc_id: Annotated[str, Field(description="Id of the document, of your choice.", min_length=1)],
+    content: Annotated[str, Field(description="Its text, plain or Markdown.")],
+    metadata: Annotated[
+        dict[str, Any], Field(description="Whatever you want back with it in results.")
+    ] = {},  # noqa: B006 - never changed
+    index_name: IndexName = DEFAULT_INDEX,
+) -> AddedDocument:
+    """Put a document into a named index, or replace the one with the same id wholly.
+
+    It is found by its words at once, by search_index and by documents_search; by its meaning a
+    little later.
+    """
+    replaced, tokens = add_document(kb, index_name, doc_id, content, metadata)
+    status = "re-indexed" if replaced else "indexed"
+    return {"status": status, "doc_id": doc_id, "token_count": tokens}
+
+
+@tool(
+    family="index",
+    title="Create an index",
+    read_only=False,
+    idempotent=False,
+    example={"index_name": "project_docs", "tokenizer_config": {"min_length": 3}},
+)
+def search_create_index(
+    kb: KnowledgeBase,
+    index_name: Annotated[
+        str,
+        Field(
+            description="Name of the new index: 1 to 64 letters, digits, - and _.",
+            pattern="^[A-Za-z0-9_-]{1,64}$",
+        ),
+    ],
+    backend: Annotated[
+        str,
+        Field(description='"sqlite": kept in the file; "memory": gone when the server ends.'),
+    ] = "sqlite",
+    tokenizer_config: Annotated[
+        TokenizerConfig, Field(description="How the index takes words.")
+    ] = TokenizerConfig(),  # noqa: B008 - never changed
+) -> CreatedIndex:
+    """Create an empty named index for search_add_document and search_index.
+
+    The index "default" is always there; make others to keep matters apart.
+    """
+    config: Any = tokenizer_config
+    create_index(kb, index_name, backend, IndexOptions(**config))
+    return {"status": "created", "index_name": index_name, "backend": backend}
+
+
+def _shown(query: Query, options: IndexOptions) -> ParsedQuery:
+    """A query as it was searched."""
+
+    def text(operand: Operand) -> str:
+        written = operand.text.lower() if options.lowercase else operand.text
+        return written + ("*" if operand.is_prefix else "")
+
+    return {
+        "terms": [text(operand) for operand in query.terms],
+        "must": [text(operand) for operand in query.must if not operand.is_phrase],
+        "must_not": [text(operand) for operand in query.must_not],
+        "phrases": [text(operand) for operand in query.must if operand.is_phrase],
+    }
+
+
+def _ignored_words(ranking: Ranking, index: Index) -> str:
+    if not ranking.ignored:
+        return ""
+    words = ", ".join(f'"{word}"' for word in dict.fromkeys(ranking.ignored))
+    return (
+        f'The index "{index.name}" leaves out words of fewer than {index.options.min_length} '
+        f"characters: {words} matches nothing."
+    )
