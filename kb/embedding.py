@@ -18,6 +18,7 @@ from kb.database import Connection, Database
 from kb.embed import BATCH_SIZE, Embedder, quantize
 from kb.errors import ModelMismatchError
 from kb.knowledge_base import KnowledgeBase
+from kb.search import WHOLE_FILE
 from kb.store import vectors_of
 from kb.vectors import rebuild_all_vectors, rebuild_document_vectors, rebuild_slabs
 
@@ -40,25 +41,38 @@ def no_progress(stage: str, done: int, total: int) -> None:
     """The progress of a sync that nobody watches."""
 
 
-def embed_pending(kb: KnowledgeBase, *, progress: Progress = no_progress) -> EmbedReport:
+def embed_pending(
+    kb: KnowledgeBase,
+    *,
+    progress: Progress = no_progress,
+    within: tuple[int, int] = WHOLE_FILE,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> EmbedReport:
     """Give every chunk that waits for one its vector. Resumes where an earlier run stopped.
+
+    Args:
+        within: a range of chunk ids; others wait on.
+        should_stop: asked after each batch; what is left waits on.
 
     Raises:
         EmbeddingError: the model cannot be used; the chunks wait on.
         ModelMismatchError: another process gave the file another model meanwhile.
     """
     report = EmbedReport()
+    bounds = {"first": within[0], "last": within[1]}
     with kb.database.read() as connection:
-        total = connection.value("count_chunks_without_vector")
+        total = connection.value("count_chunks_without_vector", **bounds)
         if not total:
             return report
         embedder = kb.embedder(connection)
     run = _Run(kb.database, embedder, _model_in_use(kb.database, embedder), report)
     with kb.database.batch():
-        for done in run.embed("chunks_without_vector"):
+        for done in run.embed("chunks_without_vector", within):
             progress("embedding", min(done, total), total)
+            if report.embedded and should_stop():
+                break
     with kb.database.read() as connection:
-        report.waiting = connection.value("count_chunks_without_vector")
+        report.waiting = connection.value("count_chunks_without_vector", **bounds)
     progress("embedding", total, total)
     return report
 
@@ -116,12 +130,12 @@ class _Run:
     report: EmbedReport
     keeps_old: bool = False  # the chunks keep the vectors that they have
 
-    def embed(self, statement: str) -> Iterator[int]:
+    def embed(self, statement: str, within: tuple[int, int] = WHOLE_FILE) -> Iterator[int]:
         """Embed the chunks that a statement lists; how many are done, after each transaction."""
-        after = -1
+        after, last = within[0] - 1, within[1]
         while True:
             with self.database.read() as connection:
-                rows = connection.tuples(statement, after=after, limit=WINDOW)
+                rows = connection.tuples(statement, after=after, last=last, limit=WINDOW)
                 if not rows:
                     return
                 after = rows[-1][0]

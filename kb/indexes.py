@@ -113,6 +113,8 @@ def add_document(
         collection_id = row["collection_id"] if row else _insert_default(connection)
         known = connection.row("stored_document", collection_id=collection_id, path=doc_id)
         store_document(connection, collection_id, new, known["document_id"] if known else None)
+    if database is kb.database:
+        kb.has_added.set()
     return known is not None, tokens
 
 

@@ -61,6 +61,8 @@ class KnowledgeBase:
         self.project = project or find_project()
         self.reply_tokens = reply_tokens
         self.calls = CallLog(database)
+        self.last_call = 0.0  # time.monotonic() when a tool was last called
+        self.has_added = threading.Event()  # documents came in by a call and wait for vectors
         self._memory: Database | None = None
         self._memory_lock = threading.Lock()
         self._wanted_model = model

@@ -150,6 +150,7 @@ def call_tool(
             "code": "INTERNAL_ERROR",
         }
         result = ToolResult(_shaped(tools[name].family, content), is_error=True)
+    kb.last_call = time.monotonic()
     milliseconds = (time.perf_counter() - started) * 1000
     code = result.content.get("code", "INTERNAL_ERROR") if result.is_error else ""
     if name in tools:

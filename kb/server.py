@@ -17,6 +17,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import kb
+from kb.background import start_embedding
 from kb.errors import EmbeddingError
 from kb.knowledge_base import KnowledgeBase
 from kb.registry import Tool, call_tool, load_tools
@@ -63,6 +64,7 @@ def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[A
 def serve(knowledge: KnowledgeBase, families: tuple[str, ...] = ()) -> None:
     """Serve over stdin and stdout until the input ends or a signal comes. Does not return."""
     server = make_server(knowledge, load_tools(families))
+    start_embedding(knowledge)
     anyio.run(_serve, server, knowledge)
     _end(knowledge)
 

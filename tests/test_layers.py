@@ -50,7 +50,7 @@ LAYERS = (
     {"passages", "embedding", "indexes"},
     {"sync"},
     {"evaluate"},
-    {"registry"},
+    {"registry", "background"},
     {"tools.documents", "tools.index"},
     {"server", "render"},
     {"commands.collect", "commands.browse", "commands.care", "commands.evaluate"},

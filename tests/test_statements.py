@@ -27,6 +27,7 @@ WHOLE_TABLE = {
     "delete_other_models",
     "delete_slabs",
     "delete_unused_vectors",
+    "index_names",
     "status_counts",
     "unset_current_models",
     "words_of_length",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kb import render
-from kb.errors import UsageError
+from kb.errors import EmbeddingError, UsageError
 from kb.knowledge_base import KnowledgeBase
 
 
@@ -55,6 +55,7 @@ def list_tools(_: KnowledgeBase, options: argparse.Namespace) -> int:
 
 def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Call a tool and print its result, exactly as a client would get it."""
+    from kb.background import embed_added
     from kb.registry import call_tool
 
     text = sys.stdin.read() if options.arguments == "-" else options.arguments
@@ -67,7 +68,12 @@ def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     if options.max_reply_tokens:
         kb.reply_tokens = options.max_reply_tokens
     result = call_tool(kb, options.name, arguments)
-    print(result.text)
+    print(result.text, flush=True)
+    if kb.has_added.is_set():
+        try:
+            embed_added(kb)
+        except EmbeddingError as error:
+            print(f"kb: searches use keywords alone: {error.message}", file=sys.stderr)
     return 1 if result.is_error else 0
 
 

@@ -126,13 +126,14 @@ SELECT 'delete', document_id, title, heading, body, extra
 FROM document_texts WHERE document_id = :document_id;
 
 -- name: chunks_without_vector
--- Chunks that wait for their embedding, in document order.
+-- Chunks behind one and up to another that wait for their embedding, in document order.
 SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
-FROM chunks WHERE vector_id IS NULL AND chunk_id > :after ORDER BY chunk_id LIMIT :limit;
+FROM chunks WHERE vector_id IS NULL AND chunk_id > :after AND chunk_id <= :last
+ORDER BY chunk_id LIMIT :limit;
 
 -- name: count_chunks_without_vector$
--- How many chunks wait for their embedding.
-SELECT count(*) FROM chunks WHERE vector_id IS NULL;
+-- How many chunks of a range wait for their embedding.
+SELECT count(*) FROM chunks WHERE vector_id IS NULL AND chunk_id BETWEEN :first AND :last;
 
 -- name: chunks_with_text
 -- Every chunk with the range of its text, in order; for another model.

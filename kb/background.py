@@ -1,0 +1,66 @@
+"""Vectors for what tool calls added, while nobody waits for anything."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from kb.errors import EmbeddingError, FileError
+from kb.knowledge_base import KnowledgeBase
+from kb.search import collection_range
+from kb.sync import embed_pending
+
+log = logging.getLogger("kb.background")
+
+IDLE_SECONDS = 0.5  # without a call before embedding begins
+MOST_PATIENCE = 20.0  # seconds after which it begins all the same
+
+
+def start_embedding(kb: KnowledgeBase) -> None:
+    """Embed added documents from now on, in a thread that the end of the process need not wait for.
+
+    A transaction that the end cuts off is rolled back, and its chunks wait for the next run.
+    """
+    threading.Thread(target=_run, args=[kb], name="embedding", daemon=True).start()
+
+
+def embed_added(kb: KnowledgeBase, *, give_way: bool = False) -> None:
+    """Embed what waits in the named indexes. Folders that were synced without vectors wait on.
+
+    Args:
+        give_way: stop as soon as a tool is called; the rest waits for the next run.
+
+    Raises:
+        EmbeddingError: the model cannot be used.
+    """
+    kb.has_added.clear()
+    began = time.monotonic()
+    with kb.database.read() as connection:
+        rows = [row for row in connection.rows("collections") if row["kind"] == "index"]
+    for row in rows:
+        report = embed_pending(
+            kb,
+            within=collection_range(row["collection_id"]),
+            should_stop=lambda: give_way and kb.last_call > began,
+        )
+        if report.waiting:
+            kb.has_added.set()
+            return
+
+
+def _run(kb: KnowledgeBase) -> None:
+    while True:
+        kb.has_added.wait()
+        patience = time.monotonic() + MOST_PATIENCE
+        while (now := time.monotonic()) < kb.last_call + IDLE_SECONDS and now < patience:
+            time.sleep(IDLE_SECONDS / 5)
+        try:
+            embed_added(kb, give_way=now < patience)
+        except EmbeddingError as error:
+            log.warning("added documents are found by keywords alone: %s", error.message)
+        except FileError as error:
+            # Closed, or busy or full: what waits is embedded after the next call that adds.
+            log.info("embedding added documents stopped: %s", error.message)
+        except Exception:
+            log.exception("embedding added documents failed")
