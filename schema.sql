@@ -195,8 +195,8 @@ CREATE VIRTUAL TABLE document_index USING fts5 (
 -- The terms of the keyword index with the number of chunks that hold them.
 CREATE VIRTUAL TABLE keyword_terms USING fts5vocab (keyword_index, row);
 
--- Each term's occurrences: chunk, column, position. Named indexes count their words with it.
-CREATE VIRTUAL TABLE keyword_instances USING fts5vocab (keyword_index, instance);
+-- The occurrences of the document index's terms: doc, col, offset. Named indexes count with it.
+CREATE VIRTUAL TABLE document_instances USING fts5vocab (document_index, instance);
 
 -- One row is a word of the keyword index as it is written, lower case and without accents. Added
 -- to whenever a document is stored. A word stays when the last document that holds it goes; that

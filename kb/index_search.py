@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from kb.database import Connection
-from kb.operators import document_filters, documents_holding, documents_of
+from kb.operators import document_filters, documents_holding
 from kb.query import Operand, Query, quote
 from kb.terms import bigrams, is_unspaced
 from kb.tokens import Pattern, pattern, split, unspaced_runs
@@ -111,10 +111,10 @@ class _Counter:
     """How often the documents of one index hold the words of a query."""
 
     def __init__(
-        self, connection: Connection, chunk_range: tuple[int, int], options: IndexOptions
+        self, connection: Connection, id_range: tuple[int, int], options: IndexOptions
     ) -> None:
         self._connection = connection
-        self._range = {"first": chunk_range[0], "last": chunk_range[1]}
+        self._range = {"first": id_range[0], "last": id_range[1]}
         self._options = options
 
     def units(self, operand: Operand) -> dict[str, Counts]:
@@ -122,9 +122,9 @@ class _Counter:
         wanted = pattern(self._connection, operand)
         runs, _ = unspaced_runs(wanted)
         if wanted.is_prefix and len(wanted.words) == 1 and not runs:
-            chunks = (self._range["first"], self._range["last"])
+            ids = (self._range["first"], self._range["last"])
             case = not self._options.lowercase
-            holding = documents_holding(self._connection, operand, [chunks], case=case)
+            holding = documents_holding(self._connection, operand, [ids], case=case)
             return {f"{operand.text}*": dict.fromkeys(holding, 1)}
         found: dict[str, Counts] = {}
         for run in runs:
@@ -163,11 +163,10 @@ class _Counter:
         if not words:
             return {}
         match = " OR ".join(map(quote, words))
-        chunk_ids = [
+        document_ids = iter(
             row[0]
-            for row in self._connection.tuples("matching_chunk_ids", match=match, **self._range)
-        ]
-        document_ids = iter(sorted(set(documents_of(self._connection, chunk_ids).values())))
+            for row in self._connection.tuples("matching_document_ids", match=match, **self._range)
+        )
         found: dict[str, dict[int, int]] = {word: {} for word in words}
         while some := list(islice(document_ids, DOCUMENTS_AT_ONCE)):
             listed = json.dumps(some)

@@ -37,7 +37,7 @@ from kb.tokens import (
     without_first,
 )
 
-ChunkRange = tuple[int, int]
+IdRange = tuple[int, int]  # of chunks or of documents: a collection's ids are one range
 
 HEADING_SEPARATOR = " > "
 WORDS_AT_ONCE = 500  # alternatives of one MATCH expression
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 
 def chunk_filters(
-    connection: Connection, query: Query, ranges: Sequence[ChunkRange]
+    connection: Connection, query: Query, ranges: Sequence[IdRange]
 ) -> tuple[set[int] | None, set[int] | None]:
     """The only chunks that may be found, or else the chunks that may not; None: no such limit.
 
@@ -68,18 +68,27 @@ def chunk_filters(
 
 
 def document_filters(
-    connection: Connection, query: Query, ranges: Sequence[ChunkRange], *, case: bool = False
+    connection: Connection, query: Query, ranges: Sequence[IdRange], *, case: bool = False
 ) -> tuple[set[int] | None, set[int] | None]:
     """As `chunk_filters` for whole documents, by their row ids; operands may lie far apart."""
     return _filters(query, lambda one: documents_holding(connection, one, ranges, case=case))
 
 
 def documents_holding(
-    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
+    connection: Connection, operand: Operand, ranges: Sequence[IdRange], *, case: bool = False
 ) -> set[int]:
-    """The documents that hold an operand in their title or text."""
-    chunk_ids = chunks_holding(connection, operand, ranges, case=case)
-    return set(documents_of(connection, chunk_ids).values())
+    """The documents that hold an operand in their title or text, all of them and no other.
+
+    Args:
+        ranges: of document ids.
+        case: upper and lower case must agree; then words are not stemmed either.
+    """
+    wanted = pattern(connection, operand, case=case)
+    found = _holding(connection, wanted, ranges, "matching_document_ids", _judged_documents)
+    if any(len(run) > 1 for run in unspaced_runs(wanted)[0]):
+        # Pairs of characters are made chunk by chunk, so that a pair across a border is missing.
+        found |= set(documents_of(connection, _across_chunks(connection, wanted, ranges)).values())
+    return found
 
 
 def documents_of(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
@@ -88,23 +97,10 @@ def documents_of(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, 
     return dict(connection.tuples("document_ids_of_chunks", chunk_ids=ids))
 
 
-def chunks_holding(
-    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
-) -> set[int]:
-    """The chunks that hold an operand, all of them and no other.
-
-    Args:
-        case: upper and lower case must agree; then words are not stemmed either.
-    """
-    wanted = pattern(connection, operand, case=case)
-    if not wanted.words:
-        return set()
-    if len(wanted.words) == 1 and wanted.is_prefix and not unspaced_runs(wanted)[0]:
-        return _chunks_with_prefix(connection, wanted, ranges)
-    candidates = _matching(connection, _match_words(wanted), ranges)
-    if wanted.is_plain_word:
-        return candidates
-    found = _judged(connection, candidates, wanted)
+def chunks_holding(connection: Connection, operand: Operand, ranges: Sequence[IdRange]) -> set[int]:
+    """The chunks that hold an operand, all of them and no other."""
+    wanted = pattern(connection, operand)
+    found = _holding(connection, wanted, ranges, "matching_chunk_ids", _judged_chunks)
     if len(wanted.words) > 1:
         found |= _across_chunks(connection, wanted, ranges)
     return found
@@ -136,6 +132,25 @@ def _filters(
     return None, without or None
 
 
+def _holding(
+    connection: Connection,
+    wanted: Pattern,
+    ranges: Sequence[IdRange],
+    matching: str,
+    judged: Callable[[Connection, set[int], Pattern], set[int]],
+) -> set[int]:
+    """The ids that a statement finds as candidates and that pass judgement."""
+    if not wanted.words:
+        return set()
+    if len(wanted.words) == 1 and wanted.is_prefix and not unspaced_runs(wanted)[0]:
+        sure, doubtful = _words_with_prefix(connection, wanted)
+        found = _matching_any(connection, matching, sure, ranges)
+        rest = _matching_any(connection, matching, doubtful, ranges) - found
+        return found | judged(connection, rest, wanted)
+    candidates = _matching(connection, matching, _match_words(wanted), ranges)
+    return candidates if wanted.is_plain_word else judged(connection, candidates, wanted)
+
+
 # ---------------------------------------------------------------------- candidates
 
 
@@ -159,51 +174,86 @@ def _match_words(wanted: Pattern) -> str:
     return " AND ".join(parts)
 
 
-def _matching(connection: Connection, match: str, ranges: Iterable[ChunkRange]) -> set[int]:
+def _words_with_prefix(connection: Connection, wanted: Pattern) -> tuple[list[str], list[str]]:
+    """A word of each stem that words with a prefix have.
+
+    First those whose stem no other word has, then those whose stem proves nothing: what they find
+    must be checked.
+    """
+    prefix = wanted.folded[0]
+    # The index stems what it is asked for, so it is asked for a word of each stem.
+    word_of = {stem: word for word, stem in prefixed(connection, prefix).items()}
+    if wanted.case:
+        return [], list(word_of.values())
+    shared = {
+        row[0]
+        for row in connection.tuples(
+            "stems_of_other_words", stems=json.dumps(list(word_of)), **prefix_bounds(prefix)
+        )
+    }
+    return (
+        [word for stem, word in word_of.items() if stem not in shared],
+        [word for stem, word in word_of.items() if stem in shared],
+    )
+
+
+def _matching(
+    connection: Connection, statement: str, match: str, ranges: Iterable[IdRange]
+) -> set[int]:
     return {
         row[0]
         for first, last in ranges
-        for row in connection.tuples("matching_chunk_ids", match=match, first=first, last=last)
+        for row in connection.tuples(statement, match=match, first=first, last=last)
     }
 
 
 def _matching_any(
-    connection: Connection, words: Sequence[str], ranges: Iterable[ChunkRange]
+    connection: Connection, statement: str, words: Sequence[str], ranges: Iterable[IdRange]
 ) -> set[int]:
     found: set[int] = set()
     for some in _slices(words, WORDS_AT_ONCE):
-        found |= _matching(connection, " OR ".join(map(quote, some)), ranges)
+        found |= _matching(connection, statement, " OR ".join(map(quote, some)), ranges)
     return found
 
 
 # ---------------------------------------------------------------------- verification
 
 
-def _judged(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
+def _judged_chunks(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
     """Of some chunks, those that hold a pattern in their title, a heading or their own text."""
 
-    def judge(text: str) -> bool:
-        if wanted.is_prefix and len(wanted.words) == 1:
-            return holds_prefix(connection, text, wanted)
-        return holds(connection, text, wanted)
-
     # Titles and headings are few and come often.
-    judge_name = cache(judge)
+    holds_name = cache(lambda text: _holds(connection, text, wanted))
 
     found: set[int] = set()
     for chunk_id, _, title, heading, body in _bodies(connection, candidates):
         if (
-            judge_name(title)
-            or any(map(judge_name, heading.split(HEADING_SEPARATOR)))
-            or judge(body)
+            holds_name(title)
+            or any(map(holds_name, heading.split(HEADING_SEPARATOR)))
+            or _holds(connection, body, wanted)
         ):
             found.add(chunk_id)
     return found
 
 
-def _across_chunks(
-    connection: Connection, wanted: Pattern, ranges: Sequence[ChunkRange]
-) -> set[int]:
+def _judged_documents(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
+    """Of some documents, those that hold a pattern in their title or text."""
+    found: set[int] = set()
+    for ids in _slices(sorted(candidates), DOCUMENTS_AT_ONCE):
+        for row in connection.rows("document_contents", document_ids=json.dumps(ids)):
+            texts = (row["title"], row["content"])
+            if any(_holds(connection, text, wanted) for text in texts):
+                found.add(row["document_id"])
+    return found
+
+
+def _holds(connection: Connection, text: str, wanted: Pattern) -> bool:
+    if wanted.is_prefix and len(wanted.words) == 1:
+        return holds_prefix(connection, text, wanted)
+    return holds(connection, text, wanted)
+
+
+def _across_chunks(connection: Connection, wanted: Pattern, ranges: Sequence[IdRange]) -> set[int]:
     """The chunks that a phrase overlaps which begins in one chunk and ends in another.
 
     The last chunk of such a place begins with the rest of the phrase, which the keyword index
@@ -219,7 +269,9 @@ def _across_chunks(
             in_a_row = quote(" ".join(others)) + ("*" if rest.is_prefix else "")
             each = [quote(word) for word in others]
             match = f"(body : ^ {in_a_row}) OR (extra : ({' OR '.join(each)}))"
-        for chunk_id, _, _, _, body in _bodies(connection, _matching(connection, match, ranges)):
+        for chunk_id, _, _, _, body in _bodies(
+            connection, _matching(connection, "matching_chunk_ids", match, ranges)
+        ):
             if starts_with(connection, body, rest):
                 ends.add(chunk_id)
     found: set[int] = set()
@@ -259,31 +311,6 @@ def _overlapped(
         if start < last.start < end:
             found |= {one.chunk_id for one in chunks[begin:] if one.start < end and one.end > start}
     return found
-
-
-def _chunks_with_prefix(
-    connection: Connection, wanted: Pattern, ranges: Sequence[ChunkRange]
-) -> set[int]:
-    """The chunks with a word that begins with a prefix.
-
-    The vocabulary names the words and their stems. A stem that other words have as well proves
-    nothing, and chunks found by it are checked.
-    """
-    prefix = wanted.folded[0]
-    # The index stems what it is asked for, so it is asked for a word of each stem.
-    word_of = {stem: word for word, stem in prefixed(connection, prefix).items()}
-    shared = {
-        row[0]
-        for row in connection.tuples(
-            "stems_of_other_words", stems=json.dumps(list(word_of)), **prefix_bounds(prefix)
-        )
-    }
-    if wanted.case:
-        shared = set(word_of)
-    sure = [word for stem, word in word_of.items() if stem not in shared]
-    doubtful = [word for stem, word in word_of.items() if stem in shared]
-    found = _matching_any(connection, sure, ranges)
-    return found | _judged(connection, _matching_any(connection, doubtful, ranges) - found, wanted)
 
 
 def _bodies(

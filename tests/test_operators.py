@@ -116,8 +116,8 @@ def test_a_phrase_is_found_across_the_border_of_two_chunks(kb: KnowledgeBase) ->
     text = " ".join(words)
     with kb.database.write() as connection:
         collection_id = new_collection(connection, "long")
-        store(connection, collection_id, "long.md", text)
-        bounds = connection.tuples("chunk_places", document_ids="[1]")
+        document_id = store(connection, collection_id, "long.md", text)
+        bounds = connection.tuples("chunk_places", document_ids=f"[{document_id}]")
         assert len(bounds) > 3
         ranges = [collection_range(collection_id)]
         for _, chunk_id, start, _ in bounds[1:]:

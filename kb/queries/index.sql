@@ -19,18 +19,16 @@ SELECT count(*) AS documents, coalesce(avg(character_count), 0) AS average_lengt
 FROM documents WHERE collection_id = :collection_id;
 
 -- name: term_counts
--- How often each document of one range of chunks holds a term: in its text, and in extra terms.
-SELECT chunks.document_id, sum(col = 'body') AS body, sum(col = 'extra') AS extra
-FROM keyword_instances JOIN chunks ON chunks.chunk_id = keyword_instances.doc
-WHERE term = :term AND doc BETWEEN :first AND :last AND col IN ('body', 'extra')
-GROUP BY chunks.document_id;
+-- How often each document of a range of ids holds a term: in its text, and in extra terms.
+SELECT doc AS document_id, sum(col = 'body') AS body, sum(col = 'extra') AS extra
+FROM document_instances
+WHERE term = :term AND doc BETWEEN :first AND :last AND col IN ('body', 'extra') GROUP BY doc;
 
 -- name: prefix_counts
--- How often each document of one range of chunks holds extra terms between two texts.
-SELECT chunks.document_id, count(*) AS extra
-FROM keyword_instances JOIN chunks ON chunks.chunk_id = keyword_instances.doc
+-- How often each document of a range of ids holds extra terms between two texts.
+SELECT doc AS document_id, count(*) AS extra FROM document_instances
 WHERE term >= :term AND term < :after AND doc BETWEEN :first AND :last AND col = 'extra'
-GROUP BY chunks.document_id;
+GROUP BY doc;
 
 -- name: document_lengths
 -- Ids and lengths of these documents (JSON list).

@@ -10,6 +10,11 @@ WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 SELECT document_id, path, title, metadata, content FROM documents
 WHERE document_id IN (SELECT value FROM json_each(:document_ids)) ORDER BY document_id;
 
+-- name: matching_document_ids
+-- All documents of one range of ids that match, unranked.
+SELECT rowid FROM document_index
+WHERE document_index MATCH :match AND rowid BETWEEN :first AND :last;
+
 -- name: chunk_places
 -- Where the chunks of these documents (JSON list) lie in their text.
 SELECT document_id, chunk_id, start_character, end_character FROM chunks
