@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kb.database import Connection
-from kb.query import Operand, quote
+from kb.query import Operand, Query, quote
 from kb.terms import is_unspaced, pictographs
 
 ONE_EDIT_FROM = 4  # letters of the typed word
 TWO_EDITS_FROM = 8
+MOST_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
 MOST_LONGER_WORDS = 100  # that a word is taken as the beginning of
 LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
 
@@ -88,6 +89,31 @@ def expansions(connection: Connection, operand: Operand) -> list[str]:
     return [quote(word) for word in word_of.values()]
 
 
+def correct(connection: Connection, query: Query) -> tuple[Query, str]:
+    """A query with the likely words beside those that the file has not, and a sentence about them.
+
+    Words that the file knows stay as they are, and so do operators, which mean what they say.
+    """
+    terms: list[Operand] = []
+    said: list[str] = []
+    text = query.text
+    for operand in query.terms:
+        terms.append(operand)
+        likely = _likely_words(connection, operand)
+        if likely:
+            terms += [Operand(word) for word in likely]
+            text = text.replace(operand.text, likely[0], 1)
+            said.append(f'No document has "{operand.text}": searched for {_listed(likely)} too.')
+    said += [
+        f'No document has "{operand.text}": did you mean {_listed(likely)}?'
+        for operand in query.must
+        if (likely := _likely_words(connection, operand))
+    ]
+    if not said:
+        return query, ""
+    return replace(query, text=text, terms=tuple(dict.fromkeys(terms))), " ".join(said)
+
+
 def is_known(connection: Connection, word: str) -> bool:
     """Whether the file holds, or once held, a word with the same stem."""
     terms = connection.tokenize(word, stem=True)
@@ -119,6 +145,18 @@ def add_words(connection: Connection, texts: Iterable[str]) -> None:
             for deletion in _deletions(word)
         ),
     )
+
+
+def _likely_words(connection: Connection, operand: Operand) -> list[str]:
+    """What a single unknown word probably stands for: the nearest words, three at most."""
+    if operand.is_phrase or operand.is_prefix or is_known(connection, operand.text):
+        return []
+    near = variants(connection, operand.text)
+    return [one.word for one in near if one.edits == near[0].edits][:MOST_LIKELY_WORDS]
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join(f'"{word}"' for word in words)
 
 
 def _one_word(connection: Connection, text: str) -> tuple[str, str] | None:

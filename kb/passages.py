@@ -9,6 +9,7 @@ from typing import Any
 from kb.chunk import embedding_text
 from kb.database import Connection
 from kb.errors import EmbeddingError
+from kb.fuzzy import correct
 from kb.knowledge_base import KnowledgeBase
 from kb.query import Query, parse_query
 from kb.ranking import readable_share
@@ -38,8 +39,11 @@ def search_passages(
     with kb.database.read() as connection:
         # Names first: a wrong one is told before the model is loaded.
         places = [kb.ranges(connection, names) for _, names in asked]
+        corrected = [correct(connection, query) for query in queries]
+        queries = [query for query, _ in corrected]
         texts = [query.words_to_embed for query in queries]
         vectors, notice = kb.try_embed_queries(connection, texts)
+        notice = " ".join(filter(None, [*(text for _, text in corrected), notice]))
         if not hybrid and any(vector is None for vector in vectors):
             raise EmbeddingError(
                 notice or "the file has no embeddings yet: run `kb sync`, or set hybridSearch"

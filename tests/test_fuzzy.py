@@ -1,14 +1,20 @@
 """Typos find the words they were meant to be."""
 
 import random
+import re
 import string
+from pathlib import Path
 
 import pytest
+from conftest import WINDROSE
 
-from kb.database import Connection
+from kb.commands.collect import register
+from kb.database import Connection, Database
 from kb.fuzzy import expansions, prefixed, variants
 from kb.knowledge_base import KnowledgeBase
 from kb.query import Operand
+from kb.registry import call_tool
+from kb.sync import sync_collection
 
 
 def words_near(kb: KnowledgeBase, word: str) -> list[str]:
@@ -85,3 +91,54 @@ def test_expansions_are_safe_fts5_terms(filled: KnowledgeBase) -> None:
 def test_prefixes_give_words_and_stems(filled: KnowledgeBase) -> None:
     with filled.database.read() as connection:
         assert prefixed(connection, "calibrati") == {"calibration": "calibr"}
+
+
+def test_an_unknown_word_is_searched_as_its_likely_meaning(fill) -> None:
+    kb = fill(
+        {"a.md": "# Vane\n\nCalibration of the vane.", "b.md": "# Rain\n\nThe gauge tips."},
+        embed=False,
+    )
+    result = call_tool(kb, "documents_search", {"query": "calibraton"}).content
+    assert [row["documentId"] for row in result["results"]] == ["a.md"]
+    assert result["notice"] == ('No document has "calibraton": searched for "calibration" too.')
+    assert "notice" not in call_tool(kb, "documents_search", {"query": "calibration"}).content
+    result = call_tool(kb, "documents_search", {"query": "+calibraton"}).content
+    assert result["results"] == []
+    assert "did you mean" in result["notice"]
+
+
+def one_edit(word: str, choose: random.Random) -> str:
+    place = choose.randrange(len(word) - 1)
+    letter = choose.choice(string.ascii_lowercase)
+    return choose.choice(
+        [
+            word[:place] + word[place + 1 :],
+            word[:place] + letter + word[place:],
+            word[:place] + letter + word[place + 1 :],
+            word[:place] + word[place + 1] + word[place] + word[place + 2 :],
+        ]
+    )
+
+
+def test_a_typo_in_a_query_of_several_words_still_finds_the_document(tmp_path: Path) -> None:
+    choose = random.Random(7)
+    found = asked = 0
+    with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as kb:
+        sync_collection(kb, register(kb, str(WINDROSE)))
+        texts = {file.relative_to(WINDROSE).as_posix(): file for file in WINDROSE.rglob("*.md")}
+        for path, file in sorted(texts.items()):
+            words = {word for word in words_of(file.read_bytes()) if len(word) >= 5}
+            for _ in range(2):
+                some = choose.sample(sorted(words), 3) if len(words) >= 3 else []
+                if not some:
+                    continue
+                query = " ".join([one_edit(some[0], choose), *some[1:]])
+                rows = call_tool(kb, "documents_search", {"query": query}).content["results"]
+                asked += 1
+                found += path in {row["documentId"] for row in rows}
+    assert asked >= 40
+    assert found >= 0.95 * asked
+
+
+def words_of(data: bytes) -> list[str]:
+    return re.findall(r"[a-z]+", data.decode("utf-8", "ignore").lower())
