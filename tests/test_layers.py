@@ -44,6 +44,8 @@ LAYERS = (
         "sections",
     },
     {"tokens", "fuzzy"},
+    {"candidates"},
+    {"borders"},
     {"highlight", "operators"},
     {"store", "search", "index_search"},
     {"knowledge_base"},
