@@ -13,6 +13,7 @@ from kb.sync import embed_pending
 
 log = logging.getLogger("kb.background")
 
+START_SECONDS = 5.0  # in which the client gets its first answers
 IDLE_SECONDS = 0.5  # without a call before embedding begins
 MOST_PATIENCE = 20.0  # seconds after which it begins all the same
 
@@ -22,6 +23,7 @@ def start_embedding(kb: KnowledgeBase) -> None:
 
     A transaction that the end cuts off is rolled back, and its chunks wait for the next run.
     """
+    kb.has_added.set()  # what an earlier process left waiting
     threading.Thread(target=_run, args=[kb], name="embedding", daemon=True).start()
 
 
@@ -50,6 +52,7 @@ def embed_added(kb: KnowledgeBase, *, give_way: bool = False) -> None:
 
 
 def _run(kb: KnowledgeBase) -> None:
+    time.sleep(START_SECONDS)
     while True:
         kb.has_added.wait()
         patience = time.monotonic() + MOST_PATIENCE

@@ -18,6 +18,7 @@ from kb.terms import is_unspaced, pictographs
 
 ONE_EDIT_FROM = 4  # letters of the typed word
 TWO_EDITS_FROM = 8
+LONGEST_CORRECTED = 12  # words; a longer query finds its documents by the others
 MOST_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
 MOST_LONGER_WORDS = 100  # that a word is taken as the beginning of
 LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
@@ -97,6 +98,8 @@ def correct(connection: Connection, query: Query) -> tuple[Query, str]:
     terms: list[Operand] = []
     said: list[str] = []
     text = query.text
+    if len(query.terms) + len(query.must) > LONGEST_CORRECTED:
+        return query, ""
     for operand in query.terms:
         terms.append(operand)
         likely = _likely_words(connection, operand)

@@ -36,7 +36,7 @@ from kb.query import Operand, Query, quote
 from kb.tokens import Pattern, holds, holds_prefix, pattern, unspaced_runs
 
 HEADING_SEPARATOR = " > "
-MOST_PREFIX_WORDS = 1000  # that take part in a ranking
+MOST_PREFIX_WORDS = 500  # that take part in a ranking
 DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
 
 
@@ -103,6 +103,8 @@ def _filters(
     only: set[int] | None = None
     for operand in query.must:
         only = holding(operand) if only is None else only & holding(operand)
+        if not only:
+            return only, None
     without: set[int] = set().union(*(holding(operand) for operand in query.must_not))
     if only is not None:
         return only - without, None

@@ -90,7 +90,7 @@ def parse_query(text: str) -> Query:
             must.append(operand)
         else:
             terms.append(operand)
-    return Query(text, tuple(dict.fromkeys(terms)), tuple(must), tuple(must_not))
+    return Query(text, *(tuple(dict.fromkeys(kind)) for kind in (terms, must, must_not)))
 
 
 def clean(text: str) -> str:

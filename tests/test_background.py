@@ -1,8 +1,13 @@
 """Vectors of added documents follow, and never stand in the way."""
 
 import threading
+from pathlib import Path
+
+import pytest
 
 from kb.background import embed_added
+from kb.cli import main
+from kb.database import Database
 from kb.knowledge_base import KnowledgeBase
 from kb.registry import call_tool
 
@@ -48,6 +53,17 @@ def test_embedding_gives_way_to_a_call_and_goes_on_later(kb: KnowledgeBase, embe
     embedder.embed = plain
     embed_added(kb, give_way=True)
     assert waiting(kb) == 0
+
+
+def test_sync_embeds_what_calls_left_waiting(tmp_path: Path) -> None:
+    path = str(tmp_path / "kb.db")
+    with KnowledgeBase(Database(path), project=tmp_path) as kb:
+        add(kb, 2)
+    with pytest.raises(SystemExit) as end:
+        main(["--db", path, "sync", "--quiet"])
+    assert end.value.code == 0
+    with KnowledgeBase(Database(path), project=tmp_path) as kb:
+        assert waiting(kb) == 0
 
 
 def test_closing_the_file_ends_embedding(kb: KnowledgeBase) -> None:

@@ -13,6 +13,7 @@ from kb.database import Row, utc_now
 from kb.embed import BUNDLED_MODEL, FastembedEmbedder
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
+from kb.search import WHOLE_FILE
 from kb.store import delete_collection
 from kb.sync import EmbedReport, SyncReport, embed_pending, reembed, require_source, sync_collection
 
@@ -41,9 +42,11 @@ def sync(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             rows = [kb.collection(connection, name) for name in options.names]
         else:
             rows = [row for row in kb.collections(connection, ALL_KINDS) if row["source"]]
+        first, last = WHOLE_FILE
+        waiting = connection.value("count_chunks_without_vector", first=first, last=last)
     for row in rows:
         require_source(row)
-    if not rows:
+    if not rows and not waiting:
         raise UsageError("there is nothing to sync: add a folder with `kb add FOLDER`")
     return _sync_all(kb, rows, options)
 

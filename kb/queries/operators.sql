@@ -27,11 +27,12 @@ SELECT chunk_id, document_id FROM chunks
 WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
 -- name: keyword_hits_among
--- As keyword_hits, of some chunks alone (JSON list).
+-- As keyword_hits, of some chunks alone (JSON list). With a bare rowid the query would be run once
+-- for each of them.
 SELECT rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
 FROM keyword_index
 WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
-  AND rowid IN (SELECT value FROM json_each(:chunk_ids))
+  AND +rowid IN (SELECT value FROM json_each(:chunk_ids))
 ORDER BY rank, chunk_id LIMIT :limit;
 
 -- name: keyword_hits_except
@@ -39,5 +40,5 @@ ORDER BY rank, chunk_id LIMIT :limit;
 SELECT rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
 FROM keyword_index
 WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
-  AND rowid NOT IN (SELECT value FROM json_each(:chunk_ids))
+  AND +rowid NOT IN (SELECT value FROM json_each(:chunk_ids))
 ORDER BY rank, chunk_id LIMIT :limit;
