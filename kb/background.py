@@ -15,7 +15,7 @@ log = logging.getLogger("kb.background")
 
 START_SECONDS = 5.0  # in which the client gets its first answers
 IDLE_SECONDS = 0.5  # without a call before embedding begins
-MOST_PATIENCE = 20.0  # seconds after which it begins all the same
+MOST_PATIENCE = 10.0  # seconds of calls without a pause, after which one batch is embedded
 
 
 def start_embedding(kb: KnowledgeBase) -> None:
@@ -56,10 +56,10 @@ def _run(kb: KnowledgeBase) -> None:
     while True:
         kb.has_added.wait()
         patience = time.monotonic() + MOST_PATIENCE
-        while (now := time.monotonic()) < kb.last_call + IDLE_SECONDS and now < patience:
+        while time.monotonic() < min(kb.last_call + IDLE_SECONDS, patience):
             time.sleep(IDLE_SECONDS / 5)
         try:
-            embed_added(kb, give_way=now < patience)
+            embed_added(kb, give_way=True)
         except EmbeddingError as error:
             log.warning("added documents are found by keywords alone: %s", error.message)
         except FileError as error:
