@@ -12,6 +12,10 @@ KbError                      INTERNAL_ERROR
 │   └── ModelMismatchError   EMBEDDING_SERVICE_ERROR
 ├── IndexExists              INDEX_EXISTS
 ├── UnknownBackend           UNKNOWN_BACKEND
+├── PermissionDenied         PERMISSION_DENIED    a path outside the project, or a hidden file
+├── FileNotFound             FILE_NOT_FOUND       no such file in the project
+├── FileTooLarge             FILE_TOO_LARGE
+├── InvalidPattern           INVALID_PATTERN      a regular expression that cannot be used
 └── NotFoundError
     ├── IndexNotFound        INDEX_NOT_FOUND
     ├── CollectionNotFound   COLLECTION_NOT_FOUND
@@ -36,10 +40,14 @@ __all__ = [
     "FileError",
     "IndexExists",
     "IndexNotFound",
+    "FileNotFound",
+    "FileTooLarge",
+    "InvalidPattern",
     "KbError",
     "ModelMismatchError",
     "NewerFileError",
     "NotFoundError",
+    "PermissionDenied",
     "SectionNotFound",
     "SourceError",
     "UnknownBackend",
@@ -124,6 +132,30 @@ class UnknownBackend(KbError):
     """There is no such kind of index."""
 
     code = "UNKNOWN_BACKEND"
+
+
+class PermissionDenied(KbError):
+    """A path that leads out of the project, or to a file that is never shown."""
+
+    code = "PERMISSION_DENIED"
+
+
+class FileNotFound(KbError):
+    """The project has no such file."""
+
+    code = "FILE_NOT_FOUND"
+
+
+class FileTooLarge(KbError):
+    """The file has more bytes than a tool reads."""
+
+    code = "FILE_TOO_LARGE"
+
+
+class InvalidPattern(KbError):
+    """A regular expression that is malformed, or too large to be run."""
+
+    code = "INVALID_PATTERN"
 
 
 class NotFoundError(KbError):
