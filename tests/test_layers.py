@@ -8,9 +8,9 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kb"
 OWNERS = {
     "apsw": {"database"},
-    "markdown_it": {"parse"},
+    "markdown_it": {"links", "parse"},
     "docutils": {"restructured_text"},
-    "fastembed": {"embed"},
+    "fastembed": {"embed", "rerank"},
     "mcp": {"server"},
     "mcp_types": {"server"},
     "rapidfuzz": {"fuzzy"},
@@ -20,19 +20,24 @@ OWNERS = {
         "render",
         "commands.browse",
         "commands.care",
+        "commands.cite",
         "commands.collect",
         "commands.evaluate",
     },
 }
 # A module may import its own layer's neighbours to the left, never anything to the right.
 LAYERS = (
-    {"errors", "suggest", "statements", "terms", "results"},
+    {"errors", "suggest", "statements", "terms", "results", "sentences"},
     {"database", "config", "patterns", "files", "decode", "ignore"},
     {
         "sources",
+        "archive_results",
+        "archives",
         "front_matter",
         "restructured_text",
+        "links",
         "parse",
+        "targets",
         "pieces",
         "chunk",
         "embed",
@@ -47,15 +52,15 @@ LAYERS = (
     {"candidates"},
     {"borders"},
     {"highlight", "operators"},
-    {"store", "search", "index_search"},
+    {"citations", "similar", "store", "search", "index_search", "graph", "graph_formats"},
     {"knowledge_base"},
-    {"passages", "embedding", "indexes"},
-    {"sync"},
+    {"passages", "embedding", "indexes", "archive_search"},
+    {"sync", "archive_sync"},
     {"evaluate"},
     {"registry", "background"},
-    {"tools.documents", "tools.index"},
+    {"tools.archive", "tools.documents", "tools.index"},
     {"server", "render"},
-    {"commands.collect", "commands.browse", "commands.care", "commands.evaluate"},
+    {"commands.collect", "commands.browse", "commands.cite", "commands.care", "commands.evaluate"},
     {"cli"},
 )
 

@@ -1,0 +1,40 @@
+"""The sentence round a place in a text."""
+
+from __future__ import annotations
+
+import re
+
+MAXIMUM_CONTEXT = 400  # characters of a sentence; of a longer one CONTEXT_MARGIN each side is kept
+CONTEXT_MARGIN = 100
+
+_SENTENCE_END = re.compile(
+    r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)(?<!\bal)(?<!\bFig)(?<!\bNo)"
+    r"[.!?…][\"'”’)\]*_]*(?=\s+(?![a-z\s])|\s*\Z)|[。！？]"
+)
+
+
+def context_of(text: str, start: int, end: int, low: int, high: int) -> str:
+    """The sentence of `text[low:high]` round `text[start:end]`, on one line.
+
+    A very long sentence is cut to a hundred characters each side.
+    """
+    first = low
+    for match in _SENTENCE_END.finditer(text, max(low, start - MAXIMUM_CONTEXT), start):
+        # A full stop right before the link's own end of the range is no proof: look behind it.
+        if match.end() <= start and _SENTENCE_END.match(text, match.start()):
+            first = match.end()
+    closing = _SENTENCE_END.search(text, end, high)
+    last = closing.end() if closing else high
+    if last - first > MAXIMUM_CONTEXT + (end - start):
+        first = max(first, _word_edge(text, start - CONTEXT_MARGIN, start))
+        last = min(last, max(end, text.rfind(" ", end, end + CONTEXT_MARGIN)))
+        if last == end:
+            last = min(high, end + CONTEXT_MARGIN)
+    return " ".join(text[first:last].split())
+
+
+def _word_edge(text: str, position: int, limit: int) -> int:
+    if position <= 0:
+        return 0
+    space = text.find(" ", position, limit)
+    return space + 1 if space >= 0 else position
