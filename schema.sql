@@ -232,6 +232,33 @@ CREATE TABLE document_vectors (
   vector      BLOB NOT NULL
 ) STRICT;
 
+-- What a document answers to when it is cited: one row a name. Rebuilt with its document.
+CREATE TABLE document_keys (
+  key         TEXT NOT NULL,            -- "path:", "page:" or "url:" and the normal form of it
+  document_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  rank        INTEGER NOT NULL,         -- 0 for the most literal name; of two the lower wins
+  PRIMARY KEY (key, document_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX document_keys_by_document ON document_keys (document_id);
+
+-- The longer paragraphs of research reports, to find those that say the same.
+CREATE TABLE report_paragraphs (
+  paragraph_id INTEGER PRIMARY KEY,
+  document_id  INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  line         INTEGER NOT NULL,
+  word_count   INTEGER NOT NULL,        -- different words
+  words        BLOB NOT NULL            -- uint32 hashes of them, ascending
+) STRICT;
+CREATE INDEX report_paragraphs_by_document ON report_paragraphs (document_id);
+
+-- Numbers by which alike paragraphs are found: most pairs of them share one (see kb/similar.py).
+-- They follow from a paragraph's words, so an index to delete them by would be waste.
+CREATE TABLE report_signatures (
+  signature    INTEGER NOT NULL,        -- hash of one band of the paragraph's MinHash values
+  paragraph_id INTEGER NOT NULL,
+  PRIMARY KEY (signature, paragraph_id)
+) STRICT, WITHOUT ROWID;
+
 ---------------------------------------------------------------------------- views for people
 
 -- Collections with their sizes.

@@ -168,6 +168,23 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--exclude", action="append", default=[], metavar="GLOB")
     sub.add_argument("--kind", choices=("documents", "archive", "external"), default="documents")
     sub.add_argument("--description", default=None, help="what the collection is about")
+    sub.add_argument(
+        "--holds",
+        choices=("research", "url-content"),
+        help="what an archive holds (default: told by each document's layout)",
+    )
+    sub.add_argument(
+        "--published-at",
+        action="append",
+        default=[],
+        metavar="URL[=FOLDER]",
+        help="where the documents (of FOLDER) are read on the web: links there resolve to them",
+    )
+    sub.add_argument(
+        "--url-field",
+        metavar="NAME",
+        help="header line of an archive's documents that links their own page, such as 'RFC PR'",
+    )
     sub.add_argument("--no-embed", action="store_true", help="keywords only, for now")
 
     sub = add("sync", "collect.sync", "bring collections up to date")

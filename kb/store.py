@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kb.chunk import Chunk, embedding_text
+from kb.citations import forget_citations, resolve_again, store_citations
 from kb.database import Connection, utc_now
 from kb.embed import text_hash
 from kb.fuzzy import add_words
 from kb.parse import ParsedDocument
+from kb.similar import forget_similar, store_similar
 from kb.terms import extra_terms
 from kb.vectors import rebuild_document_vectors, rebuild_slabs
 
@@ -39,12 +41,11 @@ def store_document(
     Chunks whose embedded text has a vector already get it at once; the others wait for
     `sync.embed_pending`.
     """
+    metadata = {**new.parsed.front_matter, **new.metadata}
     fields = {
         "title": new.parsed.title,
         "summary": new.parsed.summary,
-        "metadata": json.dumps(
-            {**new.parsed.front_matter, **new.metadata}, ensure_ascii=False, allow_nan=False
-        ),
+        "metadata": json.dumps(metadata, ensure_ascii=False, allow_nan=False),
         "content_hash": new.content_hash,
         "encoding": new.encoding,
         "file_size": new.file_size,
@@ -72,6 +73,16 @@ def store_document(
     )
     with_vector = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
     connection.run("index_document", document_id=document_id)
+    store_citations(
+        connection,
+        document_id,
+        collection_id,
+        new.path,
+        new.parsed.title,
+        metadata,
+        new.parsed.links,
+    )
+    store_similar(connection, document_id, new.parsed, new.text, metadata)
     rebuild_slabs(connection, {*old_chunk_ids, *with_vector})
     rebuild_document_vectors(connection, [document_id])
     return document_id
@@ -80,7 +91,10 @@ def store_document(
 def delete_document(connection: Connection, document_id: int) -> None:
     """Delete a document with its chunks, index entries and citations."""
     chunk_ids = _delete_parts(connection, document_id)
+    keys = forget_citations(connection, document_id)
+    forget_similar(connection, document_id)
     connection.run("delete_document", document_id=document_id)
+    resolve_again(connection, keys)
     rebuild_slabs(connection, chunk_ids)
 
 

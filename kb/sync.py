@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kb.archives import ArchiveText, archive_facts, markdown_path, read_archive, walk_archive
 from kb.chunk import chunk
 from kb.database import Connection, Database, Row, utc_now
 from kb.embed import load_tokenizer
@@ -88,8 +89,9 @@ def sync_collection(
         stored = {
             row["path"]: row for row in connection.rows("stored_files", collection_id=collection_id)
         }
+    is_archive = collection["kind"] == "archive"
     files = list(
-        walk(
+        (walk_archive if is_archive else walk)(
             Path(collection["source"]),
             json.loads(collection["include"]),
             json.loads(collection["exclude"]),
@@ -107,7 +109,8 @@ def sync_collection(
     gone = {path: row for path, row in stored.items() if path not in found}
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
     gone = {path: row for path, row in gone.items() if not _is_inside(path, unreadable)}
-    run = _Run(kb.database, collection_id, stored, gone, force, report)
+    options = json.loads(collection["options"])
+    run = _Run(kb.database, collection_id, stored, gone, force, report, is_archive, options)
     with kb.database.batch():
         for done, file in enumerate(files):
             progress("documents", done, len(files))
@@ -137,6 +140,8 @@ class _Run:
     gone: dict[str, Row]  # by path: not in the folder any more; loses what was only renamed
     force: bool
     report: SyncReport
+    is_archive: bool
+    options: dict[str, Any]  # of the collection
     _touched: list[dict[str, Any]] = field(default_factory=list)
     _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
 
@@ -155,7 +160,7 @@ class _Run:
         if stamp == (file.size, file.modified_ns) and not self.force:
             self.report.unchanged += 1
             return
-        source = read(file)
+        source = read_archive(file) if self.is_archive else read(file)
         if known is not None and known["content_hash"] == source.content_hash:
             self.report.unchanged += 1
             new_stamp = (file.size, _trusted_time(file))
@@ -166,7 +171,7 @@ class _Run:
                     {"document_id": key, "file_size": size, "modified_ns": modified_ns}
                 )
             return
-        new = prepare_document(file, source)
+        new = prepare_document(file, source, self.options)
         for text in filter(None, (source.notice, *new.parsed.notices)):
             self.report.notices.append({"path": file.path, "message": text})
         with self.database.write() as connection:
@@ -216,9 +221,16 @@ class _Run:
         return None
 
 
-def prepare_document(file: SourceFile, source: SourceText) -> NewDocument:
-    """Parse and chunk a file's text."""
-    parsed = parse(source.text, file.path)
+def prepare_document(
+    file: SourceFile, source: SourceText, options: Mapping[str, Any] | None = None
+) -> NewDocument:
+    """Parse and chunk a file's text; `options` are its collection's."""
+    parsed = parse(source.text, markdown_path(file.path))
+    metadata: dict[str, Any] = {}
+    if isinstance(source, ArchiveText):
+        facts = archive_facts(file, source, parsed, options or {})
+        parsed = replace(parsed, title=facts.title or parsed.title)
+        metadata = facts.as_metadata()
     return NewDocument(
         path=file.path,
         text=source.text,
@@ -228,6 +240,7 @@ def prepare_document(file: SourceFile, source: SourceText) -> NewDocument:
         encoding=source.encoding,
         file_size=file.size,
         modified_ns=_trusted_time(file),
+        metadata=metadata,
     )
 
 

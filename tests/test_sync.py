@@ -381,10 +381,10 @@ def test_an_unforeseen_failure_of_one_file_stops_nothing_and_keeps_its_document(
     write(folder, "b.md", "# New b\n")
     prepare = sync_module.prepare_document
 
-    def failing(file: SourceFile, source: SourceText) -> Any:
+    def failing(file: SourceFile, source: SourceText, options: Any) -> Any:
         if file.path == "a.md":
             raise ZeroDivisionError("in the parser")
-        return prepare(file, source)
+        return prepare(file, source, options)
 
     monkeypatch.setattr(sync_module, "prepare_document", failing)
     report = sync(kb, folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kb import render
-from kb.database import Row, utc_now
+from kb.database import Connection, Row, utc_now
 from kb.embed import BUNDLED_MODEL, FastembedEmbedder
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
@@ -31,6 +31,7 @@ def add(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         include=options.include,
         exclude=options.exclude,
         description=options.description,
+        settings=_settings(options),
     )
     return _sync_all(kb, [collection], options)
 
@@ -91,6 +92,7 @@ def register(
     include: list[str] | None = None,
     exclude: list[str] | None = None,
     description: str | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> Row:
     """The collection of a folder; made when there is none, changed when it is registered anew.
 
@@ -127,7 +129,7 @@ def register(
             connection.run(
                 "insert_collection",
                 name=name,
-                options="{}",
+                options=json.dumps(settings or {}, ensure_ascii=False),
                 description=description,
                 version=None,
                 project_id=None,
@@ -136,7 +138,40 @@ def register(
             )
         elif include or exclude or kind != "documents":
             connection.run("update_collection", collection_id=known["collection_id"], **fields)
+        if known is not None:
+            _change_settings(connection, known, kind, settings or {})
         return next(row for row in connection.rows("collections") if row["name"] == name)
+
+
+def _change_settings(
+    connection: Connection, known: Row, kind: str, settings: dict[str, Any]
+) -> None:
+    """Keep new settings; what they or another kind make of the documents is read anew."""
+    merged = {**json.loads(known["options"]), **settings}
+    if merged != json.loads(known["options"]):
+        connection.run(
+            "update_collection_options",
+            collection_id=known["collection_id"],
+            options=json.dumps(merged, ensure_ascii=False),
+        )
+    elif kind in (known["kind"], "documents"):
+        return
+    connection.run("forget_content_hashes", collection_id=known["collection_id"])
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of `kb add` that are kept as settings of the collection."""
+    settings: dict[str, Any] = {}
+    if options.holds:
+        settings["source"] = options.holds
+    if options.url_field:
+        settings["url_field"] = options.url_field
+    if options.published_at:
+        pairs = [
+            text.rpartition("=") if "=" in text else (text, "", "") for text in options.published_at
+        ]
+        settings["published"] = [[address, folder.strip("/")] for address, _, folder in pairs]
+    return settings
 
 
 def sync_for_search(kb: KnowledgeBase, collection: Row, options: argparse.Namespace) -> None:
