@@ -244,6 +244,21 @@ def _add_browsing(add: Callable[..., argparse.ArgumentParser]) -> None:
         if name == "related":
             sub.add_argument("-n", "--limit", type=_positive, default=5, metavar="N")
 
+    sub = add("cite", "cite.cite", "list what a document cites and what cites it")
+    sub.add_argument("document", metavar="DOC", help="as for `kb get`")
+    sub.add_argument("-c", "--collection", default="", metavar="NAME")
+    sub.add_argument("--depth", type=int, choices=range(1, 4), default=1, help="steps to follow")
+
+    sub = add("graph", "cite.graph", "export the citation graph, or find broken links")
+    sub.add_argument("documents", nargs="*", metavar="DOC", help="around these (default: all)")
+    sub.add_argument("-c", "--collection", default="", metavar="NAME")
+    sub.add_argument("--depth", type=int, choices=range(1, 4), default=3, help="steps to follow")
+    sub.add_argument("--format", choices=("json", "graphml", "dot", "mermaid", "html"))
+    sub.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: print it")
+    sub.add_argument(
+        "--broken", action="store_true", help="list links that lead nowhere; exit 1 if any does"
+    )
+
 
 def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub = add("serve", "care.serve", "run the MCP server on stdin and stdout", creates=True)

@@ -78,7 +78,7 @@ def get(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Print a document, or some of its lines."""
     text, first, last = options.document, 0, 0
     try:
-        collection, document = _resolve(kb, text, options.collection)
+        collection, document = resolve(kb, text, options.collection)
     except DocumentNotFound:
         if not (match := _LINES.match(text)):
             raise
@@ -86,7 +86,7 @@ def get(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         last = int(match[3] or match[2])
         if not first:
             raise UsageError("lines count from 1") from None
-        collection, document = _resolve(kb, text, options.collection)
+        collection, document = resolve(kb, text, options.collection)
     result = _call(
         kb,
         "documents_get_document",
@@ -101,7 +101,7 @@ def get(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 
 def outline(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Print a document's headings, indented by level, with their lines."""
-    collection, document = _resolve(kb, options.document, options.collection)
+    collection, document = resolve(kb, options.document, options.collection)
     result = _call(
         kb,
         "documents_get_outline",
@@ -118,7 +118,7 @@ def outline(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 
 def section(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Print one section."""
-    collection, document = _resolve(kb, options.document, options.collection)
+    collection, document = resolve(kb, options.document, options.collection)
     result = _call(
         kb,
         "documents_get_section",
@@ -133,7 +133,7 @@ def section(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 
 def related(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """List documents close in meaning."""
-    collection, document = _resolve(kb, options.document, options.collection)
+    collection, document = resolve(kb, options.document, options.collection)
     result = _call(
         kb, "documents_find_related", collection=collection, document=document, limit=options.limit
     )
@@ -154,7 +154,7 @@ def _call(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
     return result
 
 
-def _resolve(kb: KnowledgeBase, text: str, name: str) -> tuple[str, str]:
+def resolve(kb: KnowledgeBase, text: str, name: str) -> tuple[str, str]:
     """The collection and id of the document that somebody means.
 
     Tried in order: an id in the named or any collection, `COLLECTION/id`, a path on disk inside

@@ -1,0 +1,93 @@
+-- Statements of the archive tool, of `kb cite` and of `kb graph`.
+
+-- name: chunk_ids_of_documents
+-- The chunks of these documents (JSON list of ids).
+SELECT chunk_id FROM json_each(:document_ids)
+CROSS JOIN chunks ON chunks.document_id = json_each.value;
+
+-- name: archive_documents
+-- What is shown of these documents (JSON list of ids).
+SELECT
+  documents.document_id, collections.name AS collection, documents.path, documents.title,
+  json_extract(documents.metadata, '$.archive.source') AS source,
+  json_extract(documents.metadata, '$.archive.date') AS date,
+  json_extract(documents.metadata, '$.archive.query') AS query,
+  collections.options
+FROM documents JOIN collections USING (collection_id)
+WHERE documents.document_id IN (SELECT value FROM json_each(:document_ids));
+
+-- name: citations_made
+-- The citations that a document makes, in order. A link to itself cites nothing: no target.
+SELECT
+  source_document_id, nullif(target_document_id, :document_id) AS target_document_id,
+  target_url, context, confidence, kind, line
+FROM citations WHERE source_document_id = :document_id
+ORDER BY line, citation_id LIMIT :limit;
+
+-- name: citations_received
+-- The citations that other documents make to one, the surest first.
+SELECT source_document_id, target_document_id, target_url, context, confidence, kind, line
+FROM citations
+WHERE target_document_id = :document_id AND source_document_id <> :document_id
+ORDER BY confidence DESC, source_document_id, line, citation_id LIMIT :limit;
+
+-- name: citation_graph
+-- Edges within some steps of these documents (JSON list of ids), both ways, one for each pair.
+-- A document that was reached before is reached again at a greater depth at most, and the depth
+-- is bounded: a cycle ends.
+WITH RECURSIVE
+reached (document_id, depth) AS (
+  SELECT value, 0 FROM json_each(:document_ids)
+  UNION
+  SELECT citations.target_document_id, reached.depth + 1
+  FROM reached JOIN citations ON citations.source_document_id = reached.document_id
+  WHERE reached.depth < :depth AND citations.target_document_id IS NOT NULL
+  UNION
+  SELECT citations.source_document_id, reached.depth + 1
+  FROM reached JOIN citations ON citations.target_document_id = reached.document_id
+  WHERE reached.depth < :depth
+),
+near (document_id) AS (SELECT DISTINCT document_id FROM reached WHERE depth < :depth),
+edges (citation_id) AS (
+  SELECT citation_id FROM near CROSS JOIN citations ON source_document_id = near.document_id
+  UNION
+  SELECT citation_id FROM near CROSS JOIN citations ON target_document_id = near.document_id
+)
+SELECT
+  citations.source_document_id AS source,
+  citations.target_document_id AS target,
+  citations.target_key,
+  min(citations.target_url) AS target_url,
+  max(citations.confidence) AS confidence
+FROM edges CROSS JOIN citations USING (citation_id)
+WHERE citations.target_document_id IS NOT citations.source_document_id
+GROUP BY citations.source_document_id, coalesce(citations.target_document_id, citations.target_key)
+ORDER BY source, target, citations.target_key;
+
+-- name: whole_citation_graph
+-- Every edge of the file, one for each pair.
+SELECT
+  source_document_id AS source,
+  target_document_id AS target,
+  target_key,
+  min(target_url) AS target_url,
+  max(confidence) AS confidence
+FROM citations
+WHERE target_document_id IS NOT source_document_id
+GROUP BY source_document_id, coalesce(target_document_id, target_key)
+ORDER BY source, target, target_key;
+
+-- name: unresolved_links
+-- Links to pages and files, not to the web, whose target is no document.
+SELECT
+  collections.name AS collection, collections.source, documents.path, citations.line,
+  citations.target_url, citations.target_key, citations.kind
+FROM citations
+JOIN documents ON documents.document_id = citations.source_document_id
+JOIN collections USING (collection_id)
+WHERE citations.target_document_id IS NULL AND citations.target_key NOT LIKE 'url:%'
+ORDER BY collections.name, documents.path, citations.line, citations.citation_id;
+
+-- name: document_id$
+-- The row id of a document.
+SELECT document_id FROM documents WHERE collection_id = :collection_id AND path = :path;
