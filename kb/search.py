@@ -58,6 +58,7 @@ def search(
     max_distance: float = 2.0,
     use_keywords: bool = True,
     english_model: bool = True,
+    filters: tuple[set[int] | None, set[int] | None] | None = None,
 ) -> list[Hit]:
     """The best chunks for a query, best first.
 
@@ -67,10 +68,11 @@ def search(
         max_distance: leaves out rows whose distance is known and greater.
         english_model: the vectors mean little for text in other scripts.
         use_keywords: False ranks by vectors alone; operators are still enforced.
+        filters: what `chunk_filters` gives, for who enforces the operators in another way.
     """
     if query.only_excludes:
         return []
-    only, without = chunk_filters(connection, query, ranges)
+    only, without = filters or chunk_filters(connection, query, ranges)
     if only is not None and not only:
         return []
     match = ""

@@ -1,5 +1,6 @@
 """The tools, one module a family. Importing this package registers them all."""
 
-from kb.tools import documents, index
+from kb.tools import documents, index  # isort: skip
+from kb.tools import archive
 
-__all__ = ["documents", "index"]
+__all__ = ["archive", "documents", "index"]

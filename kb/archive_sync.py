@@ -1,0 +1,85 @@
+"""Archives that the environment names: registered and synced before they are searched."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from pathlib import Path
+
+from kb.archives import RESEARCH, URL_CONTENT
+from kb.database import Connection, Row, utc_now
+from kb.errors import SourceError
+from kb.knowledge_base import KnowledgeBase
+from kb.sync import sync_collection
+
+log = logging.getLogger("kb.archives")
+
+VARIABLES = {"RESEARCH_ARCHIVE_PATH": RESEARCH, "URL_CONTENT_ARCHIVE_PATH": URL_CONTENT}
+
+_synced: set[tuple[str, str]] = set()  # file and archive, once in a process
+_lock = threading.Lock()
+
+
+def sync_configured_archives(kb: KnowledgeBase) -> None:
+    """Bring the archives of the environment up to date, once in a process; no embedding.
+
+    A folder that is missing is an error only when nothing of it is stored: a copied file works
+    without its sources.
+
+    Raises:
+        SourceError: a variable names a folder that is not there.
+    """
+    for variable, source in VARIABLES.items():
+        value = os.environ.get(variable)
+        if not value or kb.database.read_only:
+            continue
+        root = Path(value).expanduser().resolve()
+        mark = (str(kb.database.path), str(root))
+        with _lock:
+            if mark in _synced:
+                continue
+            if not root.is_dir():
+                with kb.database.read() as connection:
+                    known = _known(connection, root)
+                if known is None:
+                    raise SourceError(
+                        f"{variable} names {root}, which is no folder", path=str(root)
+                    )
+                log.warning("%s names %s, which is gone: searching what is stored", variable, root)
+                _synced.add(mark)
+                continue
+            report = sync_collection(kb, _registered(kb, root, source))
+            for problem in report.errors:
+                log.warning("%s: %s: %s", root, problem["path"], problem["message"])
+            _synced.add(mark)
+
+
+def _known(connection: Connection, root: Path) -> Row | None:
+    rows = connection.rows("collections")
+    return next((row for row in rows if row["source"] == str(root)), None)
+
+
+def _registered(kb: KnowledgeBase, root: Path, source: str) -> Row:
+    with kb.database.write() as connection:
+        if (known := _known(connection, root)) is not None:
+            return known
+        taken = {row["name"] for row in connection.rows("collections")}
+        names = (f"{root.name}-{number}" if number > 1 else root.name for number in range(1, 1000))
+        connection.run(
+            "insert_collection",
+            name=next(name for name in names if name not in taken),
+            kind="archive",
+            source=str(root),
+            include="[]",
+            exclude="[]",
+            options=json.dumps({"source": source}),
+            description=None,
+            version=None,
+            project_id=None,
+            created_at=utc_now(),
+        )
+        found = _known(connection, root)
+        assert found is not None
+        return found
