@@ -114,10 +114,6 @@ class Connection:
 class Database:
     """One knowledge base file.
 
-    Attributes:
-        burst_seconds: writes that follow one another faster than this count as one batch, which
-            ends when no write came for so long; 0 makes each write a batch of its own.
-
     Args:
         path: the file, or ":memory:" for one that goes with the process.
         create: make the file (and its folder) when it is missing.
@@ -139,9 +135,6 @@ class Database:
         self._write_lock = threading.RLock()
         self._open_batches = 0
         self._log_is_merged = True
-        self.burst_seconds = 0.0
-        self._last_write = 0.0  # time.monotonic()
-        self._merge_is_due = False
         self._closed = False
         self.read_only = not self.in_memory and self._is_read_only(create)
         with self._translated():
@@ -210,7 +203,7 @@ class Database:
                 if connection.apsw.in_transaction:
                     connection.apsw.execute("ROLLBACK")
             self._log_is_merged = False
-            if not self._open_batches and not self._is_burst():
+            if not self._open_batches:
                 self._merge_log()
 
     @contextlib.contextmanager
@@ -305,7 +298,7 @@ class Database:
         # A write that ended meanwhile could not empty the log under us.
         if not self._log_is_merged and self._write_lock.acquire(blocking=False):
             try:
-                if not (self._closed or self._open_batches or self._merge_is_due):
+                if not (self._closed or self._open_batches):
                     self._merge_log(wait=False)
             finally:
                 self._write_lock.release()
@@ -460,33 +453,6 @@ class Database:
                 raise
             self._writer = connection
         return self._writer
-
-    def _is_burst(self) -> bool:
-        """Whether the write that just ended belongs to a burst, whose end merges the log."""
-        before, self._last_write = self._last_write, time.monotonic()
-        if self._last_write - before >= self.burst_seconds:
-            return False
-        if not self._merge_is_due:
-            self._merge_is_due = True
-            self._merge_after(self.burst_seconds)
-        return True
-
-    def _merge_after(self, seconds: float) -> None:
-        timer = threading.Timer(seconds, self._end_burst)
-        timer.daemon = True
-        timer.start()
-
-    def _end_burst(self) -> None:
-        with self._write_lock:
-            if self._closed:
-                return
-            rest = self._last_write + self.burst_seconds - time.monotonic()
-            if rest > 0:
-                self._merge_after(rest)
-                return
-            self._merge_is_due = False
-            with contextlib.suppress(apsw.Error):  # the next write or the close merges
-                self._merge_log()
 
     def _merge_log(self, *, wait: bool = True) -> None:
         if self._log_is_merged or self._writer is None or self.in_memory:

@@ -25,8 +25,6 @@ from kb.registry import Tool, call_tool, load_tools
 log = logging.getLogger("kb.server")
 
 FLUSH_SECONDS = 5
-# A client that adds many documents call by call waits for the disk once, not three times a call.
-BURST_SECONDS = 0.25
 # The model is loaded once the client has had its answers, so that starting stays quick.
 WARM_UP_SECONDS = 0.5
 
@@ -67,7 +65,6 @@ def serve(knowledge: KnowledgeBase, families: tuple[str, ...] = ()) -> None:
     """Serve over stdin and stdout until the input ends or a signal comes. Does not return."""
     server = make_server(knowledge, load_tools(families))
     start_embedding(knowledge)
-    knowledge.database.burst_seconds = BURST_SECONDS
     anyio.run(_serve, server, knowledge)
     _end(knowledge)
 
