@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MODES = ("keyword", "vector", "hybrid")
-MEASURES = ("nDCG@10", "R@10", "R@100", "RR@10")
+MEASURES = ("nDCG@10", "R@10", "R@100", "RR@10", "Success@5")
 DEPTH = 100  # documents a query that are judged
 
 
