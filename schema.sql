@@ -41,6 +41,7 @@ CREATE TABLE collections (
   created_at      TEXT NOT NULL,
   synced_at       TEXT                  -- end of the last complete sync; NULL: never
 ) STRICT;
+CREATE INDEX collections_by_project ON collections (project_id);
 
 -- One row is one document with its whole text. Written by the store step alone, which replaces
 -- a document together with all that hangs on it in one transaction. document_id and chunk_id
@@ -146,6 +147,42 @@ CREATE TABLE tool_calls (
   result_characters INTEGER NOT NULL,
   called_at         TEXT NOT NULL
 ) STRICT;
+
+-- One row is one conversation of a client with the server: from its connection to its end, or
+-- to 30 minutes without a call. Written by the server once something happened in it; the newest
+-- 500 are kept.
+CREATE TABLE sessions (
+  session_id     TEXT PRIMARY KEY,      -- random UUID
+  client         TEXT NOT NULL,         -- name and version the client gave; '' when it gave none
+  started_at     TEXT NOT NULL,
+  last_active_at TEXT NOT NULL,
+  ended_at       TEXT                   -- NULL: under way, or the server was killed
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_by_start ON sessions (started_at);
+
+-- One row is one thing that happened in a session: a file was read, a question was asked, a
+-- discovery was recorded. Written by the server; goes with its session.
+CREATE TABLE session_events (
+  session_event_id INTEGER PRIMARY KEY,
+  session_id       TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
+  kind             TEXT NOT NULL CHECK (kind IN ('read', 'query', 'discovery')),
+  tool             TEXT NOT NULL,
+  detail           TEXT NOT NULL,       -- the file's path, the query, or the discovery's id
+  happened_at      TEXT NOT NULL
+) STRICT;
+CREATE INDEX session_events_by_session ON session_events (session_id);
+
+-- One row is a file of the project that was read, and how often. Its score is 0.6 x recency +
+-- 0.4 x access; the best files within the context budget are active, the others archived.
+-- Written by read_file.
+CREATE TABLE file_accesses (
+  path             TEXT PRIMARY KEY,    -- relative to the project's root, "/" on every system
+  module           TEXT NOT NULL,       -- '' when it belongs to none
+  token_count      INTEGER NOT NULL,    -- about what the file takes of an assistant's context
+  access_count     INTEGER NOT NULL,
+  last_accessed_at TEXT NOT NULL,
+  is_archived      INTEGER NOT NULL DEFAULT 0 CHECK (is_archived IN (0, 1))
+) STRICT, WITHOUT ROWID;
 
 ------------------------------------------------------------------------------- derived tables
 

@@ -110,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_collecting(add)
     _add_browsing(add)
+    _add_context(add)
     _add_care(add)
     return parser
 
@@ -260,10 +261,44 @@ def _add_browsing(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
 
 
+def _add_context(add: Callable[..., argparse.ArgumentParser]) -> None:
+    sub = add("grep", "context.grep", "search the project's files by regular expression")
+    sub.set_defaults(creates=True)
+    sub.add_argument("pattern", metavar="PATTERN")
+    sub.add_argument("--glob", default="", metavar="GLOB", help='only files such as "src/**/*.ts"')
+    sub.add_argument("-s", "--case-sensitive", action="store_true")
+    sub.add_argument("-n", "--limit", type=_positive, default=1000, metavar="N")
+
+    types = ("", "pattern", "rule", "decision", "issue")
+    sub = add(
+        "record", "context.record", "record something learned about the project", creates=True
+    )
+    sub.add_argument("text", metavar="TEXT", help='a sentence or two, or "-" to read stdin')
+    sub.add_argument("--type", choices=types, default="", help="default: told from the words")
+    sub.add_argument("--module", default="", metavar="NAME")
+    sub.add_argument("--source", default="", metavar="TEXT", help="where it comes from")
+
+    sub = add("recall", "context.recall", "search what was recorded, or print all as Markdown")
+    sub.add_argument("query", metavar="QUERY", nargs="?", help="without it: all, by module")
+    sub.add_argument("--type", choices=types, default="")
+    sub.add_argument("--module", default="", metavar="NAME")
+    sub.add_argument("-n", "--limit", type=_positive, default=5, metavar="N")
+
+
 def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub = add("serve", "care.serve", "run the MCP server on stdin and stdout", creates=True)
     sub.add_argument("--tools", default="", metavar="FAMILY,...", help="only these tool families")
     sub.add_argument("--max-reply-tokens", type=_positive, default=None, metavar="N")
+    sub.add_argument(
+        "--watch", action="store_true", help="follow changes in the folders of all collections"
+    )
+    sub.add_argument(
+        "--rate-limit",
+        default="",
+        metavar="LIMITS",
+        help='calls a minute, such as "search=30,read=100,grep=60", one number, or "off"',
+    )
+    _add_allow_docs(sub)
 
     add("tools", "care.list_tools", "list the tools with their parameters", needs_file=False)
     sub = add("tool", "care.call", "call a tool as a client would", creates=True)
@@ -276,6 +311,7 @@ def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
         help='arguments as a JSON object, or "-" to read them from stdin',
     )
     sub.add_argument("--max-reply-tokens", type=_positive, default=None, metavar="N")
+    _add_allow_docs(sub)
 
     sub = add("eval", "evaluate.evaluate", "measure retrieval quality", creates=True)
     sub.add_argument(
@@ -285,9 +321,22 @@ def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     sub.add_argument("--per-query", action="store_true", help="show nDCG@10 of each query")
 
-    add("status", "care.status", "show what the file holds")
+    sub = add("status", "care.status", "show what the file holds")
+    sub.add_argument(
+        "--calls", action="store_true", help="how often, how well and how fast tools were called"
+    )
     sub = add("copy", "care.copy", "write a clean, compact copy of the file")
     sub.add_argument("destination", metavar="DEST", type=Path)
+
+
+def _add_allow_docs(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--allow-docs",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="a folder outside a project that its external_docs may lie in",
+    )
 
 
 class _CreatesFile(argparse.Action):

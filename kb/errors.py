@@ -9,16 +9,22 @@ KbError                      INTERNAL_ERROR
 │   ├── NewerFileError       DATABASE_ERROR       written by a later kb
 │   └── BusyError            DATABASE_ERROR       another process holds the write lock
 ├── EmbeddingError           EMBEDDING_SERVICE_ERROR
-│   └── ModelMismatchError   EMBEDDING_SERVICE_ERROR
+│   ├── ModelMismatchError   EMBEDDING_SERVICE_ERROR
+│   └── NoEmbeddings         EMBEDDING_SERVICE_ERROR
 ├── IndexExists              INDEX_EXISTS
 ├── UnknownBackend           UNKNOWN_BACKEND
 ├── PermissionDenied         PERMISSION_DENIED    a path outside the project, or a hidden file
 ├── FileNotFound             FILE_NOT_FOUND       no such file in the project
 ├── FileTooLarge             FILE_TOO_LARGE
 ├── InvalidPattern           INVALID_PATTERN      a regular expression that cannot be used
+├── ProjectNotActivated      PROJECT_NOT_ACTIVATED
+├── ExternalDocsNotConfigured  EXTERNAL_DOCS_NOT_CONFIGURED
+├── RateLimited              RATE_LIMITED
 └── NotFoundError
     ├── IndexNotFound        INDEX_NOT_FOUND
     ├── CollectionNotFound   COLLECTION_NOT_FOUND
+    ├── ModuleNotFound       FILE_NOT_FOUND
+    ├── ResourceNotFound     DOCUMENT_NOT_FOUND
     ├── DocumentNotFound     DOCUMENT_NOT_FOUND
     └── SectionNotFound      SECTION_NOT_FOUND
 
@@ -37,6 +43,7 @@ __all__ = [
     "DamagedFileError",
     "DocumentNotFound",
     "EmbeddingError",
+    "ExternalDocsNotConfigured",
     "FileError",
     "FileNotFound",
     "FileTooLarge",
@@ -45,9 +52,14 @@ __all__ = [
     "InvalidPattern",
     "KbError",
     "ModelMismatchError",
+    "ModuleNotFound",
     "NewerFileError",
+    "NoEmbeddings",
     "NotFoundError",
     "PermissionDenied",
+    "ProjectNotActivated",
+    "RateLimited",
+    "ResourceNotFound",
     "SectionNotFound",
     "SourceError",
     "UnknownBackend",
@@ -134,6 +146,28 @@ class UnknownBackend(KbError):
     code = "UNKNOWN_BACKEND"
 
 
+class NoEmbeddings(EmbeddingError):
+    """There is nothing embedded that could be searched."""
+
+
+class ProjectNotActivated(KbError):
+    """A tool needs a project, and none is active."""
+
+    code = "PROJECT_NOT_ACTIVATED"
+
+
+class ExternalDocsNotConfigured(KbError):
+    """The active project names no external documentation."""
+
+    code = "EXTERNAL_DOCS_NOT_CONFIGURED"
+
+
+class RateLimited(KbError):
+    """A tool was called more often in a minute than it may be."""
+
+    code = "RATE_LIMITED"
+
+
 class PermissionDenied(KbError):
     """A path that leads out of the project, or to a file that is never shown."""
 
@@ -184,3 +218,15 @@ class SectionNotFound(NotFoundError):
     """The document has no such section."""
 
     code = "SECTION_NOT_FOUND"
+
+
+class ModuleNotFound(NotFoundError):
+    """No file and no discovery belongs to a module of this name."""
+
+    code = "FILE_NOT_FOUND"
+
+
+class ResourceNotFound(NotFoundError):
+    """Nothing can be read at this address."""
+
+    code = "DOCUMENT_NOT_FOUND"

@@ -20,14 +20,18 @@ from kb.embed import (
     is_english_model,
 )
 from kb.errors import CollectionNotFound, DocumentNotFound, EmbeddingError, ModelMismatchError
+from kb.limits import RateLimits
 from kb.rerank import LateInteraction, Reranker, TokenEmbedder
 from kb.results import DEFAULT_REPLY_TOKENS
 from kb.search import WHOLE_FILE, ChunkRange, collection_range
+from kb.sessions import SessionLog
 from kb.suggest import nearest
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from kb.project import ActiveProject
 
 # Kinds whose documents the documents tools see. External documentation belongs to one active
 # project, discoveries to the context tools.
@@ -65,6 +69,13 @@ class KnowledgeBase:
         self.has_added = threading.Event()  # documents came in by a call and wait for vectors
         self._memory: Database | None = None
         self._memory_lock = threading.Lock()
+        self.sessions = SessionLog(database)
+        self.limits = RateLimits()
+        self.active: ActiveProject | None = None
+        self.allowed_docs: Sequence[str] = ()  # folders outside a project its docs may lie in
+        self.watches = False  # a server keeps active projects fresh, a command does not
+        self.background: list[Callable[[], None]] = []  # how to stop what runs beside the tools
+        self.sync_lock = threading.Lock()  # held while folders are synced in the background
         self._wanted_model = model
         self._make_embedder = make_embedder
         self._reranker = reranker
@@ -79,6 +90,11 @@ class KnowledgeBase:
         self.close()
 
     def close(self) -> None:
+        if self.active is not None:
+            self.active.stop()
+        for stop in self.background:
+            stop()
+        self.sessions.end()
         self.calls.flush()
         self.database.close()
         if self._memory is not None:
@@ -97,6 +113,16 @@ class KnowledgeBase:
         """Whether anything was put into memory yet."""
         return self._memory is not None
 
+    def flush(self) -> None:
+        """Write what is collected in memory: calls, accesses, what happened in the session."""
+        self.calls.flush()
+        self.sessions.flush()
+
+    @property
+    def root(self) -> Path:
+        """The folder of the project whose files the tools read."""
+        return self.active.project.root if self.active is not None else self.project
+
     @cached_property
     def aliases(self) -> dict[str, str]:
         """Alias -> collection id."""
@@ -111,7 +137,7 @@ class KnowledgeBase:
             ModelMismatchError: the file's vectors come from another model.
         """
         current = connection.row("current_model")
-        name = current["name"] if current else self._wanted_model or BUNDLED_MODEL
+        name = self.model_name(connection)
         if current and self._wanted_model and self._wanted_model != name:
             raise ModelMismatchError(
                 f"this file's vectors come from the model {name}, not {self._wanted_model}: "
@@ -144,6 +170,11 @@ class KnowledgeBase:
                 return None
             self._reranker = LateInteraction(cast(TokenEmbedder, embedder))
         return self._reranker
+
+    def model_name(self, connection: Connection) -> str:
+        """The model of the file's vectors, or the one asked for while there are none."""
+        current = connection.row("current_model")
+        return str(current["name"]) if current else self._wanted_model or BUNDLED_MODEL
 
     def embed_queries(
         self, connection: Connection, texts: Sequence[str]
@@ -210,13 +241,15 @@ class KnowledgeBase:
             if row["kind"] in kinds and (row["has_documents"] or row["source"])
         ]
 
-    def collection(self, connection: Connection, name: str) -> Row:
-        """A collection by its id or an alias.
+    def collection(
+        self, connection: Connection, name: str, kinds: Iterable[str] = BROWSABLE_KINDS
+    ) -> Row:
+        """A collection of these kinds by its id or an alias.
 
         Raises:
             CollectionNotFound: with the nearest names.
         """
-        rows = {row["name"]: row for row in self.collections(connection)}
+        rows = {row["name"]: row for row in self.collections(connection, kinds)}
         wanted = self.aliases.get(name, name)
         if wanted in rows:
             return rows[wanted]

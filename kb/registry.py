@@ -27,6 +27,10 @@ from kb.suggest import nearest
 log = logging.getLogger("kb.tools")
 
 TOOLS: dict[str, Tool] = {}
+PROGRESS = "progress"
+
+# Called with a stage, how much of it is done and how much there is.
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,16 @@ class Tool:
         hints = get_type_hints(self.function, include_extras=True)
         fields: dict[str, Any] = {}
         for name, parameter in list(inspect.signature(self.function).parameters.items())[1:]:
+            if name == PROGRESS:
+                continue
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[name] = (hints[name], default)
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
+
+    @cached_property
+    def reports_progress(self) -> bool:
+        """Whether the function takes a `progress` callback, which is no parameter of the tool."""
+        return PROGRESS in inspect.signature(self.function).parameters
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -132,6 +143,7 @@ def call_tool(
     name: str,
     arguments: Mapping[str, Any] | None,
     tools: Mapping[str, Tool] | None = None,
+    progress: Progress | None = None,
 ) -> ToolResult:
     """Call a tool. Whatever happens comes back as a result, counted and logged."""
     started = time.perf_counter()
@@ -140,7 +152,8 @@ def call_tool(
         if name not in tools:
             result = _unknown_tool(name, tools)
         else:
-            result = _run(kb, tools[name], arguments or {})
+            kb.limits.check(name)
+            result = _run(kb, tools[name], arguments or {}, progress)
     except KbError as error:
         result = ToolResult(_shaped(tools[name].family, error.as_result()), is_error=True)
     except Exception as error:
@@ -155,16 +168,22 @@ def call_tool(
     code = result.content.get("code", "INTERNAL_ERROR") if result.is_error else ""
     if name in tools:
         kb.calls.add(name, code, milliseconds, len(result.text))
+        if not result.is_error:
+            kb.sessions.note_queries(name, arguments or {})
     log.info("%s %s in %.1f ms", name, code or "done", milliseconds)
     return result
 
 
-def _run(kb: KnowledgeBase, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+def _run(
+    kb: KnowledgeBase, tool: Tool, arguments: Mapping[str, Any], progress: Progress | None
+) -> ToolResult:
     try:
         values = tool.parameters.model_validate(_tolerant(tool, arguments))
     except ValidationError as error:
         return ToolResult(_shaped(tool.family, _validation_result(tool, error)), is_error=True)
     keywords = {name: _plain(getattr(values, name)) for name in type(values).model_fields}
+    if progress is not None and tool.reports_progress:
+        keywords[PROGRESS] = progress
     return ToolResult(tool.function(kb, **keywords), is_error=False)
 
 

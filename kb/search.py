@@ -59,6 +59,7 @@ def search(
     use_keywords: bool = True,
     english_model: bool = True,
     filters: tuple[set[int] | None, set[int] | None] | None = None,
+    depth: int = DEPTH,
 ) -> list[Hit]:
     """The best chunks for a query, best first.
 
@@ -69,6 +70,7 @@ def search(
         english_model: the vectors mean little for text in other scripts.
         use_keywords: False ranks by vectors alone; operators are still enforced.
         filters: what `chunk_filters` gives, for who enforces the operators in another way.
+        depth: passages of each list that become candidates.
     """
     if query.only_excludes:
         return []
@@ -80,7 +82,7 @@ def search(
         parts = [match_query(query), *match_prefixes(connection, query)]
         match = " OR ".join(filter(None, parts))
     keyword_list = keyword_hits(
-        connection, match, ranges, KEYWORD_DEPTH, only=only, without=without
+        connection, match, ranges, max(KEYWORD_DEPTH, depth), only=only, without=without
     )
     vector_list: list[tuple[int, float]] = []
     if vector is not None:
@@ -88,14 +90,14 @@ def search(
             connection,
             vector,
             ranges,
-            DEPTH,
+            depth,
             only=None if only is None else sorted(only),
             without=None if without is None else sorted(without),
         )
     keyword_scores = dict(keyword_list)
-    literal = literal_hits(connection, query, ranges) if match else {}
+    literal = literal_hits(connection, query, ranges, only) if match else {}
     ids = dict.fromkeys(
-        [*literal, *list(keyword_scores)[:DEPTH], *(chunk_id for chunk_id, _ in vector_list)]
+        [*literal, *list(keyword_scores)[:depth], *(chunk_id for chunk_id, _ in vector_list)]
     )
     if only is not None and len(ids) < DEPTH:
         # What the operators let pass is found, even where no single word of it ranks.
@@ -171,7 +173,10 @@ def document_hits(
 
 
 def literal_hits(
-    connection: Connection, query: Query, ranges: Iterable[ChunkRange]
+    connection: Connection,
+    query: Query,
+    ranges: Iterable[ChunkRange],
+    only: set[int] | None = None,
 ) -> dict[int, float]:
     """Passages that hold the query's very words in a row, and what that adds to their score.
 
@@ -180,7 +185,7 @@ def literal_hits(
     match = match_literally(query)
     if not match:
         return {}
-    found = _index_hits(connection, "keyword_hits", match, ranges, LITERAL_DEPTH)
+    found = keyword_hits(connection, match, ranges, LITERAL_DEPTH, only=only)
     return dict.fromkeys((chunk_id for chunk_id, _ in found), LITERAL_BONUS)
 
 

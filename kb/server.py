@@ -7,26 +7,33 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 
 import kb
 from kb.background import start_embedding
-from kb.errors import EmbeddingError
+from kb.errors import EmbeddingError, KbError
 from kb.knowledge_base import KnowledgeBase
 from kb.registry import Tool, call_tool, load_tools
+from kb.resources import TEMPLATES, list_resources, read_resource
 
 log = logging.getLogger("kb.server")
+
+T = TypeVar("T")
 
 FLUSH_SECONDS = 5
 # The model is loaded once the client has had its answers, so that starting stays quick.
 WARM_UP_SECONDS = 0.5
+PROGRESS_SECONDS = 0.25
 
 
 def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[Any]:
@@ -41,9 +48,15 @@ def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[A
             timer.start()
         return types.ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
 
-    async def run_tool(_: Any, parameters: types.CallToolRequestParams) -> types.CallToolResult:
+    async def run_tool(
+        context: Any, parameters: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        wants_progress = "progress_token" in (context.meta or {})
+        progress = _Progress(context.session) if wants_progress else None
+        if (client := context.session.client_params) is not None:
+            knowledge.sessions.client = f"{client.client_info.name} {client.client_info.version}"
         result = await anyio.to_thread.run_sync(
-            call_tool, knowledge, parameters.name, parameters.arguments, tools
+            call_tool, knowledge, parameters.name, parameters.arguments, tools, progress
         )
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=result.text)],
@@ -51,41 +64,136 @@ def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[A
             is_error=result.is_error,
         )
 
+    async def resources(
+        _: Any, parameters: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        cursor = parameters.cursor if parameters else None
+        found, more = await _in_thread(list_resources, knowledge, cursor or "")
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=one.uri,
+                    name=one.name,
+                    title=one.title,
+                    description=one.description or None,
+                    mime_type=one.mime_type,
+                )
+                for one in found
+            ],
+            next_cursor=more or None,
+        )
+
+    async def templates(_: Any, __: Any) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template=one.uri,
+                    name=one.name,
+                    title=one.title,
+                    description=one.description,
+                )
+                for one in TEMPLATES
+            ]
+        )
+
+    async def read(_: Any, parameters: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        mime_type, text = await _in_thread(read_resource, knowledge, parameters.uri)
+        content = types.TextResourceContents(uri=parameters.uri, mime_type=mime_type, text=text)
+        return types.ReadResourceResult(contents=[content])
+
     return Server(
         "kb",
         version=kb.__version__,
         title="kb",
-        instructions=instructions(knowledge),
+        instructions=instructions(knowledge, {tool.family for tool in tools.values()}),
         on_list_tools=list_tools,
         on_call_tool=run_tool,
+        on_list_resources=resources,
+        on_list_resource_templates=templates,
+        on_read_resource=read,
     )
 
 
-def serve(knowledge: KnowledgeBase, families: tuple[str, ...] = ()) -> None:
-    """Serve over stdin and stdout until the input ends or a signal comes. Does not return."""
+async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run what waits for the disk; our errors become the protocol's."""
+    try:
+        return await anyio.to_thread.run_sync(function, *arguments)
+    except KbError as error:
+        raise MCPError(types.INVALID_PARAMS, error.message, error.as_result()) from error
+
+
+class _Progress:
+    """Passes a tool's progress on to the client that asked for it, a few times a second.
+
+    Called in the tool's thread. The protocol wants numbers that grow, so stages are added up.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._stage, self._before, self._total, self._sent = "", 0, 0, 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage != self._stage:
+            self._before += self._total
+            self._stage, self._sent = stage, 0.0
+        self._total = total
+        now = time.monotonic()
+        if now - self._sent < PROGRESS_SECONDS and done < total:
+            return
+        self._sent = now
+        anyio.from_thread.run(
+            self._session.report_progress,
+            float(self._before + done),
+            float(self._before + total),
+            f"{stage}: {done} of {total}",
+        )
+
+
+def serve(
+    knowledge: KnowledgeBase, families: tuple[str, ...] = (), *, watch_folders: bool = False
+) -> None:
+    """Serve over stdin and stdout until the input ends or a signal comes. Does not return.
+
+    The active project's documents are kept fresh; with `watch_folders` every collection's.
+    """
+    knowledge.watches = True
+    knowledge.sessions.begin()
     server = make_server(knowledge, load_tools(families))
     start_embedding(knowledge)
-    anyio.run(_serve, server, knowledge)
+    anyio.run(_serve, server, knowledge, watch_folders)
     _end(knowledge)
 
 
-def instructions(knowledge: KnowledgeBase) -> str:
+GUIDANCE = {
+    "documents": "Start with documents_search (documents_search_batch for several questions), then "
+    "read around a hit with documents_get_section or documents_get_document. Cite results by "
+    "documentId and lines.",
+    "external": "For a project's own documentation folder call activate_project once, then "
+    "search_external_docs.",
+    "context": "Before working on a part of the project ask context_search what is known of it; "
+    "record what you learn with context_record. grep_codebase and read_file read its files.",
+}
+
+
+def instructions(knowledge: KnowledgeBase, families: Collection[str]) -> str:
     """What an assistant should know before its first call, from the file's state."""
     from kb.tools.documents import describe
 
-    return (
-        "kb holds this project's knowledge: documents that can be searched, browsed and cited. "
-        f"{describe(knowledge)} "
-        "Start with documents_search (documents_search_batch for several questions), then read "
-        "around a hit with documents_get_section or documents_get_document. Cite results by "
-        "documentId and lines."
+    return " ".join(
+        [
+            "kb holds this project's knowledge: documents that can be searched, browsed and cited.",
+            describe(knowledge),
+            *(text for family, text in GUIDANCE.items() if family in families),
+        ]
     )
 
 
-async def _serve(server: Server[Any], knowledge: KnowledgeBase) -> None:
+async def _serve(server: Server[Any], knowledge: KnowledgeBase, watch_folders: bool) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on_signal, knowledge)
         tasks.start_soon(_flush_calls, knowledge)
+        if watch_folders:
+            tasks.start_soon(_watch_folders, knowledge)
         async with stdio_server() as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
         tasks.cancel_scope.cancel()
@@ -101,7 +209,14 @@ async def _end_on_signal(knowledge: KnowledgeBase) -> None:
 async def _flush_calls(knowledge: KnowledgeBase) -> None:
     while True:
         await anyio.sleep(FLUSH_SECONDS)
-        await anyio.to_thread.run_sync(knowledge.calls.flush)
+        await anyio.to_thread.run_sync(knowledge.flush)
+
+
+async def _watch_folders(knowledge: KnowledgeBase) -> None:
+    await anyio.sleep(2 * WARM_UP_SECONDS)
+    from kb.follow import follow_folders
+
+    await anyio.to_thread.run_sync(follow_folders, knowledge)
 
 
 def _end(knowledge: KnowledgeBase) -> None:

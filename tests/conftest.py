@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kb.activation import activate, restore
 from kb.commands.collect import register
 from kb.database import Database
+from kb.discoveries import record_discovery
 from kb.embed import Calibration, FastembedEmbedder
 from kb.knowledge_base import KnowledgeBase
 from kb.sync import embed_pending, sync_collection
@@ -159,3 +163,23 @@ def ordinary_user() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+@pytest.fixture
+def project_of_windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterator[KnowledgeBase]:
+    """The fixture corpus in a project with files, external docs and a discovery: all that the
+    examples of the tools need. Nothing is written yet by the one who gets it."""
+    root = windrose_copy.parent
+    (root / ".kb").mkdir()
+    (root / "README.md").write_text("# Windrose\n\nA weather station. TODO: a picture.\n" * 10)
+    (root / "external").mkdir()
+    (root / "external" / "api.md").write_text("# API\n\nRequests are authenticated by a token.\n")
+    config = {"project_name": "windrose", "external_docs": {"path": "external"}}
+    (root / ".kb" / "config.json").write_text(json.dumps(config))
+    arguments: dict[str, Any] = {"project": root, "make_embedder": lambda _: model}
+    with KnowledgeBase(Database(windrose_copy), **arguments) as knowledge:
+        activate(knowledge)
+        record_discovery(knowledge, "We use tokens for authentication", "", "auth")
+    with KnowledgeBase(Database(windrose_copy), **arguments) as knowledge:
+        restore(knowledge)
+        yield knowledge

@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from kb import render
+from kb.call_statistics import call_statistics
 from kb.errors import EmbeddingError, UsageError
 from kb.knowledge_base import KnowledgeBase
+from kb.limits import RateLimits, parse_limits
+from kb.sessions import file_scores
+
+TOP_FILES = 10
 
 
 def serve(kb: KnowledgeBase, options: argparse.Namespace) -> int:
@@ -19,7 +24,10 @@ def serve(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 
     if options.max_reply_tokens:
         kb.reply_tokens = options.max_reply_tokens
-    run(kb, tuple(filter(None, options.tools.split(","))))
+    if options.rate_limit:
+        kb.limits = RateLimits(parse_limits(options.rate_limit))
+    kb.allowed_docs = options.allow_docs
+    run(kb, tuple(filter(None, options.tools.split(","))), watch_folders=options.watch)
     return 0
 
 
@@ -56,7 +64,7 @@ def list_tools(_: KnowledgeBase, options: argparse.Namespace) -> int:
 def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Call a tool and print its result, exactly as a client would get it."""
     from kb.background import embed_added
-    from kb.registry import call_tool
+    from kb.registry import call_tool, load_tools
 
     text = sys.stdin.read() if options.arguments == "-" else options.arguments
     try:
@@ -67,6 +75,11 @@ def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         raise UsageError('the arguments must be a JSON object, such as {"query": "wind"}')
     if options.max_reply_tokens:
         kb.reply_tokens = options.max_reply_tokens
+    kb.allowed_docs = options.allow_docs
+    if (tool := load_tools().get(options.name)) is not None and tool.family == "external":
+        from kb.activation import restore
+
+        restore(kb)
     result = call_tool(kb, options.name, arguments)
     print(result.text, flush=True)
     if kb.has_added.is_set():
@@ -79,8 +92,11 @@ def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 
 def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Show sizes, the model and what waits to be embedded."""
+    if options.calls:
+        return _status_of_calls(kb, options)
     path = Path(kb.database.path)
     with kb.database.read() as connection:
+        files = [file for file in file_scores(connection) if not file.is_archived]
         counts = connection.row("status_counts") or {}
         model = connection.row("current_model")
         rows = [
@@ -103,6 +119,15 @@ def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             }
             for row in rows
         ],
+        "topFiles": [
+            {
+                "path": file.path,
+                "score": round(file.score, 4),
+                "reads": file.access_count,
+                "lastRead": file.last_accessed_at,
+            }
+            for file in files[:TOP_FILES]
+        ],
     }
     lines = [
         f"{path} ({result['bytes'] / 1e6:.1f} MB)",
@@ -118,8 +143,23 @@ def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         + (f", synced {row['synced_at']}" if row["synced_at"] else "")
         for row in rows
     ]
+    if result["topFiles"]:
+        lines.append("files read most and last:")
+    lines += [f"  {f['score']:.2f}  {f['path']} ({f['reads']} reads)" for f in result["topFiles"]]
     render.text(result, "\n".join(lines), options)
     return 0
+
+
+def _status_of_calls(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    with kb.database.read() as connection:
+        rows = call_statistics(connection)
+    shown = [
+        {**row, "errors": ", ".join(f"{code} {n}" for code, n in row["errors"].items())}
+        for row in rows
+    ]
+    columns = ("tool", "calls", "successRate", "p50", "p95", "p99", "errors")
+    render.table({"calls": rows}, shown, columns, options)
+    return 0 if rows else 1
 
 
 def copy(kb: KnowledgeBase, options: argparse.Namespace) -> int:

@@ -42,7 +42,12 @@ def sync(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         if options.names:
             rows = [kb.collection(connection, name) for name in options.names]
         else:
-            rows = [row for row in kb.collections(connection, ALL_KINDS) if row["source"]]
+            # A project's external docs are synced by its activation, on the branch of then.
+            rows = [
+                row
+                for row in kb.collections(connection, ALL_KINDS)
+                if row["source"] and row["project_id"] is None
+            ]
         first, last = WHOLE_FILE
         waiting = connection.value("count_chunks_without_vector", first=first, last=last)
     for row in rows:
@@ -55,7 +60,7 @@ def sync(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 def remove(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Remove a collection; the source folder stays as it is."""
     with kb.database.read() as connection:
-        row = kb.collection(connection, options.name)
+        row = kb.collection(connection, options.name, ALL_KINDS)
         count = kb.count_documents(connection, row)
     with kb.database.write() as connection:
         delete_collection(connection, row["collection_id"])

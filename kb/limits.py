@@ -1,0 +1,91 @@
+"""How often a tool may be called in a minute."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from kb.errors import RateLimited, UsageError
+
+__all__ = ["DEFAULT_LIMITS", "RateLimits", "parse_limits"]
+
+WINDOW_SECONDS = 60.0
+DEFAULT_LIMITS = {"context_search": 30, "read_file": 100, "grep_codebase": 60}
+SHORT_NAMES = {"search": "context_search", "read": "read_file", "grep": "grep_codebase"}
+
+
+class RateLimits:
+    """Counts calls over the last minute, in memory.
+
+    Args:
+        limits: calls a minute by tool; a tool that is not named has no limit.
+        clock: seconds that never go backwards.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[str, int] = DEFAULT_LIMITS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._calls: dict[str, deque[float]] = {name: deque() for name in limits}
+        self._lock = threading.Lock()
+
+    def check(self, tool: str) -> None:
+        """Count a call.
+
+        Raises:
+            RateLimited: the limit is reached; the call is not counted.
+        """
+        limit = self._limits.get(tool)
+        if limit is None:
+            return
+        with self._lock:
+            calls, now = self._calls[tool], self._clock()
+            while calls and now - calls[0] >= WINDOW_SECONDS:
+                calls.popleft()
+            if len(calls) >= limit:
+                wait = math.ceil(calls[0] + WINDOW_SECONDS - now) if calls else WINDOW_SECONDS
+                raise RateLimited(
+                    f"Rate limit exceeded for {tool}", limit=limit, retryAfterSeconds=int(wait)
+                )
+            calls.append(now)
+
+
+def parse_limits(text: str) -> dict[str, int]:
+    """Limits as the command line takes them: "off", "search=30,read=100,grep=60", or one number.
+
+    What is not named keeps its default.
+
+    Raises:
+        UsageError: anything else.
+    """
+    if text == "off":
+        return {}
+    limits = dict(DEFAULT_LIMITS)
+    try:
+        if "=" not in text:
+            return dict.fromkeys(limits, _positive(text))
+        for part in text.split(","):
+            name, _, number = part.partition("=")
+            name = SHORT_NAMES.get(name.strip(), name.strip())
+            if name not in limits:
+                raise ValueError(name)
+            limits[name] = _positive(number)
+    except ValueError as error:
+        raise UsageError(
+            f"the rate limit {text!r} is none of: off, a number of calls a minute, "
+            "search=30,read=100,grep=60"
+        ) from error
+    return limits
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number

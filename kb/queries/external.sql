@@ -1,0 +1,41 @@
+-- Statements of projects and their external documentation.
+
+-- name: upsert_project!
+-- Note that a project on one branch in one folder is active now.
+INSERT INTO projects (name, branch, path_hash, root, activated_at)
+VALUES (:name, :branch, :path_hash, :root, :activated_at)
+ON CONFLICT (name, branch, path_hash)
+DO UPDATE SET root = excluded.root, activated_at = excluded.activated_at;
+
+-- name: find_project$
+-- The id of a project on one branch in one folder.
+SELECT project_id FROM projects
+WHERE name = :name AND branch = :branch AND path_hash = :path_hash;
+
+-- name: projects_named
+-- The branches and folders of a project.
+SELECT project_id, root FROM projects WHERE name = :name;
+
+-- name: delete_project!
+-- Forget a project whose collections are gone already.
+DELETE FROM projects WHERE project_id = :project_id;
+
+-- name: external_collection
+-- The external documentation of a project.
+SELECT collection_id, name, kind, source, include, exclude, options, description, version,
+       project_id, synced_at
+FROM collections WHERE project_id = :project_id AND kind = 'external';
+
+-- name: visible_documents
+-- How many documents of each kind a project sees.
+SELECT kind AS name, count(*) AS doc_count
+FROM collections JOIN documents USING (collection_id)
+WHERE project_id IS NULL OR project_id = :project_id
+GROUP BY kind ORDER BY kind;
+
+-- name: external_documents
+-- What is shown of the documents of these chunks (JSON list).
+SELECT chunks.chunk_id, documents.document_id, documents.path, documents.title, documents.summary,
+       documents.character_count
+FROM chunks JOIN documents USING (document_id)
+WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));

