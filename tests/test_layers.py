@@ -15,6 +15,8 @@ OWNERS = {
     "mcp_types": {"server"},
     "rapidfuzz": {"fuzzy"},
     "rich": {"render"},
+    "tree_sitter": {"imports.syntax"},
+    "watchfiles": {"watch"},
     "watchfiles": {"watch"},
     "argparse": {
         "cli",
@@ -40,7 +42,10 @@ LAYERS = (
         "context_results",
         "external_results",
     },
-    {"database", "config", "patterns", "files", "decode", "ignore"},
+    {"database", "config", "patterns", "files", "decode", "ignore", "paths", "ripgrep"},
+    {"imports.project", "imports.syntax", "imports.packages", "imports.typescript_config"},
+    {f"imports.{language}" for language in ("c", "go", "java", "javascript", "python")},
+    {"imports.ruby", "imports.rust", "code", "grep"},
     {
         "sources",
         "archive_results",
