@@ -45,9 +45,7 @@ class GrepMatch:
     file: str
     line: int  # from 1
     column: int  # from 1, in characters of the whole line, where the first match starts
-    text: (
-        str  # without its line end; long ones cut around the match, "…" where something is left out
-    )
+    text: str  # without its line end; of a long line what is around the match, "…" for the rest
     before: list[str]
     after: list[str]
 

@@ -234,11 +234,11 @@ def _unescaped(text: str) -> str:
 def _not_found(folder: str, path: str) -> FileNotFound:
     """The error, with names that exist and look like the one that does not."""
     parent, slash, name = path.rpartition("/")
-    place = Path(os.path.realpath(os.path.join(folder, parent)))
     names: list[str] = []
-    inside = place.is_relative_to(folder)
-    if name and inside and not is_hidden_from_tools(place.relative_to(folder).as_posix()):
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # also: the folder is being replaced at this moment
+        place = Path(os.path.realpath(os.path.join(folder, parent)))
+        inside = place.is_relative_to(folder)
+        if name and inside and not is_hidden_from_tools(place.relative_to(folder).as_posix()):
             names = os.listdir(place)
     near = nearest(name, [entry for entry in names if not _is_hidden_name(entry)])
     details = {"suggestions": [parent + slash + entry for entry in near]} if near else {}

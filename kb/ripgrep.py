@@ -80,10 +80,9 @@ def count_in_folder(
     walk += [f"--glob=!{glob}" for glob in skipped] + [f"--iglob=!{glob}" for glob in hidden]
     report = ["--count", "--include-zero", "--null", "--with-filename"]
     output, complete = _run(query, [*walk, *report, *_regex(query)], root, None, seconds)
-    counts: dict[str, int] = {}
-    for line in output.split(b"\n")[:-1]:  # the last is empty, or cut off with the time
-        path, _, count = line.rpartition(b"\0")
-        counts[os.fsdecode(path.removeprefix(b"./"))] = int(count)
+    # A name may hold a line end, so not line by line. What the time has cut off does not match.
+    found = re.findall(rb"([^\0]+)\0(\d+)\r?\n", output)
+    counts = {os.fsdecode(path.removeprefix(b"./")): int(count) for path, count in found}
     return counts, complete
 
 

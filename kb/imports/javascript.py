@@ -54,7 +54,8 @@ def _bases(
             yield from package_targets(project, place, specifier[len(name) + 1 :])
 
 
-def _file(project: Project, base: str, *, prefer_typescript: bool) -> str:
+def _file(project: Project, base: str, *, prefer_typescript: bool, is_main: bool = False) -> str:
+    """The file for a specifier; `is_main` when a package.json has named it."""
     is_folder = base.endswith(("/", "/.", "/..")) or base in (".", "..")
     base = posixpath.normpath(base)
     if base.startswith("../"):
@@ -71,12 +72,12 @@ def _file(project: Project, base: str, *, prefer_typescript: bool) -> str:
     if found or not project.is_folder(base):
         return found
     index = [posixpath.join(base, "index" + ending) for ending in endings]
-    if project.file(posixpath.join(base, "package.json")):
+    # Not again for the folder that a package.json names: two may name each other.
+    if not is_main and project.file(posixpath.join(base, "package.json")):
         for target in package_targets(project, base, ""):
-            if posixpath.normpath(target) != base:
-                found = _file(project, target, prefer_typescript=prefer_typescript)
-                if found:
-                    return found
+            found = _file(project, target, prefer_typescript=prefer_typescript, is_main=True)
+            if found:
+                return found
     return project.first(index)
 
 

@@ -79,24 +79,26 @@ def _module_folder(crate: _Crate, path: str) -> list[str]:
     return [] if inside == "." else inside.split("/")
 
 
+# Each file in these folders of a package, or folder there with a main.rs, is a crate of its own.
+_PROGRAM_FOLDERS = ("src/bin/", "tests/", "examples/", "benches/")
+
+
 def _crate_of(project: Project, package: str, path: str) -> _Crate:
     """The crate that a file of a package belongs to."""
-    inside = posixpath.relpath(path, package or ".").split("/")
-    # Each file in these folders, or folder with a main.rs, is a program of its own.
-    programs = next((n for n in (["src", "bin"], *_PROGRAM_FOLDERS) if inside[: len(n)] == n), None)
-    if programs is None:
-        folder = posixpath.join(package, "src") if inside[0] == "src" else package
-        root = "main.rs" if inside[-1] == "main.rs" else "lib.rs"
-        return _Crate(folder, project.first(f"{folder}/{name}" for name in (root, "main.rs")))
-    folder = posixpath.join(package, *programs)
-    below = inside[len(programs) :]
-    if len(below) > 1 and project.file(posixpath.join(folder, below[0], "main.rs")):
-        folder = posixpath.join(folder, below[0])
-        return _Crate(folder, posixpath.join(folder, "main.rs"))
-    return _Crate(folder, path if len(below) == 1 else "")
-
-
-_PROGRAM_FOLDERS = (["tests"], ["examples"], ["benches"])
+    inside = posixpath.relpath(path, package or ".")
+    for programs in _PROGRAM_FOLDERS:
+        if inside.startswith(programs):
+            folder = posixpath.join(package, programs.rstrip("/"))
+            name, slash, _ = inside.removeprefix(programs).partition("/")
+            if not slash:
+                return _Crate(folder, path)
+            root = project.file(posixpath.join(folder, name, "main.rs"))
+            return _Crate(posixpath.dirname(root), root) if root else _Crate(folder, "")
+    folder = posixpath.join(package, "src") if inside.startswith("src/") else package
+    first = "main.rs" if inside.endswith("/main.rs") else "lib.rs"
+    return _Crate(
+        folder, project.first(posixpath.join(folder, name) for name in (first, "main.rs"))
+    )
 
 
 def _known_crates(project: Project, package: str, path: str) -> dict[str, _Crate]:
