@@ -180,10 +180,9 @@ def match_optional(operand: Operand) -> list[str]:
     for word in found:
         if is_unspaced(word):
             for run in runs(word):
+                alternatives.append(_unspaced_phrase(run))
                 if is_unspaced(run) and len(run) > 2:
                     alternatives.extend(quote(pair) for pair in bigrams(run))
-                else:
-                    alternatives.append(_unspaced_phrase(run))
     if not found:
         alternatives.extend(quote(term) for term in pictographs(normal))
     return [alternative for alternative in alternatives if alternative]

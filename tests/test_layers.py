@@ -70,6 +70,7 @@ LAYERS = (
         "project",
         "watch",
         "discovery_text",
+        "reading",
     },
     {"tokens", "fuzzy"},
     {"candidates"},
