@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import json
 import logging
 import os
@@ -22,6 +23,8 @@ from kb.errors import KbError, NotFoundError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.rerank import CrossEncoder
 
+log = logging.getLogger("kb.cli")
+
 DONE, NOTHING_FOUND, WRONG_USE, FAILURE = 0, 1, 2, 3
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -32,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     logging.basicConfig(
         stream=sys.stderr, level=options.log_level.upper(), format="%(name)s: %(message)s"
     )
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name or text that the terminal's encoding lacks must not end a command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -45,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # The reader of a pipe went away (`kb list | head`): no error, but nothing more to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = DONE
+    except Exception as error:
+        log.debug("the cause", exc_info=True)
+        text = f"{type(error).__name__}: {error}".replace("\n", " ")
+        print(f"kb: internal error: {text} (--log-level debug shows more)", file=sys.stderr)
+        code = FAILURE
     sys.exit(code)
 
 
@@ -230,7 +241,7 @@ def _add_browsing(add: Callable[..., argparse.ArgumentParser]) -> None:
         ("related", "list documents close in meaning"),
     ):
         sub = add(name, f"browse.{name}", text)
-        lines = "[:LINE[-LINE]]" if name == "get" else ""
+        lines = "[:LINE[-[LINE]]]" if name == "get" else ""
         sub.add_argument(
             "document",
             metavar=f"DOC{lines}",

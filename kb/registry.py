@@ -175,6 +175,17 @@ def call_tool(
     return result
 
 
+def clean_values(value: Any) -> Any:
+    """Text without lone surrogates, which neither SQLite nor a JSON reply can hold."""
+    if isinstance(value, str):
+        return value if value.isascii() and "\0" not in value else clean(value)
+    if isinstance(value, list):
+        return [clean_values(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_values(key): clean_values(item) for key, item in value.items()}
+    return value
+
+
 def _run(
     kb: KnowledgeBase, tool: Tool, arguments: Mapping[str, Any], progress: Progress | None
 ) -> ToolResult:
@@ -190,7 +201,7 @@ def _run(
 
 def _tolerant(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as careless clients send them: null for absent, lists as JSON text."""
-    return _without_nulls(_clean(dict(arguments)), tool.input_schema)
+    return _without_nulls(clean_values(dict(arguments)), tool.input_schema)
 
 
 def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,23 +230,12 @@ def _from_json_text(text: str, expected: str | None) -> Any:
         return text
     value = None
     with contextlib.suppress(ValueError, RecursionError):
-        value = _clean(json.loads(text))
+        value = clean_values(json.loads(text))
     if expected == "object":
         return value if isinstance(value, dict) else text
     if isinstance(value, list):
         return value
     return [text] if text.strip() else []
-
-
-def _clean(value: Any) -> Any:
-    """Text without lone surrogates, which neither SQLite nor a JSON reply can hold."""
-    if isinstance(value, str):
-        return value if value.isascii() and "\0" not in value else clean(value)
-    if isinstance(value, list):
-        return [_clean(item) for item in value]
-    if isinstance(value, dict):
-        return {_clean(key): _clean(item) for key, item in value.items()}
-    return value
 
 
 def _plain(value: Any) -> Any:
