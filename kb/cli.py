@@ -19,7 +19,7 @@ from kb import render
 from kb.config import database_path
 from kb.database import Database
 from kb.embed import BUNDLED_MODEL, FastembedEmbedder
-from kb.errors import KbError, NotFoundError, UsageError
+from kb.errors import KbError, NotFoundError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.rerank import CrossEncoder
 
@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(options: argparse.Namespace) -> int:
     module, name = options.command.split(".")
     path = database_path(options.db) if options.needs_file else ":memory:"
+    if options.creates and not Path(path).exists():
+        _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
     with Database(path, create=options.creates) as database:
         knowledge = KnowledgeBase(
             database,
@@ -78,6 +80,12 @@ def _run(options: argparse.Namespace) -> int:
             command = getattr(importlib.import_module(f"kb.commands.{module}"), name)
             code: int = command(knowledge, options)
             return code
+
+
+def _require_folder(source: str | None) -> None:
+    """A misspelt folder must not leave an empty file behind."""
+    if source and "://" not in source and not Path(source).expanduser().exists():
+        raise SourceError(f"there is no folder or file {source}", path=source)
 
 
 def _exit_code(error: KbError) -> int:

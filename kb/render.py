@@ -37,7 +37,13 @@ def text(result: Any, plain: str, options: argparse.Namespace) -> None:
     if options.json:
         print_json(result)
     elif plain:
-        print(plain)
+        print(plain, end="" if plain.endswith("\n") else "\n")
+
+
+def remark(sentence: str, options: argparse.Namespace) -> None:
+    """A sentence beside the result, for people: on stderr."""
+    if sentence and not options.json:
+        print(f"kb: {sentence}", file=sys.stderr)
 
 
 def table(

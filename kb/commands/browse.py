@@ -62,6 +62,8 @@ def list_names(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             ]
         columns = ("collection", "documentCount", "kind", "source", "description")
         render.table({"collections": rows}, rows, columns, options)
+        if not rows:
+            render.remark("the file holds no collection yet: add one with `kb add FOLDER`", options)
     else:
         with kb.database.read() as connection:
             collection = kb.collection(connection, options.name)
@@ -115,6 +117,8 @@ def outline(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         f"{row['line']:>6}  {'  ' * (row['level'] - 1)}{row['text']}" for row in result["outline"]
     ]
     render.text(result, "\n".join(lines), options)
+    if not lines:
+        render.remark(f"{document} has no headings", options)
     return 0 if lines else 1
 
 
@@ -144,6 +148,7 @@ def related(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         for row in result["related"]
     ]
     render.table(result, rows, ("score", "document", "title"), options)
+    render.remark(result.get("notice", "" if rows else "nothing found"), options)
     return 0 if rows else 1
 
 
