@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kb.chunk import embedding_text
 from kb.database import Connection
 from kb.errors import EmbeddingError
 from kb.fuzzy import correct
@@ -81,6 +80,8 @@ def _reranked(
     kb: KnowledgeBase, connection: Connection, query: Query, hits: list[Hit]
 ) -> tuple[list[Hit], str]:
     """The hits with the best ones in a finer order, and what kept them from it if anything."""
+    from kb.chunk import embedding_text  # here: it brings the parser, which no server start needs
+
     try:
         reranker = kb.reranker(connection)
         if reranker is None:
