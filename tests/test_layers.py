@@ -10,7 +10,7 @@ OWNERS = {
     "apsw": {"database"},
     "markdown_it": {"links", "parse"},
     "docutils": {"restructured_text"},
-    "fastembed": {"embed", "rerank"},
+    "fastembed": {"embed"},
     "mcp": {"server", "stdio"},
     "mcp_types": {"server", "stdio"},
     "rapidfuzz": {"fuzzy"},
