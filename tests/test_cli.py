@@ -21,7 +21,8 @@ from conftest import ROOT, WINDROSE
 from kb.cli import main
 
 COMMANDS = (
-    "add sync reembed remove search list get outline section related serve tools tool status copy"
+    "add sync reembed remove search list get outline section related cite graph "
+    "eval serve tools tool status copy"
 )
 
 
