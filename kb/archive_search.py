@@ -64,7 +64,7 @@ def search_archives(
         archives = kb.collections(connection, ("archive",))
         if not archives:
             return [], "There is no archive yet: add one with `kb add FOLDER --kind archive`."
-        if query.is_blank or query.only_excludes:
+        if query.asks_for_nothing:
             return [], ""
         ranges = [collection_range(row["collection_id"]) for row in archives]
         corrected, said = correct(connection, query) if fuzzy else (query, "")

@@ -10,9 +10,20 @@ from typing import NamedTuple
 from kb.candidates import IdRange, bodies, documents_of, match_words_of, matching, slices
 from kb.database import Connection
 from kb.query import quote
-from kb.tokens import Pattern, find, split_for, starts_with, unspaced_runs, without_first
+from kb.tokens import (
+    Pattern,
+    find,
+    first_words,
+    split_for,
+    starts_with,
+    unspaced_runs,
+    without_first,
+)
 
 DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
+# A pasted page is a phrase of hundreds of words, which may be cut at each of them.
+WORDS_LOOKED_UP = 12  # of a rest; the text decides about the others
+MOST_WORDS_OF_A_CHUNK = 1000  # four a token of its budget; a longer rest begins no chunk
 
 
 class Place(NamedTuple):
@@ -30,13 +41,14 @@ def across_chunks(connection: Connection, wanted: Pattern, ranges: Sequence[IdRa
     finds directly ("^"); what comes before it is then read in the document.
     """
     ends: set[int] = set()
-    for first in range(1, len(wanted.words)):
+    for first in range(max(1, len(wanted.words) - MOST_WORDS_OF_A_CHUNK), len(wanted.words)):
         rest = without_first(wanted, first)
-        unspaced, others = unspaced_runs(rest)
-        if unspaced or rest.has_pictographs:
-            match = match_words_of(rest)
+        looked_up = first_words(rest, WORDS_LOOKED_UP)
+        unspaced, others = unspaced_runs(looked_up)
+        if unspaced or looked_up.has_pictographs:
+            match = match_words_of(looked_up)
         else:
-            in_a_row = quote(" ".join(others)) + ("*" if rest.is_prefix else "")
+            in_a_row = quote(" ".join(others)) + ("*" if looked_up.is_prefix else "")
             each = [quote(word) for word in others]
             match = f"(body : ^ {in_a_row}) OR (extra : ({' OR '.join(each)}))"
         for chunk_id, _, _, _, body in bodies(

@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from itertools import accumulate, pairwise
-
-from tokenizers import Tokenizer
+from typing import TYPE_CHECKING
 
 from kb.front_matter import front_matter_title
 from kb.parse import PATH_SEPARATOR, Block, ParsedDocument, Section
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 MAXIMUM_TOKENS = 256  # what all-MiniLM-L6-v2 reads, with [CLS] and [SEP]
 MAXIMUM_CHARACTERS = 2000  # of a chunk: a word of any length can be a single [UNK]

@@ -11,11 +11,13 @@ import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.database import Connection
-from kb.links import Link
 from kb.targets import document_keys, link_key
+
+if TYPE_CHECKING:
+    from kb.links import Link
 
 EXPLICIT = 1.0  # confidence of a link that somebody wrote
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import json
 import logging
 import os
@@ -18,9 +19,11 @@ from kb import render
 from kb.config import database_path
 from kb.database import Database
 from kb.embed import BUNDLED_MODEL, FastembedEmbedder
-from kb.errors import KbError, NotFoundError, UsageError
+from kb.errors import KbError, NotFoundError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.rerank import CrossEncoder
+
+log = logging.getLogger("kb.cli")
 
 DONE, NOTHING_FOUND, WRONG_USE, FAILURE = 0, 1, 2, 3
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -32,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     logging.basicConfig(
         stream=sys.stderr, level=options.log_level.upper(), format="%(name)s: %(message)s"
     )
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name or text that the terminal's encoding lacks must not end a command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -45,12 +51,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # The reader of a pipe went away (`kb list | head`): no error, but nothing more to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = DONE
+    except Exception as error:
+        log.debug("the cause", exc_info=True)
+        text = f"{type(error).__name__}: {error}".replace("\n", " ")
+        print(f"kb: internal error: {text} (--log-level debug shows more)", file=sys.stderr)
+        code = FAILURE
     sys.exit(code)
 
 
 def _run(options: argparse.Namespace) -> int:
     module, name = options.command.split(".")
     path = database_path(options.db) if options.needs_file else ":memory:"
+    if options.creates and not Path(path).exists():
+        _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
     with Database(path, create=options.creates) as database:
         knowledge = KnowledgeBase(
             database,
@@ -67,6 +80,12 @@ def _run(options: argparse.Namespace) -> int:
             command = getattr(importlib.import_module(f"kb.commands.{module}"), name)
             code: int = command(knowledge, options)
             return code
+
+
+def _require_folder(source: str | None) -> None:
+    """A misspelt folder must not leave an empty file behind."""
+    if source and "://" not in source and not Path(source).expanduser().exists():
+        raise SourceError(f"there is no folder or file {source}", path=source)
 
 
 def _exit_code(error: KbError) -> int:
@@ -230,7 +249,7 @@ def _add_browsing(add: Callable[..., argparse.ArgumentParser]) -> None:
         ("related", "list documents close in meaning"),
     ):
         sub = add(name, f"browse.{name}", text)
-        lines = "[:LINE[-LINE]]" if name == "get" else ""
+        lines = "[:LINE[-[LINE]]]" if name == "get" else ""
         sub.add_argument(
             "document",
             metavar=f"DOC{lines}",

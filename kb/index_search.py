@@ -61,7 +61,7 @@ def rank_documents(
     ranges = [(collection_id << 32, (collection_id << 32) + 0xFFFFFFFF)]
     query, ignored = without_short_words(connection, query, options)
     lost_must = any(operand.text in ignored for operand in query.must)
-    if lost_must or query.is_blank or query.only_excludes:
+    if lost_must or query.asks_for_nothing:
         return Ranking([], query, ignored)
     case = not options.lowercase
     only, without = document_filters(connection, query, ranges, case=case)

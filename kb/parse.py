@@ -10,13 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import PurePosixPath
-from typing import Any
-
-from markdown_it.token import Token
+from typing import TYPE_CHECKING, Any
 
 from kb.front_matter import front_matter_title, read_front_matter
-from kb.links import KeepingLinks, Link, find_links
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+    from kb.links import Link
 
 MARKDOWN_SUFFIXES = frozenset({".md", ".markdown", ".mdx"})
 RESTRUCTURED_TEXT_SUFFIXES = frozenset({".rst"})
@@ -177,11 +181,19 @@ def _last_text_line(lines: Sequence[str], first: int, last: int) -> int:
 
 # Markdown
 
+
 # Block rules only: 2 to 4 times faster than the full parser, same outline. The inline text of a
 # heading or paragraph is still in its "inline" token; the few that are shown are parsed apart.
 # The core rule "normalize" is off too, since "\r" would become a line end there.
-_MARKDOWN = KeepingLinks("commonmark").enable(["table", "strikethrough"])
-_MARKDOWN.core.ruler.enableOnly(["block"])
+# Made, and its library imported, at the first document: searches and server starts need neither.
+@cache
+def _markdown() -> MarkdownIt:
+    from kb.links import KeepingLinks
+
+    parser = KeepingLinks("commonmark").enable(["table", "strikethrough"])
+    parser.core.ruler.enableOnly(["block"])
+    return parser
+
 
 _BLOCK_KINDS = {
     "heading_open": "heading",
@@ -207,7 +219,7 @@ _NO_PROSE = re.compile(r"///|:::|!!!|\?\?\?|\{[%{*]|\[TOC\]|import\s.+['\"];?$|e
 def _read_markdown(text: str, lines: Sequence[str]) -> _Body:
     front = read_front_matter(text)
     references: dict[str, Any] = {}
-    tokens = _MARKDOWN.parse(text[front.character_count :], references)
+    tokens = _markdown().parse(text[front.character_count :], references)
     headings: list[_Heading] = []
     found: list[Block] = []
     if front.line_count:
@@ -228,6 +240,8 @@ def _read_markdown(text: str, lines: Sequence[str]) -> _Body:
         elif kind == "paragraph" and not summary:
             summary = _prose(_plain_text(tokens[index + 1].content, references, images=False))
     notices = (front.notice,) if front.notice else ()
+    from kb.links import find_links
+
     links = find_links(tokens, references, front.values, lines, front.line_count)
     return _Body(headings, _without_gaps(found, lines), summary, front.values, notices, links)
 
@@ -266,7 +280,7 @@ def _plain_text(source: str, references: dict[str, Any], *, images: bool) -> str
     if not _MARKUP.search(source):
         return source
     tokens: list[Token] = []
-    _MARKDOWN.inline.parse(source, _MARKDOWN, references, tokens)
+    _markdown().inline.parse(source, _markdown(), references, tokens)
     return "".join(_token_text(token, images) for token in tokens)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kb.chunk import embedding_text
 from kb.database import Connection
 from kb.errors import EmbeddingError
 from kb.fuzzy import correct
@@ -15,7 +15,12 @@ from kb.query import Query, parse_query
 from kb.ranking import readable_share
 from kb.rerank import CANDIDATES, blend
 from kb.results import SearchRow
-from kb.search import Hit, load_rows, search
+from kb.search import DEPTH, ChunkRange, Hit, load_rows, search
+from kb.vectors import nearest_chunks
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ def _reranked(
     kb: KnowledgeBase, connection: Connection, query: Query, hits: list[Hit]
 ) -> tuple[list[Hit], str]:
     """The hits with the best ones in a finer order, and what kept them from it if anything."""
+    from kb.chunk import embedding_text  # here: it brings the parser, which no server start needs
+
     try:
         reranker = kb.reranker(connection)
         if reranker is None:
@@ -92,6 +99,29 @@ def _reranked(
         weight *= readable_share(query.text)
     order = blend([hit.fused_score for hit in head], scores, weight)
     return [head[position] for position in order] + hits[CANDIDATES:], ""
+
+
+def nearest_documents(
+    connection: Connection,
+    vector: NDArray[np.float32],
+    place: ChunkRange,
+    limit: int,
+    *,
+    without: Sequence[int],
+) -> list[Hit]:
+    """The documents of one range that come nearest, each by its nearest chunk, nearest first."""
+    depth = max(DEPTH, limit * 10)
+    while True:
+        nearest = nearest_chunks(connection, vector, [place], depth, without=without)
+        ids = json.dumps([chunk_id for chunk_id, _ in nearest])
+        document_of = dict(connection.tuples("chunk_documents", chunk_ids=ids))
+        best: dict[str, Hit] = {}
+        for chunk_id, distance in nearest:
+            best.setdefault(document_of[chunk_id], Hit(chunk_id, 0.0, None, None, distance))
+        # A long document may hold all of the nearest chunks: then look further.
+        if len(best) >= limit or len(nearest) < depth:
+            return list(best.values())[:limit]
+        depth *= 4
 
 
 def passage_rows(

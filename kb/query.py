@@ -50,9 +50,9 @@ class Query:
         return not (self.terms or self.must or self.must_not)
 
     @property
-    def only_excludes(self) -> bool:
-        """Nothing is asked for, only ruled out: the answer is empty."""
-        return bool(self.must_not) and not (self.terms or self.must)
+    def asks_for_nothing(self) -> bool:
+        """Blank, signs alone, or only exclusions: the answer is empty."""
+        return not (self.terms or self.must)
 
     @property
     def has_operators(self) -> bool:
@@ -103,7 +103,7 @@ def match_query(query: Query) -> str:
 
     Operators are no part of it: `kb/operators.py` says which chunks may be ranked at all.
     """
-    if query.only_excludes:
+    if query.asks_for_nothing:
         return ""
     parts = [part for operand in query.must for part in match_any(operand)]
     telling = [term for term in query.terms if term.text.casefold() not in STOP_WORDS]
@@ -180,10 +180,9 @@ def match_optional(operand: Operand) -> list[str]:
     for word in found:
         if is_unspaced(word):
             for run in runs(word):
+                alternatives.append(_unspaced_phrase(run))
                 if is_unspaced(run) and len(run) > 2:
                     alternatives.extend(quote(pair) for pair in bigrams(run))
-                else:
-                    alternatives.append(_unspaced_phrase(run))
     if not found:
         alternatives.extend(quote(term) for term in pictographs(normal))
     return [alternative for alternative in alternatives if alternative]

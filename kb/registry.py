@@ -7,6 +7,7 @@ one function under `kb/tools/` with its named SQL.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import logging
@@ -174,6 +175,17 @@ def call_tool(
     return result
 
 
+def clean_values(value: Any) -> Any:
+    """Text without lone surrogates, which neither SQLite nor a JSON reply can hold."""
+    if isinstance(value, str):
+        return value if value.isascii() and "\0" not in value else clean(value)
+    if isinstance(value, list):
+        return [clean_values(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_values(key): clean_values(item) for key, item in value.items()}
+    return value
+
+
 def _run(
     kb: KnowledgeBase, tool: Tool, arguments: Mapping[str, Any], progress: Progress | None
 ) -> ToolResult:
@@ -189,30 +201,41 @@ def _run(
 
 def _tolerant(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as careless clients send them: null for absent, lists as JSON text."""
+    return _without_nulls(clean_values(dict(arguments)), tool.input_schema)
+
+
+def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
     accepted: dict[str, Any] = {}
-    properties = tool.input_schema["properties"]
-    for name, value in arguments.items():
+    for name, value in values.items():
+        part = properties.get(name, {})
         if value is None and name in properties:
             continue
-        expected = properties.get(name, {}).get("type")
-        if isinstance(value, str) and expected in ("array", "object"):
-            try:
-                value = json.loads(value)
-            except ValueError:
-                value = [value] if expected == "array" else value
-        accepted[name] = _clean(value)
+        if isinstance(value, str):
+            value = _from_json_text(value, part.get("type"))
+        if isinstance(value, dict) and "properties" in part:
+            value = _without_nulls(value, part)
+        elif isinstance(value, list) and "properties" in part.get("items", {}):
+            value = [
+                _without_nulls(item, part["items"]) if isinstance(item, dict) else item
+                for item in value
+            ]
+        accepted[name] = value
     return accepted
 
 
-def _clean(value: Any) -> Any:
-    """Text without lone surrogates, which neither SQLite nor a JSON reply can hold."""
-    if isinstance(value, str):
-        return value if value.isascii() and "\0" not in value else clean(value)
+def _from_json_text(text: str, expected: str | None) -> Any:
+    """A list or object that came as text; a single text where a list is expected is its item."""
+    if expected not in ("array", "object"):
+        return text
+    value = None
+    with contextlib.suppress(ValueError, RecursionError):
+        value = clean_values(json.loads(text))
+    if expected == "object":
+        return value if isinstance(value, dict) else text
     if isinstance(value, list):
-        return [_clean(item) for item in value]
-    if isinstance(value, dict):
-        return {_clean(key): _clean(item) for key, item in value.items()}
-    return value
+        return value
+    return [text] if text.strip() else []
 
 
 def _plain(value: Any) -> Any:
@@ -255,6 +278,8 @@ def _problem_text(tool: Tool, problem: ErrorDetails) -> str:
         return f"unknown argument, {hint}"
     if problem["type"] == "missing":
         return "is required"
+    if problem["type"] in ("model_type", "dict_type"):
+        return "must be an object"
     return problem["msg"][0].lower() + problem["msg"][1:]
 
 

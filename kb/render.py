@@ -6,12 +6,14 @@ import argparse
 import contextlib
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 FORMATS = ("table", "json", "csv", "files", "md")
 EXCERPT_CHARACTERS = 220
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 CSV_COLUMNS = (
     "collection",
     "documentId",
@@ -35,7 +37,13 @@ def text(result: Any, plain: str, options: argparse.Namespace) -> None:
     if options.json:
         print_json(result)
     elif plain:
-        print(plain)
+        print(plain, end="" if plain.endswith("\n") else "\n")
+
+
+def remark(sentence: str, options: argparse.Namespace) -> None:
+    """A sentence beside the result, for people: on stderr."""
+    if sentence and not options.json:
+        print(f"kb: {sentence}", file=sys.stderr)
 
 
 def table(
@@ -93,11 +101,17 @@ def _search_table(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -
     if not rows:
         print("nothing found", file=sys.stderr)
         return
+    if not sys.stdout.isatty():
+        for row in rows:
+            print(f"{row['place']}{_score(row, '  ')}  {_heading(row)}")
+            print(f"    {_excerpt(row['content'])}")
+            if options.explain:
+                print(f"    {_explanation(row)}")
+        return
     from rich.console import Console
     from rich.text import Text
 
-    # In a pipe a line stays one line, whatever its length.
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(highlight=False)
     for row in rows:
         console.print(
             Text.assemble((row["place"], "cyan"), _score(row, "  "), "  ", (_heading(row), "bold"))
@@ -108,8 +122,8 @@ def _search_table(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -
 
 
 def _heading(row: dict[str, Any]) -> str:
-    section = row.get("sectionHeading", "")
-    title: str = row["documentTitle"]
+    section = _flat(row.get("sectionHeading", ""))
+    title = _flat(row["documentTitle"])
     return f"{title} > {section}" if section and section != title else title
 
 
@@ -118,7 +132,7 @@ def _score(row: dict[str, Any], before: str) -> str:
 
 
 def _excerpt(content: str) -> str:
-    flat = " ".join(content.split())
+    flat = _flat(content)
     return flat if len(flat) <= EXCERPT_CHARACTERS else flat[:EXCERPT_CHARACTERS].rstrip() + " …"
 
 
@@ -131,13 +145,14 @@ def _explanation(row: dict[str, Any]) -> str:
 
 
 def _flat(value: Any) -> str:
-    return " ".join(str(value).split())
+    """On one line, and without what could steer a terminal."""
+    return " ".join(_CONTROL.sub("", str(value)).split())
 
 
 def _escaped(value: Any) -> str:
     from rich.markup import escape
 
-    return escape(str(value))
+    return escape(_flat(value))
 
 
 @contextlib.contextmanager

@@ -25,6 +25,8 @@ class CollectionRow(TypedDict):
 
 class Collections(TypedDict):
     collections: list[CollectionRow]
+    truncated: NotRequired[bool]
+    notice: NotRequired[str]
 
 
 class DocumentRow(TypedDict):

@@ -72,8 +72,8 @@ def search(
         filters: what `chunk_filters` gives, for who enforces the operators in another way.
         depth: passages of each list that become candidates.
     """
-    if query.only_excludes:
-        return []
+    if query.asks_for_nothing:
+        return []  # an empty text is near to nothing in particular
     only, without = filters or chunk_filters(connection, query, ranges)
     if only is not None and not only:
         return []

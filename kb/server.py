@@ -9,14 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 import kb
@@ -25,12 +24,14 @@ from kb.errors import EmbeddingError, KbError
 from kb.knowledge_base import KnowledgeBase
 from kb.registry import Tool, call_tool, load_tools
 from kb.resources import TEMPLATES, list_resources, read_resource
+from kb.stdio import run_over_stdio
 
 log = logging.getLogger("kb.server")
 
 T = TypeVar("T")
 
 FLUSH_SECONDS = 5
+CLOSE_SECONDS = 10
 # The model is loaded once the client has had its answers, so that starting stays quick.
 WARM_UP_SECONDS = 0.5
 PROGRESS_SECONDS = 0.25
@@ -194,8 +195,7 @@ async def _serve(server: Server[Any], knowledge: KnowledgeBase, watch_folders: b
         tasks.start_soon(_flush_calls, knowledge)
         if watch_folders:
             tasks.start_soon(_watch_folders, knowledge)
-        async with stdio_server() as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
+        await run_over_stdio(server, lambda: _end(knowledge))
         tasks.cancel_scope.cancel()
 
 
@@ -219,8 +219,12 @@ async def _watch_folders(knowledge: KnowledgeBase) -> None:
     await anyio.to_thread.run_sync(follow_folders, knowledge)
 
 
-def _end(knowledge: KnowledgeBase) -> None:
+def _end(knowledge: KnowledgeBase) -> NoReturn:
     """Close the file and leave at once, whatever other threads still do."""
+    # A thread inside a write may keep the file from closing; SQLite survives that we leave.
+    last_resort = threading.Timer(CLOSE_SECONDS, os._exit, [0])
+    last_resort.daemon = True
+    last_resort.start()
     try:
         knowledge.close()
         sys.stdout.flush()

@@ -10,10 +10,12 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from kb.links import Link
+if TYPE_CHECKING:
+    from kb.links import Link
+
 
 MARKDOWN_SUFFIX = re.compile(r"\.(?:md|markdown|mdx|rst|txt)\Z", re.IGNORECASE)
 FOLDER_PAGES = {"readme": 2, "index": 3}

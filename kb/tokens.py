@@ -193,6 +193,19 @@ def without_first(wanted: Pattern, count: int) -> Pattern:
     )
 
 
+def first_words(wanted: Pattern, count: int) -> Pattern:
+    """A pattern's first words; the whole pattern if it has no more."""
+    if len(wanted.words) <= count:
+        return wanted
+    return replace(
+        wanted,
+        words=wanted.words[:count],
+        folded=wanted.folded[:count],
+        glued=wanted.glued[:count],
+        is_prefix=False,
+    )
+
+
 def holds_prefix(connection: Connection, text: str, wanted: Pattern) -> bool:
     """Whether a text has a word, or an identifier a part, that begins with a one-word prefix."""
     if find(split_for(connection, text, wanted), wanted):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from kb.knowledge_base import KnowledgeBase
 from kb.suggest import nearest
 
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
-_LINES = re.compile(r"(.+?):(\d+)(?:-(\d+))?$")
+_LINES = re.compile(r"(.+?):(\d+)(-?)(\d*)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
 
 
 def search(kb: KnowledgeBase, options: argparse.Namespace) -> int:
@@ -60,6 +62,8 @@ def list_names(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             ]
         columns = ("collection", "documentCount", "kind", "source", "description")
         render.table({"collections": rows}, rows, columns, options)
+        if not rows:
+            render.remark("the file holds no collection yet: add one with `kb add FOLDER`", options)
     else:
         with kb.database.read() as connection:
             collection = kb.collection(connection, options.name)
@@ -83,7 +87,7 @@ def get(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         if not (match := _LINES.match(text)):
             raise
         text, first = match[1], int(match[2])
-        last = int(match[3] or match[2])
+        last = int(match[4] or 0) if match[3] else first
         if not first:
             raise UsageError("lines count from 1") from None
         collection, document = resolve(kb, text, options.collection)
@@ -113,6 +117,8 @@ def outline(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         f"{row['line']:>6}  {'  ' * (row['level'] - 1)}{row['text']}" for row in result["outline"]
     ]
     render.text(result, "\n".join(lines), options)
+    if not lines:
+        render.remark(f"{document} has no headings", options)
     return 0 if lines else 1
 
 
@@ -142,6 +148,7 @@ def related(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         for row in result["related"]
     ]
     render.table(result, rows, ("score", "document", "title"), options)
+    render.remark(result.get("notice", "" if rows else "nothing found"), options)
     return 0 if rows else 1
 
 
@@ -171,42 +178,57 @@ def resolve(kb: KnowledgeBase, text: str, name: str) -> tuple[str, str]:
             ]
             for row in rows
         }
-    found = [(name, text) for name, paths in documents.items() if text in paths]
-    for separator in ("/", ":"):
-        head, _, rest = text.partition(separator)
-        if not found and rest in documents.get(kb.aliases.get(head, head), ()):
-            found = [(kb.aliases.get(head, head), rest)]
+    wanted = _normal(text)
+    everything = [(name, path) for name, paths in documents.items() for path in paths]
+    found = [(name, path) for name, path in everything if _normal(path) == wanted]
+    if not found:
+        called = {name: name for name in documents} | {
+            alias: name for alias, name in kb.aliases.items() if name in documents
+        }
+        found = [
+            (name, path)
+            for shown, name in called.items()
+            for path in documents[name]
+            if wanted in (f"{_normal(shown)}/{_normal(path)}", f"{_normal(shown)}:{_normal(path)}")
+        ]
     if not found:
         found = _on_disk(text, rows, documents)
     if not found:
-        found = [
-            (name, path)
-            for name, paths in documents.items()
-            for path in paths
-            if path.endswith(f"/{text}")
-        ]
+        found = [(name, path) for name, path in everything if _normal(path).endswith(f"/{wanted}")]
     if len(found) == 1:
         return found[0]
     if found:
         choices = ", ".join(f"{name}/{path}" for name, path in found[:5])
         raise UsageError(f"{text} names {len(found)} documents: say {choices}")
-    everything = [path for paths in documents.values() for path in paths]
     where = f'collection "{name}"' if name else "any collection"
     raise DocumentNotFound(
-        f'Document "{text}" not found in {where}.', suggestions=nearest(text, everything)
+        f'Document "{text}" not found in {where}.',
+        suggestions=nearest(text, [path for _, path in everything]),
     )
 
 
+def _normal(text: str) -> str:
+    """A name as it compares: a Mac writes accents apart, keyboards do not."""
+    return unicodedata.normalize("NFC", text)
+
+
 def _on_disk(text: str, rows: list[Row], documents: dict[str, list[str]]) -> list[tuple[str, str]]:
-    file = Path(text).expanduser().absolute()
+    file = Path(text).expanduser()
+    places = {Path(os.path.normpath(file.absolute())), file.resolve()}
     found = []
     for row in rows:
-        root = Path(row["source"]) if row["source"] else None
-        if root is not None and file.is_relative_to(root):
-            path = file.relative_to(root).as_posix()
-            if path in documents[row["name"]]:
-                found.append((row["name"], path))
-    return found
+        root = Path(row["source"] or "/nonexistent")
+        for place in places:
+            if place == root:  # a collection of one file
+                path = root.name
+            elif place.is_relative_to(root):
+                path = place.relative_to(root).as_posix()
+            else:
+                continue
+            found += [
+                (row["name"], p) for p in documents[row["name"]] if _normal(p) == _normal(path)
+            ]
+    return list(dict.fromkeys(found))
 
 
 def _sources(kb: KnowledgeBase) -> dict[str, str]:

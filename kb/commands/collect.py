@@ -101,13 +101,25 @@ def register(
 ) -> Row:
     """The collection of a folder; made when there is none, changed when it is registered anew.
 
+    Globs that are given replace all earlier ones; without any the earlier ones stay.
+
     Raises:
-        SourceError: there is no such folder.
-        UsageError: the name belongs to another source.
+        SourceError: there is no such folder, or its path cannot be stored.
+        UsageError: the name is blank or belongs to something else.
     """
     root = Path(source).expanduser().resolve()
     if not root.exists():
         raise SourceError(f"there is no folder or file {source}", path=str(root))
+    if any("\ud800" <= character <= "\udfff" for character in str(root)):
+        raise SourceError(f"the path {source} is not valid UTF-8: rename it")
+    if name is not None and not name.strip():
+        raise UsageError("a collection's name must not be blank")
+    globs_given = bool(include or exclude)
+    fields: dict[str, Any] = {
+        "include": json.dumps(include or [], ensure_ascii=False),
+        "exclude": json.dumps(exclude or [], ensure_ascii=False),
+        "description": description,
+    }
     with kb.database.write() as connection:
         rows = connection.rows("collections")
         by_name = {row["name"]: row for row in rows}
@@ -119,31 +131,32 @@ def register(
             raise UsageError(
                 f'the collection "{name}" is filled by tool calls: choose another --name'
             )
-        if known is not None and known["source"] != str(root) and known["source"]:
-            raise UsageError(
-                f'the collection "{name}" holds {known["source"]}: choose another --name, or '
-                f"`kb remove {name}` first"
-            )
-        fields: dict[str, Any] = {
-            "kind": kind,
-            "source": str(root),
-            "include": json.dumps(include or [], ensure_ascii=False),
-            "exclude": json.dumps(exclude or [], ensure_ascii=False),
-        }
         if known is None:
             connection.run(
                 "insert_collection",
                 name=name,
+                kind=kind,
+                source=str(root),
                 options=json.dumps(settings or {}, ensure_ascii=False),
-                description=description,
                 version=None,
                 project_id=None,
                 created_at=utc_now(),
                 **fields,
             )
-        elif include or exclude or kind != "documents":
-            connection.run("update_collection", collection_id=known["collection_id"], **fields)
-        if known is not None:
+        elif known["source"] != str(root):
+            raise UsageError(
+                f'the collection "{name}" holds {known["source"]}: choose another --name, or '
+                f"`kb remove {name}` first"
+            )
+        else:
+            if not globs_given:
+                fields |= {"include": None, "exclude": None}
+            connection.run(
+                "update_collection",
+                collection_id=known["collection_id"],
+                kind=kind if kind != "documents" else None,
+                **fields,
+            )
             _change_settings(connection, known, kind, settings or {})
         return next(row for row in connection.rows("collections") if row["name"] == name)
 

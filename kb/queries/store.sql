@@ -8,9 +8,10 @@ VALUES (:name, :kind, :source, :include, :exclude, :options, :description, :vers
         :project_id, :created_at);
 
 -- name: update_collection!
--- Change where a collection's documents come from.
+-- Change what a collection takes from its source; a NULL keeps what there is.
 UPDATE collections
-SET kind = :kind, source = :source, include = :include, exclude = :exclude
+SET kind = coalesce(:kind, kind), include = coalesce(:include, include),
+    exclude = coalesce(:exclude, exclude), description = coalesce(:description, description)
 WHERE collection_id = :collection_id;
 
 -- name: finish_collection_sync!

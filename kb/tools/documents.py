@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from kb.database import Connection, Row
 from kb.errors import UsageError
 from kb.knowledge_base import KnowledgeBase
-from kb.passages import passage_rows, search_passages
+from kb.passages import nearest_documents, passage_rows, search_passages
+from kb.reading import read_lines
 from kb.registry import tool
 from kb.results import (
     BatchResults,
@@ -22,12 +23,14 @@ from kb.results import (
     SectionContent,
     add_notice,
     cut,
-    lines_within,
     rows_within,
 )
-from kb.search import DEPTH, Hit, collection_range
+from kb.search import Hit, collection_range
 from kb.sections import find_section
 from kb.vectors import mean_vector, nearest_chunks
+
+MOST_ALTERNATIVES = 20
+LAST_POSITION = 1_000_000_000  # no list and no document is longer
 
 CollectionName = Annotated[str, Field(description="Collection id or alias.", min_length=1)]
 DocumentId = Annotated[
@@ -74,7 +77,15 @@ def documents_list_collections(kb: KnowledgeBase) -> Collections:
             }
             for row in kb.collections(connection)
         ]
-    return {"collections": rows}  # type: ignore[typeddict-item]
+    kept = rows_within(rows, kb.reply_tokens)
+    result: Any = {"collections": kept}
+    if len(kept) < len(rows):
+        cut(
+            result,
+            f"The reply is full: {len(rows) - len(kept)} more collections; `kb list` on the "
+            "command line shows them all, and every tool takes their names.",
+        )
+    return result  # type: ignore[no-any-return]
 
 
 @tool(family="documents", title="List documents", example={"collection": "windrose", "limit": 5})
@@ -82,7 +93,7 @@ def documents_list_documents(
     kb: KnowledgeBase,
     collection: CollectionName,
     limit: Annotated[int, Field(description="Most documents to return.", ge=1, le=1000)] = 100,
-    offset: Annotated[int, Field(description="How many to skip.", ge=0)] = 0,
+    offset: Annotated[int, Field(description="How many to skip.", ge=0, le=LAST_POSITION)] = 0,
 ) -> DocumentList:
     """List a collection's documents by id, with title and size in characters.
 
@@ -134,7 +145,11 @@ def documents_search(
     found = search_passages(kb, [(query, collections)], limit, maxDistance, hybridSearch, rerank)
     result: Any = {"results": rows_within(found.rows[0], kb.reply_tokens)}
     if len(result["results"]) < len(found.rows[0]):
-        cut(result, f"The reply is full: {len(found.rows[0])} rows were found; lower the limit.")
+        cut(
+            result,
+            f"The reply is full: the best {len(result['results'])} of {len(found.rows[0])} rows. "
+            "For others narrow the query or the collections.",
+        )
     add_notice(result, found.notice)
     return result  # type: ignore[no-any-return]
 
@@ -174,7 +189,10 @@ def documents_search_batch(
         shortened += len(kept) < len(rows)
         result["results"].append({"query": one["query"], "results": kept})
     if shortened:
-        cut(result, f"The reply is full: rows of {shortened} queries were left out; ask fewer.")
+        cut(
+            result,
+            f"The reply is full: rows of {shortened} queries were left out; ask fewer at once.",
+        )
     add_notice(result, found.notice)
     return result  # type: ignore[no-any-return]
 
@@ -189,10 +207,19 @@ def documents_get_document(
     collection: CollectionName,
     document: DocumentId,
     startLine: Annotated[  # noqa: N803
-        int, Field(description="First line to return, from 1; 0: from the start.", ge=0)
+        int,
+        Field(description="First line to return, from 1; 0: the start.", ge=0, le=LAST_POSITION),
     ] = 0,
     endLine: Annotated[  # noqa: N803
-        int, Field(description="Last line to return; 0: to the end.", ge=0)
+        int, Field(description="Last line to return; 0: the end.", ge=0, le=LAST_POSITION)
+    ] = 0,
+    startCharacter: Annotated[  # noqa: N803
+        int,
+        Field(
+            description="Characters of the first line to leave out, to go on inside a long line.",
+            ge=0,
+            le=LAST_POSITION,
+        ),
     ] = 0,
 ) -> DocumentContent:
     """Read a document, or a range of its lines.
@@ -202,27 +229,26 @@ def documents_get_document(
     with kb.database.read() as connection:
         _, row, shown = _find_document(kb, connection, collection, document)
     total = row["line_count"]
-    if endLine and endLine < max(startLine, 1):
-        raise UsageError(f"endLine {endLine} lies before startLine {startLine}")
-    if startLine > max(total, 1):
+    first = max(startLine, 1)
+    if endLine and endLine < first:
+        raise UsageError(f"endLine {endLine} lies before startLine {first}")
+    if first > max(total, 1):
         raise UsageError(
             f"startLine {startLine} lies behind the end: the document has {total} lines",
             totalLines=total,
         )
-    lines = row["content"].split("\n")[max(startLine - 1, 0) : endLine or None]
-    content, count, is_cut = lines_within(lines, kb.reply_tokens)
-    first = max(startLine, 1)
+    part = read_lines(row["content"], first, endLine, kb.reply_tokens, skipped=startCharacter)
     result: Any = {
         **shown,
         "document": row["path"],
         "title": row["title"],
-        "content": content,
+        "content": part.content,
         "totalLines": total,
     }
-    if startLine or endLine or is_cut:
-        result |= {"startLine": first, "endLine": min(first + count - 1, max(total, first))}
-    if is_cut:
-        cut(result, f"The reply is full: go on with startLine {first + count}.")
+    if startLine or endLine or part.rest:
+        result |= {"startLine": first, "endLine": min(part.end_line, max(total, first))}
+    if part.rest:
+        cut(result, f"The reply is full: go on with {part.rest}.")
     return result  # type: ignore[no-any-return]
 
 
@@ -238,6 +264,10 @@ def documents_get_outline(
     maxDepth: Annotated[  # noqa: N803
         int, Field(description="Deepest heading level to return.", ge=1, le=6)
     ] = 3,
+    startLine: Annotated[  # noqa: N803
+        int,
+        Field(description="Leave out headings before this line.", ge=0, le=LAST_POSITION),
+    ] = 0,
 ) -> Outline:
     """List a document's headings with their levels and lines.
 
@@ -249,12 +279,17 @@ def documents_get_outline(
     outline = [
         {"level": section["level"], "text": section["heading"], "line": section["start_line"]}
         for section in sections
-        if section["level"] <= maxDepth
+        if section["level"] <= maxDepth and section["start_line"] >= startLine
     ]
     kept = rows_within(outline, kb.reply_tokens)
     result: Any = {**shown, "document": row["path"], "title": row["title"], "outline": kept}
     if len(kept) < len(outline):
-        cut(result, f"The reply is full: {len(outline)} headings; ask for a lower maxDepth.")
+        following = outline[len(kept)]["line"]
+        cut(
+            result,
+            f"The reply is full: {len(kept)} of {len(outline)} headings. Go on with startLine "
+            f"{following}, or ask for a lower maxDepth.",
+        )
     return result  # type: ignore[no-any-return]
 
 
@@ -284,30 +319,29 @@ def documents_get_section(
         sections = connection.rows("document_sections", document_id=row["document_id"])
     found, alternatives = find_section(sections, section, row["path"])
     end = found["end_line"] if includeSubsections else found["body_end_line"]
-    lines = row["content"].split("\n")[found["start_line"] - 1 : end]
-    content, count, is_cut = lines_within(lines, kb.reply_tokens)
+    part = read_lines(row["content"], found["start_line"], end, kb.reply_tokens)
     result: Any = {
         **shown,
         "document": row["path"],
         "section": found["heading"],
         "level": found["level"],
-        "content": content,
-        "startLine": found["start_line"],
-        "endLine": end,
+        "content": part.content,
+        "startLine": part.start_line,
+        "endLine": part.end_line,
     }
     if alternatives:
         result["alternatives"] = [
             {"section": other["heading"], "level": other["level"], "startLine": other["start_line"]}
-            for other in alternatives
+            for other in alternatives[:MOST_ALTERNATIVES]
         ]
-    if is_cut:
-        rest = found["start_line"] + count
-        result["endLine"] = rest - 1
-        cut(
+    if len(alternatives) > MOST_ALTERNATIVES:
+        add_notice(
             result,
-            f"The reply is full: go on with documents_get_document, startLine {rest}, "
-            f"endLine {end}.",
+            f"{len(alternatives) - MOST_ALTERNATIVES} more headings match: name the one meant by "
+            'its path, such as "Install > Linux".',
         )
+    if part.rest:
+        cut(result, f"The reply is full: go on with documents_get_document, {part.rest}.")
     return result  # type: ignore[no-any-return]
 
 
@@ -344,23 +378,25 @@ def documents_find_related(
         if vector is None:
             add_notice(result, "The document has no embeddings yet: run `kb sync`.")
             return result  # type: ignore[no-any-return]
-        nearest = nearest_chunks(
-            connection,
-            vector,
-            [collection_range(found["collection_id"])],
-            max(DEPTH, limit * 10),
-            without=None if sameDocument else [chunk_id for chunk_id, _ in own],
-        )
-        hits = [Hit(chunk_id, 0.0, None, None, distance) for chunk_id, distance in nearest]
+        place = collection_range(found["collection_id"])
+        if sameDocument:
+            # One more than asked for: the passage itself may be among them.
+            nearest = nearest_chunks(connection, vector, [place], limit + 1)
+            hits = [Hit(chunk_id, 0.0, None, None, distance) for chunk_id, distance in nearest]
+        else:
+            without = [chunk_id for chunk_id, _ in own]
+            hits = nearest_documents(connection, vector, place, limit, without=without)
         rows = passage_rows(kb, connection, hits, {found["collection_id"]: kb.named(found)})
-    if sameDocument:
-        rows = [one for one in rows if one["content"].strip() != chunk.strip()]
-    else:
-        rows = list({one["documentId"]: one for one in reversed(rows)}.values())[::-1]
+    passage = (row["path"], chunk.strip())
+    rows = [one for one in rows if (one["documentId"], one["content"].strip()) != passage]
     related = [{**one, "document": one["documentId"]} for one in rows[:limit]]
     result["related"] = rows_within(related, kb.reply_tokens)
     if len(result["related"]) < len(related):
-        cut(result, "The reply is full: lower the limit.")
+        cut(
+            result,
+            f"The reply is full: the nearest {len(result['related'])} of {len(related)} rows. "
+            "Relate to a single passage with `chunk` for others.",
+        )
     return result  # type: ignore[no-any-return]
 
 
