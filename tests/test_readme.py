@@ -56,8 +56,12 @@ def test_commands_for_own_documents_run(
     (guide / "retry.md").write_text(
         "# Retries\n\nEvery call does a retry with backoff.\n\nSee [the guide](install.md).\n"
     )
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "token.ts").write_text("export const token = jwt.sign(payload, secret);\n")
     monkeypatch.chdir(tmp_path)
     for program, *words in COMMANDS:
+        if words == ["status", "--calls"]:
+            run(["tool", "documents_list_collections"], capsys)  # so that there is one
         if program == "kb":
             output = run(words, capsys)
             assert output or words == ["graph", "--broken"]
@@ -78,7 +82,7 @@ def test_scripts_that_are_named_are_there_and_sound() -> None:
 
 
 def test_client_configuration_starts_the_server() -> None:
-    (block,) = [block for language, block in BLOCKS if language == "json"]
+    block = next(block for language, block in BLOCKS if language == "json")
     assert json.loads(block)["mcpServers"]["kb"] == {"command": "kb", "args": ["serve"]}
 
 
@@ -88,6 +92,6 @@ def test_commands_and_options_that_are_named_exist(capsys: pytest.CaptureFixture
         words[1] for words in COMMANDS if words[0] == "kb"
     }:
         assert re.search(rf"^    {command}\b", overview, re.MULTILINE), command
-    search = run(["search", "--help"], capsys)
-    for option in re.findall(r"`(--[a-z]+)", README):
-        assert option in search, option
+    helps = run(["search", "--help"], capsys) + run(["serve", "--help"], capsys)
+    for option in re.findall(r"`(--[a-z-]+)", README):
+        assert option in helps, option

@@ -10,7 +10,7 @@ VALUES (:name, :kind, :source, :include, :exclude, :options, :description, :vers
 -- name: update_collection!
 -- Change what a collection takes from its source; a NULL keeps what there is.
 UPDATE collections
-SET kind = coalesce(:kind, kind), include = coalesce(:include, include),
+SET kind = coalesce(:kind, kind), source = coalesce(:source, source), include = coalesce(:include, include),
     exclude = coalesce(:exclude, exclude), description = coalesce(:description, description)
 WHERE collection_id = :collection_id;
 
