@@ -68,7 +68,7 @@ def test_commands_for_own_documents_run(
     assert (tmp_path / "home" / "handbook.db").exists()
     # The queries for a plain SQLite shell.
     file = sqlite3.connect(tmp_path / ".kb" / "kb.db")
-    assert len(file.execute("SELECT * FROM document_overview").fetchall()) == 2
+    assert len(file.execute("SELECT * FROM document_overview").fetchall()) == 3
     found = "SELECT count(*) FROM keyword_index WHERE keyword_index MATCH 'backoff'"
     assert file.execute(found).fetchone() == (1,)
     file.close()
