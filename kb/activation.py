@@ -171,7 +171,12 @@ def _bring_up(
                 **fields,
             )
         else:
-            connection.run("update_collection", collection_id=known["collection_id"], **fields)
+            connection.run(
+                "update_collection",
+                collection_id=known["collection_id"],
+                description=None,
+                **fields,
+            )
         collection = connection.row("external_collection", project_id=project_id)
     assert collection is not None
     result = Activation(

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import jsonschema
 import pytest
 from mcp import Client
 
+from kb.database import Database
+from kb.embed import FastembedEmbedder
 from kb.errors import UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.registry import Tool, ToolResult, call_tool, load_tools
@@ -54,6 +57,39 @@ def is_clean_error(tool: Tool, result: ToolResult) -> bool:
     content = json.loads(result.text)
     text = content["message"] if tool.family == "external" else content["error"]
     return result.is_error and bool(text) and content["code"] not in ("", "INTERNAL_ERROR")
+
+
+@pytest.fixture(scope="module")
+def project(windrose_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project for which every tool's example has an answer; its file lies in `.kb`."""
+    root = tmp_path_factory.mktemp("project")
+    for path, text in {
+        "README.md": "# Station\n\nTODO: describe how requests are authenticated.\n" + "\n" * 9,
+        "docs/api.md": "# API\n\nA request is authenticated by a signed token in its header.\n",
+        ".kb/config.json": json.dumps(
+            {"project_name": "station", "external_docs": {"path": "./docs"}}
+        ),
+    }.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text)
+    shutil.copy(windrose_file, root / ".kb" / "kb.db")
+    return root
+
+
+@pytest.fixture
+def ready(
+    project: Path, tmp_path: Path, model: FastembedEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[KnowledgeBase]:
+    """An open copy of that project's file, activated and with a discovery."""
+    monkeypatch.chdir(project)
+    file = Path(shutil.copy(project / ".kb" / "kb.db", tmp_path / "ready.db"))
+    with KnowledgeBase(Database(file), project=project, make_embedder=lambda _: model) as knowledge:
+        for name in ("activate_project", "context_record"):
+            if name in TOOLS:
+                prepared = call_tool(knowledge, name, TOOLS[name].example)
+                assert not prepared.is_error, prepared.text
+        knowledge.calls.flush()
+        yield knowledge
 
 
 @every_tool
@@ -114,12 +150,12 @@ def test_annotations_do_not_contradict_each_other(tool: Tool) -> None:
 
 
 @every_tool
-def test_example_is_answered_as_its_schemas_say(tool: Tool, windrose: KnowledgeBase) -> None:
+def test_example_is_answered_as_its_schemas_say(tool: Tool, ready: KnowledgeBase) -> None:
     example = dict(tool.example)
     jsonschema.validate(example, tool.input_schema)
 
     async def ask() -> Any:
-        async with Client(make_server(windrose, TOOLS)) as client:
+        async with Client(make_server(ready, TOOLS)) as client:
             return await client.call_tool(tool.name, example)
 
     answer = anyio.run(ask)
@@ -149,12 +185,13 @@ def test_client_sees_the_tool_as_it_was_declared(tool: Tool, kb: KnowledgeBase) 
     [tool for tool in TOOLS.values() if tool.read_only],
     ids=[tool.name for tool in TOOLS.values() if tool.read_only],
 )
-def test_read_only_tool_leaves_the_file_as_it_is(tool: Tool, windrose: KnowledgeBase) -> None:
-    before = digest(windrose.database.path)
-    call_tool(windrose, tool.name, tool.example)
-    call_tool(windrose, tool.name, {})
-    assert digest(windrose.database.path) == before
-    assert not Path(f"{windrose.database.path}-wal").exists()
+def test_read_only_tool_leaves_the_file_as_it_is(tool: Tool, ready: KnowledgeBase) -> None:
+    before = digest(ready.database.path)
+    call_tool(ready, tool.name, tool.example)
+    call_tool(ready, tool.name, {})
+    assert digest(ready.database.path) == before
+    log = Path(f"{ready.database.path}-wal")
+    assert not log.exists() or not log.stat().st_size
 
 
 @pytest.mark.parametrize(
@@ -162,12 +199,12 @@ def test_read_only_tool_leaves_the_file_as_it_is(tool: Tool, windrose: Knowledge
     [tool for tool in TOOLS.values() if tool.read_only],
     ids=[tool.name for tool in TOOLS.values() if tool.read_only],
 )
-def test_read_only_tool_answers_the_same_twice(tool: Tool, windrose: KnowledgeBase) -> None:
+def test_read_only_tool_answers_the_same_twice(tool: Tool, ready: KnowledgeBase) -> None:
     def steady(content: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in content.items() if key != "searchTime"}
 
-    first = call_tool(windrose, tool.name, tool.example)
-    second = call_tool(windrose, tool.name, tool.example)
+    first = call_tool(ready, tool.name, tool.example)
+    second = call_tool(ready, tool.name, tool.example)
     assert steady(first.content) == steady(second.content)
 
 
@@ -185,14 +222,14 @@ def test_unknown_argument_is_refused_with_the_nearest_name(tool: Tool, kb: Knowl
 
 
 @every_tool
-def test_null_stands_for_an_absent_argument(tool: Tool, windrose: KnowledgeBase) -> None:
+def test_null_stands_for_an_absent_argument(tool: Tool, ready: KnowledgeBase) -> None:
     required = tool.input_schema.get("required", [])
     nulls = {
         name: None
         for name in tool.input_schema["properties"]
         if name not in required and name not in tool.example
     }
-    assert not call_tool(windrose, tool.name, {**tool.example, **nulls}).is_error
+    assert not call_tool(ready, tool.name, {**tool.example, **nulls}).is_error
 
 
 @every_tool
@@ -227,22 +264,22 @@ def test_numbers_out_of_bounds_are_refused(tool: Tool, kb: KnowledgeBase) -> Non
 
 
 @every_tool
-def test_numbers_at_their_bounds_break_nothing(tool: Tool, windrose: KnowledgeBase) -> None:
+def test_numbers_at_their_bounds_break_nothing(tool: Tool, ready: KnowledgeBase) -> None:
     for name in (*parameters_of(tool, "integer"), *parameters_of(tool, "number")):
         schema = tool.input_schema["properties"][name]
         for value in (schema["minimum"], schema["maximum"]):
-            result = call_tool(windrose, tool.name, {**tool.example, name: value})
+            result = call_tool(ready, tool.name, {**tool.example, name: value})
             assert not result.is_error or is_clean_error(tool, result), result.text
 
 
 @every_tool
-def test_list_sent_as_json_text_is_accepted(tool: Tool, windrose: KnowledgeBase) -> None:
+def test_list_sent_as_json_text_is_accepted(tool: Tool, ready: KnowledgeBase) -> None:
     for kind in ("array", "object"):
         for name in parameters_of(tool, kind):
             default = tool.input_schema["properties"][name].get("default")
             value = tool.example.get(name, default)
             sent = {**tool.example, name: json.dumps(value)}
-            assert not call_tool(windrose, tool.name, sent).is_error
+            assert not call_tool(ready, tool.name, sent).is_error
 
 
 ODD_TEXTS = (
@@ -259,18 +296,16 @@ ODD_TEXTS = (
 
 @every_tool
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=ascii)
-def test_odd_text_in_any_argument_is_harmless(
-    tool: Tool, text: str, windrose: KnowledgeBase
-) -> None:
+def test_odd_text_in_any_argument_is_harmless(tool: Tool, text: str, ready: KnowledgeBase) -> None:
     for name in parameters_of(tool, "string"):
-        result = call_tool(windrose, tool.name, {**tool.example, name: text})
+        result = call_tool(ready, tool.name, {**tool.example, name: text})
         assert not result.is_error or is_clean_error(tool, result), result.text
         result.text.encode()
     for name in parameters_of(tool, "array"):
-        result = call_tool(windrose, tool.name, {**tool.example, name: [text, {text: text}]})
+        result = call_tool(ready, tool.name, {**tool.example, name: [text, {text: text}]})
         assert not result.is_error or is_clean_error(tool, result), result.text
         result.text.encode()
-    assert is_clean_error(tool, call_tool(windrose, tool.name, {text: text}))
+    assert is_clean_error(tool, call_tool(ready, tool.name, {text: text}))
 
 
 @every_tool
@@ -284,14 +319,14 @@ def test_file_without_documents_gives_a_clean_answer(tool: Tool, kb: KnowledgeBa
 
 @every_tool
 def test_crash_is_a_result_too(
-    tool: Tool, windrose: KnowledgeBase, caplog: pytest.LogCaptureFixture
+    tool: Tool, ready: KnowledgeBase, caplog: pytest.LogCaptureFixture
 ) -> None:
     @functools.wraps(tool.function)
     def crash(*_: Any, **__: Any) -> dict[str, Any]:
         raise ZeroDivisionError("on purpose")
 
     broken = Tool(tool.name, tool.title, tool.family, crash, True, True, False, tool.example)
-    result = call_tool(windrose, tool.name, tool.example, {tool.name: broken})
+    result = call_tool(ready, tool.name, tool.example, {tool.name: broken})
     assert result.is_error
     assert result.content["code"] == "INTERNAL_ERROR"
     assert "Traceback" not in result.text
@@ -299,15 +334,15 @@ def test_crash_is_a_result_too(
 
 
 @every_tool
-def test_call_is_counted_with_its_outcome(tool: Tool, windrose: KnowledgeBase) -> None:
-    call_tool(windrose, tool.name, tool.example)
-    call_tool(windrose, tool.name, {"colour": "red"})
-    windrose.calls.flush()
-    with windrose.database.read() as connection:
+def test_call_is_counted_with_its_outcome(tool: Tool, ready: KnowledgeBase) -> None:
+    call_tool(ready, tool.name, tool.example)
+    call_tool(ready, tool.name, {"colour": "red"})
+    ready.calls.flush()
+    with ready.database.read() as connection:
         rows = connection.apsw.execute(
             "SELECT tool, code, result_characters FROM tool_calls ORDER BY tool_call_id"
         ).fetchall()
-    assert [(name, code) for name, code, _ in rows] == [
+    assert [(name, code) for name, code, _ in rows[-2:]] == [
         (tool.name, ""),
         (tool.name, "VALIDATION_ERROR"),
     ]

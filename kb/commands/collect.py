@@ -155,6 +155,7 @@ def register(
                 "update_collection",
                 collection_id=known["collection_id"],
                 kind=kind if kind != "documents" else None,
+                source=None,
                 **fields,
             )
             _change_settings(connection, known, kind, settings or {})
