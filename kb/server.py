@@ -239,6 +239,8 @@ def _warm_up(knowledge: KnowledgeBase) -> None:
             knowledge.embed_queries(connection, ["warm up"])
     except EmbeddingError as error:
         log.warning("searches will use keywords alone: %s", error.message)
+    except KbError as error:
+        log.info("the model was not loaded in advance: %s", error.message)  # such as a closed file
     except Exception:
         log.exception("loading the model in advance failed")
 

@@ -8,10 +8,11 @@ VALUES (:name, :kind, :source, :include, :exclude, :options, :description, :vers
         :project_id, :created_at);
 
 -- name: update_collection!
--- Change what a collection takes from its source; a NULL keeps what there is.
+-- Change a collection and where its documents come from; a NULL keeps what there is.
 UPDATE collections
-SET kind = coalesce(:kind, kind), source = coalesce(:source, source), include = coalesce(:include, include),
-    exclude = coalesce(:exclude, exclude), description = coalesce(:description, description)
+SET kind = coalesce(:kind, kind), source = coalesce(:source, source),
+    include = coalesce(:include, include), exclude = coalesce(:exclude, exclude),
+    description = coalesce(:description, description)
 WHERE collection_id = :collection_id;
 
 -- name: finish_collection_sync!
