@@ -68,7 +68,7 @@ def search(
         ranges: where to look, each a range of chunk ids.
         max_distance: leaves out rows whose distance is known and greater.
         english_model: the vectors mean little for text in other scripts.
-        use_keywords: False ranks by vectors alone; operators are still enforced.
+        use_keywords: False orders by distance alone; operators are still enforced.
         filters: what `chunk_filters` gives, for who enforces the operators in another way.
         depth: passages of each list that become candidates.
     """
@@ -94,6 +94,12 @@ def search(
             only=None if only is None else sorted(only),
             without=None if without is None else sorted(without),
         )
+        if not use_keywords:
+            return [
+                Hit(chunk_id, 1 - distance, None, rank, distance)
+                for rank, (chunk_id, distance) in enumerate(vector_list[:limit], 1)
+                if distance <= max_distance
+            ]
     keyword_scores = dict(keyword_list)
     literal = literal_hits(connection, query, ranges, only) if match else {}
     ids = dict.fromkeys(
@@ -103,8 +109,8 @@ def search(
         # What the operators let pass is found, even where no single word of it ranks.
         ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
     document_scores = dict(document_hits(connection, match, ranges, KEYWORD_DEPTH))
-    weight = 0.0 if vector is None else 1.0
-    if match and vector is not None:
+    weight = 0.0
+    if vector is not None:
         weight = MEANING_WEIGHT * (readable_share(query.text) if english_model else 1.0)
     blob = None if vector is None else query_blob(vector)
     ranked = rank(

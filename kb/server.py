@@ -169,6 +169,8 @@ GUIDANCE = {
     "documents": "Start with documents_search (documents_search_batch for several questions), then "
     "read around a hit with documents_get_section or documents_get_document. Cite results by "
     "documentId and lines.",
+    "index": "Keep texts of your own with search_add_document and find them with search_index.",
+    "archive": "searchLocalArchives finds reports and captured pages with their citations.",
     "external": "For a project's own documentation folder call activate_project once, then "
     "search_external_docs.",
     "context": "Before working on a part of the project ask context_search what is known of it; "

@@ -77,3 +77,10 @@ def test_scores_tell_an_answer_from_an_unrelated_question(windrose: KnowledgeBas
     unrelated = first_row(windrose, "best recipe for sourdough bread")
     assert float(str(answered["relevanceScore"])) >= 0.7
     assert float(str(unrelated["relevanceScore"])) <= 0.4
+
+
+def test_meaning_alone_is_ordered_by_distance(windrose: KnowledgeBase) -> None:
+    found = search_passages(windrose, [("northerly breezes", [])], 50, 2.0, False, False)
+    distances = [row["distance"] for row in found.rows[0]]
+    assert len(distances) == 50
+    assert distances == sorted(distances)
