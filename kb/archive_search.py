@@ -61,14 +61,15 @@ def search_archives(
     """
     query = _without_stop_words(parse_query(text))
     with kb.database.read() as connection:
-        archives = kb.collections(connection, ("archive",))
-        if not archives:
+        if not kb.collections(connection, ("archive",)):
             return [], "There is no archive yet: add one with `kb add FOLDER --kind archive`."
         if query.asks_for_nothing:
             return [], ""
-        ranges = [collection_range(row["collection_id"]) for row in archives]
         corrected, said = correct(connection, query) if fuzzy else (query, "")
-        vectors, notice = kb.try_embed_queries(connection, [corrected.words_to_embed])
+    vectors, notice = kb.try_embed_queries([corrected.words_to_embed])
+    with kb.database.read() as connection:
+        archives = kb.collections(connection, ("archive",))
+        ranges = [collection_range(row["collection_id"]) for row in archives]
         near = _near_words(connection, query) if fuzzy else {}
         found = _ranked(kb, connection, query, corrected, vectors[0], ranges, near, limit)
         shown = _shown(connection, query, near, found)

@@ -183,8 +183,7 @@ class Database:
             RuntimeError: called inside a `read` of the same thread. That would decide on a state
                 that may be gone, and the switch to WAL would wait for that very read.
         """
-        if self._own_reads():
-            raise RuntimeError("end the read before you write")
+        self.require_no_read("write")
         if self.read_only:
             raise FileError(
                 f"{self.path} cannot be written: copy it to a writable folder first",
@@ -218,6 +217,15 @@ class Database:
                 self._open_batches -= 1
                 if not self._open_batches:
                     self._merge_log()
+
+    def require_no_read(self, action: str) -> None:
+        """Refuse what must not happen inside a `read` of the same thread.
+
+        Raises:
+            RuntimeError: the thread is inside of one.
+        """
+        if self._own_reads():
+            raise RuntimeError(f"end the read before you {action}")
 
     def copy_to(self, destination: Path) -> None:
         """Write one clean, compact copy. The destination must not exist.

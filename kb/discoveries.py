@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.chunk import chunk
 from kb.database import Connection, Row, utc_now
@@ -29,6 +29,10 @@ from kb.search import collection_range, search
 from kb.sessions import module_scores
 from kb.store import NewDocument, store_document
 from kb.vectors import nearest_chunks
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "Recorded",
@@ -72,9 +76,10 @@ def record_discovery(
     metadata = {key: value for key, value in metadata.items() if value}
     notice = ""
     new = _document(str(uuid.uuid4()), text, metadata)
+    vector = _vector_to_compare(kb, text, type_, module)
     with kb.database.write() as connection:
         collection_id = _collection(connection)
-        same = _same_discovery(kb, connection, collection_id, text, type_, module)
+        same = _same_discovery(connection, collection_id, text, type_, module, vector)
         if same is not None:
             old = json.loads(same["metadata"])
             kept = text if len(text) > len(same["content"]) else same["content"]
@@ -104,23 +109,21 @@ def search_discoveries(
     query = parse_query(text)
     with kb.database.read() as connection:
         collection_id = connection.value("discoveries_collection")
-        chunk_range = collection_range(collection_id or 0)
-        first, last = chunk_range
+        first, last = chunk_range = collection_range(collection_id or 0)
         if not connection.value("has_vectors", first=first, last=last):
             raise NoEmbeddings(
                 "No embeddings found. Run initial session to generate context.",
                 fallback="Use grep_codebase for text search",
             )
-        only = _chunks_of(connection, collection_id, type_, module)
-        if query.is_blank or not only:
+        if query.is_blank or not _chunks_of(connection, collection_id, type_, module):
             return [], 0
-        try:
-            vectors = kb.embed_queries(connection, [query.words_to_embed])
-        except EmbeddingError as error:
-            raise EmbeddingError(
-                "Failed to generate query embedding", details=error.message
-            ) from error
-        vector = vectors[0] if vectors else None
+    try:
+        vectors = kb.embed_queries([query.words_to_embed])
+    except EmbeddingError as error:
+        raise EmbeddingError("Failed to generate query embedding", details=error.message) from error
+    vector = vectors[0] if vectors else None
+    with kb.database.read() as connection:
+        only = _chunks_of(connection, collection_id, type_, module)
         wanted, unwanted = chunk_filters(connection, query, [chunk_range])
         only = (only if wanted is None else only & wanted) - (unwanted or set())
         hits = search(
@@ -229,17 +232,12 @@ def _chunks_of(connection: Connection, collection_id: int, type_: str, module: s
     return {chunk_id for (chunk_id,) in rows}
 
 
-def _same_discovery(
-    kb: KnowledgeBase,
-    connection: Connection,
-    collection_id: int,
-    text: str,
-    type_: str,
-    module: str,
-) -> Row | None:
-    """A stored discovery of the type and module that says the same."""
+def _alike(
+    connection: Connection, collection_id: int, text: str, type_: str, module: str
+) -> list[Row]:
+    """The stored discoveries of the type and module whose words say no more, or no less."""
     rows = connection.rows("all_discoveries", collection_id=collection_id)
-    candidates = [
+    return [
         row
         for row in rows
         for metadata in [json.loads(row["metadata"])]
@@ -247,20 +245,45 @@ def _same_discovery(
         and metadata.get("module", "").casefold() == module.casefold()
         and is_same_statement(text, row["content"])
     ]
-    if not candidates:
-        return None
-    for row in candidates:
-        if said_words(row["content"]) == said_words(text):
-            return row
+
+
+def _in_same_words(candidates: Sequence[Row], text: str) -> Row | None:
+    said = said_words(text)
+    return next((row for row in candidates if said_words(row["content"]) == said), None)
+
+
+def _vector_to_compare(
+    kb: KnowledgeBase, text: str, type_: str, module: str
+) -> NDArray[np.float32] | None:
+    """The text's vector, where `_same_discovery` needs one and there is a model."""
+    with kb.database.read() as connection:
+        collection_id = connection.value("discoveries_collection")
+        candidates = _alike(connection, collection_id or 0, text, type_, module)
+        if not candidates or _in_same_words(candidates, text):
+            return None
     try:
-        vectors = kb.embed_queries(connection, [text])
+        vectors = kb.embed_queries([text])
     except EmbeddingError:
-        vectors = None
-    if vectors is None:
         return None
+    return vectors[0] if vectors else None
+
+
+def _same_discovery(
+    connection: Connection,
+    collection_id: int,
+    text: str,
+    type_: str,
+    module: str,
+    vector: NDArray[np.float32] | None,
+) -> Row | None:
+    """A stored discovery of the type and module that says the same."""
+    candidates = _alike(connection, collection_id, text, type_, module)
+    same = _in_same_words(candidates, text)
+    if same or not candidates or vector is None:
+        return same
     near = nearest_chunks(
         connection,
-        vectors[0],
+        vector,
         [collection_range(collection_id)],
         MERGE_CANDIDATES,
         only=list(_chunks_of(connection, collection_id, type_, module)),

@@ -62,9 +62,9 @@ def embed_pending(
     bounds = {"first": within[0], "last": within[1]}
     with kb.database.read() as connection:
         total = connection.value("count_chunks_without_vector", **bounds)
-        if not total:
-            return report
-        embedder = kb.embedder(connection)
+    if not total:
+        return report
+    embedder = kb.embedder()
     run = _Run(kb.database, embedder, _model_in_use(kb.database, embedder), report)
     with kb.database.batch():
         for done in run.embed("chunks_without_vector", within):

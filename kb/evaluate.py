@@ -131,12 +131,12 @@ def run_queries(
 ) -> dict[str, dict[str, list[str]]]:
     """The ranked document ids of each query, by mode."""
     runs: dict[str, dict[str, list[str]]] = {mode: {} for mode in modes}
-    with kb.database.read() as connection:
-        for done, (key, text) in enumerate(judged.questions.items()):
-            progress("queries", done, len(judged.questions))
-            query = parse_query(text)
-            vectors = kb.embed_queries(connection, [query.words_to_embed])
-            vector: NDArray[np.float32] | None = vectors[0] if vectors else None
+    for done, (key, text) in enumerate(judged.questions.items()):
+        progress("queries", done, len(judged.questions))
+        query = parse_query(text)
+        vectors = kb.embed_queries([query.words_to_embed])
+        vector: NDArray[np.float32] | None = vectors[0] if vectors else None
+        with kb.database.read() as connection:
             for mode in modes:
                 hits = search(
                     connection,

@@ -130,14 +130,24 @@ class KnowledgeBase:
 
     # ------------------------------------------------------------------ the embedding model
 
-    def embedder(self, connection: Connection) -> Embedder:
+    # None of this inside a read: the model takes a second to load, and a transaction that lasts
+    # keeps the log from being merged, for which every writer would wait.
+
+    def embedder(self) -> Embedder:
         """The model of this file, or the one asked for while the file has no vector.
 
         Raises:
             ModelMismatchError: the file's vectors come from another model.
         """
-        current = connection.row("current_model")
-        name = self.model_name(connection)
+        return self._embedder_for(self._current_model())
+
+    def _current_model(self) -> Row | None:
+        self.database.require_no_read("embed")
+        with self.database.read() as connection:
+            return connection.row("current_model")
+
+    def _embedder_for(self, current: Row | None) -> Embedder:
+        name = self._name_of(current)
         if current and self._wanted_model and self._wanted_model != name:
             raise ModelMismatchError(
                 f"this file's vectors come from the model {name}, not {self._wanted_model}: "
@@ -162,32 +172,32 @@ class KnowledgeBase:
             )
         return embedder
 
-    def reranker(self, connection: Connection) -> Reranker | None:
+    def reranker(self) -> Reranker | None:
         """What reorders the best candidates; None when the model gives no token vectors."""
-        if self._reranker is None:
-            embedder = self.embedder(connection)
-            if not hasattr(embedder, "token_vectors"):
-                return None
-            self._reranker = LateInteraction(cast(TokenEmbedder, embedder))
-        return self._reranker
+        if self._reranker is not None:
+            return self._reranker
+        embedder = self.embedder()
+        if not hasattr(embedder, "token_vectors"):
+            return None
+        return LateInteraction(cast(TokenEmbedder, embedder))
 
-    def model_name(self, connection: Connection) -> str:
+    def model_name(self) -> str:
         """The model of the file's vectors, or the one asked for while there are none."""
-        current = connection.row("current_model")
+        return self._name_of(self._current_model())
+
+    def _name_of(self, current: Row | None) -> str:
         return str(current["name"]) if current else self._wanted_model or BUNDLED_MODEL
 
-    def embed_queries(
-        self, connection: Connection, texts: Sequence[str]
-    ) -> list[NDArray[np.float32]] | None:
+    def embed_queries(self, texts: Sequence[str]) -> list[NDArray[np.float32]] | None:
         """One unit vector a query, embedded in one batch; None while the file has no vector.
 
         Raises:
             EmbeddingError: there are vectors, but the model that made them cannot be used.
         """
-        current = connection.row("current_model")
+        current = self._current_model()
         if current is None:
             return None
-        embedder = self.embedder(connection)
+        embedder = self._embedder_for(current)
         # Other threads fill and clear the cache meanwhile: each entry is read once.
         known = {text: self._query_vectors.get((embedder.name, text)) for text in texts}
         missing = [text for text, vector in known.items() if vector is None]
@@ -204,11 +214,11 @@ class KnowledgeBase:
         return [vector for text in texts if (vector := known[text]) is not None]
 
     def try_embed_queries(
-        self, connection: Connection, texts: Sequence[str]
+        self, texts: Sequence[str]
     ) -> tuple[list[NDArray[np.float32] | None], str]:
         """As `embed_queries`, but a missing model gives None for each and a notice that says so."""
         try:
-            vectors = self.embed_queries(connection, texts)
+            vectors = self.embed_queries(texts)
         except ModelMismatchError:
             raise
         except EmbeddingError as error:

@@ -40,23 +40,23 @@ def search_passages(
     hybrid: bool,
     rerank: bool,
 ) -> Found:
-    queries: list[Query] = [parse_query(text) for text, _ in asked]
     with kb.database.read() as connection:
-        # Names first: a wrong one is told before the model is loaded.
-        places = [kb.ranges(connection, names) for _, names in asked]
-        corrected = [correct(connection, query) for query in queries]
-        queries = [query for query, _ in corrected]
-        texts = [query.words_to_embed for query in queries]
-        vectors, notice = kb.try_embed_queries(connection, texts)
-        notice = " ".join(filter(None, [*(text for _, text in corrected), notice]))
-        if not hybrid and any(vector is None for vector in vectors):
-            raise EmbeddingError(
-                notice or "the file has no embeddings yet: run `kb sync`, or set hybridSearch"
-            )
+        for _, names in asked:
+            kb.ranges(connection, names)  # a wrong name is told before the model is loaded
+        corrected = [correct(connection, parse_query(text)) for text, _ in asked]
+    queries: list[Query] = [query for query, _ in corrected]
+    vectors, notice = kb.try_embed_queries([query.words_to_embed for query in queries])
+    notice = " ".join(filter(None, [*(text for _, text in corrected), notice]))
+    if not hybrid and any(vector is None for vector in vectors):
+        raise EmbeddingError(
+            notice or "the file has no embeddings yet: run `kb sync`, or set hybridSearch"
+        )
+    found = Found([], [], notice)
+    texts: list[list[str]] = []
+    with kb.database.read() as connection:
         english_model = kb.has_english_model(connection)
-        rows: list[list[SearchRow]] = []
-        all_hits: list[list[Hit]] = []
-        for query, vector, (ranges, shown) in zip(queries, vectors, places, strict=True):
+        for query, vector, (_, names) in zip(queries, vectors, asked, strict=True):
+            ranges, shown = kb.ranges(connection, names)
             hits = search(
                 connection,
                 query,
@@ -67,38 +67,56 @@ def search_passages(
                 use_keywords=hybrid,
                 english_model=english_model,
             )
-            if rerank and hits:
-                hits, problem = _reranked(kb, connection, query, hits)
-                hits = hits[:limit]
-                notice = notice or problem
-            rows.append(passage_rows(kb, connection, hits, shown))
-            all_hits.append(hits)
-    return Found(rows, all_hits, notice)
+            found.hits.append(hits)
+            found.rows.append(passage_rows(kb, connection, hits, shown))
+            texts.append(_embedded_texts(connection, hits[:CANDIDATES]) if rerank else [])
+    return _reranked(kb, queries, found, texts, english_model, limit) if rerank else found
 
 
 def _reranked(
-    kb: KnowledgeBase, connection: Connection, query: Query, hits: list[Hit]
-) -> tuple[list[Hit], str]:
-    """The hits with the best ones in a finer order, and what kept them from it if anything."""
+    kb: KnowledgeBase,
+    queries: Sequence[Query],
+    found: Found,
+    texts: Sequence[Sequence[str]],
+    english_model: bool,
+    limit: int,
+) -> Found:
+    """The best rows of each query in a finer order, and what kept them from it if anything.
+
+    Args:
+        texts: of each query the texts of its best hits.
+    """
+    problem = ""
+    orders = [list(range(len(hits))) for hits in found.hits]
+    try:
+        reranker = kb.reranker()
+        if reranker is None:
+            problem = "The model gives no token vectors: rerank has no effect."
+        else:
+            for order, query, hits, passages in zip(
+                orders, queries, found.hits, texts, strict=True
+            ):
+                scores = reranker.scores(query.words_to_embed, passages) if passages else []
+                weight = reranker.weight * (readable_share(query.text) if english_model else 1.0)
+                old = [hit.fused_score for hit in hits[: len(passages)]]
+                order[: len(passages)] = blend(old, scores, weight)
+    except EmbeddingError as error:
+        problem = f"Not reranked: {error.message}."
+    return Found(
+        [[rows[i] for i in order[:limit]] for order, rows in zip(orders, found.rows, strict=True)],
+        [[hits[i] for i in order[:limit]] for order, hits in zip(orders, found.hits, strict=True)],
+        found.notice or problem,
+    )
+
+
+def _embedded_texts(connection: Connection, hits: Sequence[Hit]) -> list[str]:
+    """The texts of some hits as the model embedded them."""
     from kb.chunk import embedding_text  # here: it brings the parser, which no server start needs
 
-    try:
-        reranker = kb.reranker(connection)
-        if reranker is None:
-            return hits, "The model gives no token vectors: rerank has no effect."
-        head = hits[:CANDIDATES]
-        texts = [
-            embedding_text(row["title"], row["heading_path"], row["content"])
-            for row in load_rows(connection, [hit.chunk_id for hit in head])
-        ]
-        scores = reranker.scores(query.words_to_embed, texts)
-    except EmbeddingError as error:
-        return hits, f"Not reranked: {error.message}."
-    weight = reranker.weight
-    if kb.has_english_model(connection):
-        weight *= readable_share(query.text)
-    order = blend([hit.fused_score for hit in head], scores, weight)
-    return [head[position] for position in order] + hits[CANDIDATES:], ""
+    return [
+        embedding_text(row["title"], row["heading_path"], row["content"])
+        for row in load_rows(connection, [hit.chunk_id for hit in hits])
+    ]
 
 
 def nearest_documents(

@@ -101,7 +101,7 @@ def search(
                 if distance <= max_distance
             ]
     keyword_scores = dict(keyword_list)
-    literal = literal_hits(connection, query, ranges, only) if match else {}
+    literal = literal_hits(connection, query, ranges, only, without) if match else {}
     ids = dict.fromkeys(
         [*literal, *list(keyword_scores)[:depth], *(chunk_id for chunk_id, _ in vector_list)]
     )
@@ -183,6 +183,7 @@ def literal_hits(
     query: Query,
     ranges: Iterable[ChunkRange],
     only: set[int] | None = None,
+    without: set[int] | None = None,
 ) -> dict[int, float]:
     """Passages that hold the query's very words in a row, and what that adds to their score.
 
@@ -191,7 +192,7 @@ def literal_hits(
     match = match_literally(query)
     if not match:
         return {}
-    found = keyword_hits(connection, match, ranges, LITERAL_DEPTH, only=only)
+    found = keyword_hits(connection, match, ranges, LITERAL_DEPTH, only=only, without=without)
     return dict.fromkeys((chunk_id for chunk_id, _ in found), LITERAL_BONUS)
 
 

