@@ -18,6 +18,27 @@ class Part:
     rest: str
 
 
+def first_line(start: int, end: int, total: int, what: str) -> int:
+    """The first line of the range that a caller asks for, 0 standing for either end of the text.
+
+    Args:
+        total: how many lines there are.
+        what: the text, as an error names it.
+
+    Raises:
+        UsageError: the range is empty, or lies behind the end.
+    """
+    first = max(start, 1)
+    if end and end < first:
+        raise UsageError(f"endLine {end} lies before startLine {first}")
+    if first > max(total, 1):
+        raise UsageError(
+            f"startLine {start} lies behind the end: the {what} has {total} lines",
+            totalLines=total,
+        )
+    return first
+
+
 def read_lines(text: str, first: int, last: int, tokens: int, *, skipped: int = 0) -> Part:
     """The lines `first` to `last` (from 1, both included) within a budget.
 

@@ -1,6 +1,7 @@
 """read_file, grep_codebase and the resources on a small project."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +115,24 @@ def test_a_reply_never_exceeds_its_budget(shop: KnowledgeBase, project: Path) ->
     assert result["file"]["content"].startswith("import { TokenManager }")
     assert f"startLine {result['file']['endLine'] + 1}" in result["notice"]
     assert all(one["truncated"] for one in result["dependencies"])
+
+
+def test_a_line_longer_than_a_reply_is_read_in_parts(shop: KnowledgeBase, project: Path) -> None:
+    text = "".join(f"{number}," for number in range(300)) + "\nlast"
+    (project / "long.csv").write_text(text)
+    shop.reply_tokens = 60
+    parts: list[str] = []
+    notice = "startLine 1"
+    while notice:
+        line = int(re.findall(r"startLine (\d+)", notice)[0])
+        start = int((re.findall(r"startCharacter (\d+)", notice) or [0])[0])
+        arguments = {"path": "long.csv", "startLine": line, "startCharacter": start}
+        result = call(shop, "read_file", **arguments)
+        joint = "" if start or not parts else "\n"
+        parts.append(joint + result["file"]["content"])
+        notice = result.get("notice", "")
+    assert len(parts) > 2
+    assert "".join(parts) == text
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from kb.context_results import ContextResults, FileResult, GrepResults, RecordResult
-from kb.errors import KbError, UsageError
+from kb.errors import KbError
 from kb.knowledge_base import KnowledgeBase
+from kb.reading import first_line, read_lines
 from kb.registry import tool
 from kb.results import add_notice, cut, estimate_tokens, lines_within, rows_within
 
@@ -125,6 +126,14 @@ def read_file(
     endLine: Annotated[  # noqa: N803
         int, Field(description="Last line to return; 0: to the end.", ge=0, le=LAST_LINE)
     ] = 0,
+    startCharacter: Annotated[  # noqa: N803
+        int,
+        Field(
+            description="Characters of the first line to leave out, to go on inside a long line.",
+            ge=0,
+            le=LAST_LINE,
+        ),
+    ] = 0,
 ) -> FileResult:
     """Read file content with optional dependency tree. Tracks access for context scoring.
 
@@ -141,7 +150,7 @@ def read_file(
             {"path": one.path, "type": one.type, "level": one.level}
             for one in imports(kb.root, file.path)
         ]
-    shown, tokens_left, notice = _lines_of(kb, file.text, startLine, endLine)
+    shown, tokens_left, notice = _lines_of(kb, file.text, startLine, endLine, startCharacter)
     result: Any = {
         "file": {
             "path": file.path,
@@ -224,31 +233,20 @@ def grep_codebase(
 
 
 def _lines_of(
-    kb: KnowledgeBase, text: str, start: int, end: int
+    kb: KnowledgeBase, text: str, start: int, end: int, skipped: int
 ) -> tuple[dict[str, Any], int, str]:
     """The wanted lines of a text with what to say of them, the tokens left, and a notice."""
-    lines = text.removesuffix("\n").split("\n") if text else []
-    if end and end < max(start, 1):
-        raise UsageError(f"endLine {end} lies before startLine {start}")
-    if start > max(len(lines), 1):
-        raise UsageError(
-            f"startLine {start} lies behind the end: the file has {len(lines)} lines",
-            totalLines=len(lines),
-        )
-    wanted = lines[max(start - 1, 0) : end or None]
-    content, count, is_cut = lines_within(wanted, kb.reply_tokens)
-    first = max(start, 1)
-    whole = not (start or end or is_cut)
+    body = text.removesuffix("\n")
+    total = body.count("\n") + 1 if text else 0
+    first = first_line(start, end, total, "file")
+    part = read_lines(body, first, end, kb.reply_tokens, skipped=skipped)
+    whole = not (start or end or skipped or part.rest)
     # Untouched to the last line end, so that it can be written back.
-    shown: dict[str, Any] = {"content": text if whole else content, "lines": len(lines)}
+    shown: dict[str, Any] = {"content": text if whole else part.content, "lines": total}
     if not whole:
-        shown |= {"startLine": first, "endLine": min(first + count - 1, max(len(lines), first))}
+        shown |= {"startLine": first, "endLine": min(part.end_line, max(total, first))}
     left = kb.reply_tokens - estimate_tokens(shown["content"])
-    return (
-        shown,
-        left,
-        f"The reply is full: go on with startLine {first + count}." if is_cut else "",
-    )
+    return shown, left, f"The reply is full: go on with {part.rest}." if part.rest else ""
 
 
 def _add_contents(kb: KnowledgeBase, result: Any, tokens: int) -> None:

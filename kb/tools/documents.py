@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kb.database import Connection, Row
-from kb.errors import UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.passages import nearest_documents, passage_rows, search_passages
-from kb.reading import read_lines
+from kb.reading import first_line, read_lines
 from kb.registry import tool
 from kb.results import (
     BatchResults,
@@ -229,14 +228,7 @@ def documents_get_document(
     with kb.database.read() as connection:
         _, row, shown = _find_document(kb, connection, collection, document)
     total = row["line_count"]
-    first = max(startLine, 1)
-    if endLine and endLine < first:
-        raise UsageError(f"endLine {endLine} lies before startLine {first}")
-    if first > max(total, 1):
-        raise UsageError(
-            f"startLine {startLine} lies behind the end: the document has {total} lines",
-            totalLines=total,
-        )
+    first = first_line(startLine, endLine, total, "document")
     part = read_lines(row["content"], first, endLine, kb.reply_tokens, skipped=startCharacter)
     result: Any = {
         **shown,
