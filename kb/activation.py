@@ -16,7 +16,7 @@ from kb.follow import SLICE_SECONDS, embed_for
 from kb.git_branch import git_branch
 from kb.knowledge_base import KnowledgeBase
 from kb.project import ActiveProject, Project, allowed_folders, find_config, load_project
-from kb.store import delete_collection
+from kb.store import delete_collection, insert_collection
 from kb.sync import SyncReport, sync_collection
 from kb.watch import FolderWatcher
 
@@ -153,29 +153,25 @@ def _bring_up(
                 delete_collection(connection, known["collection_id"])
             active = ActiveProject(project, project_id, None)
             return Activation(active, None, list(project.warnings))
-        fields = {
-            "kind": "external",
-            "source": str(project.docs_folder),
-            "include": json.dumps(docs.include_patterns, ensure_ascii=False),
-            "exclude": json.dumps(docs.exclude_patterns, ensure_ascii=False),
-        }
         if known is None:
-            connection.run(
-                "insert_collection",
-                name=f"external/{'/'.join(key.values())}",
-                options="{}",
-                description=None,
-                version=None,
+            insert_collection(
+                connection,
+                f"external/{'/'.join(key.values())}",
+                "external",
+                source=str(project.docs_folder),
+                include=docs.include_patterns,
+                exclude=docs.exclude_patterns,
                 project_id=project_id,
-                created_at=utc_now(),
-                **fields,
             )
         else:
             connection.run(
                 "update_collection",
                 collection_id=known["collection_id"],
+                kind="external",
+                source=str(project.docs_folder),
+                include=json.dumps(docs.include_patterns, ensure_ascii=False),
+                exclude=json.dumps(docs.exclude_patterns, ensure_ascii=False),
                 description=None,
-                **fields,
             )
         collection = connection.row("external_collection", project_id=project_id)
     assert collection is not None

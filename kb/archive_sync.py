@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
 from pathlib import Path
 
 from kb.archives import RESEARCH, URL_CONTENT
-from kb.database import Connection, Row, utc_now
+from kb.database import Connection, Row
 from kb.errors import SourceError
 from kb.knowledge_base import KnowledgeBase
+from kb.store import free_name, insert_collection
 from kb.sync import sync_collection
 
 log = logging.getLogger("kb.archives")
@@ -66,19 +66,12 @@ def _registered(kb: KnowledgeBase, root: Path, source: str) -> Row:
         if (known := _known(connection, root)) is not None:
             return known
         taken = {row["name"] for row in connection.rows("collections")}
-        names = (f"{root.name}-{number}" if number > 1 else root.name for number in range(1, 1000))
-        connection.run(
-            "insert_collection",
-            name=next(name for name in names if name not in taken),
-            kind="archive",
+        insert_collection(
+            connection,
+            free_name(root.name or "root", taken),
+            "archive",
             source=str(root),
-            include="[]",
-            exclude="[]",
-            options=json.dumps({"source": source}),
-            description=None,
-            version=None,
-            project_id=None,
-            created_at=utc_now(),
+            options={"source": source},
         )
         found = _known(connection, root)
         assert found is not None

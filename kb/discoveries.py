@@ -27,7 +27,7 @@ from kb.parse import parse
 from kb.query import parse_query
 from kb.search import collection_range, search
 from kb.sessions import module_scores
-from kb.store import NewDocument, store_document
+from kb.store import NewDocument, free_name, insert_collection, store_document
 from kb.vectors import nearest_chunks
 
 if TYPE_CHECKING:
@@ -204,24 +204,7 @@ def _collection(connection: Connection) -> int:
     found = connection.value("discoveries_collection")
     if found is None:
         taken = {row["name"] for row in connection.rows("collections")}
-        name, number = KIND, 1
-        while name in taken:  # by a folder of that name
-            number += 1
-            name = f"{KIND}-{number}"
-        connection.run(
-            "insert_collection",
-            name=name,
-            kind=KIND,
-            source="",
-            include="[]",
-            exclude="[]",
-            options="{}",
-            description=None,
-            version=None,
-            project_id=None,
-            created_at=utc_now(),
-        )
-        found = connection.value("discoveries_collection")
+        return insert_collection(connection, free_name(KIND, taken), KIND)
     return int(found)
 
 

@@ -237,6 +237,13 @@ def load_tokenizer() -> Tokenizer:
     return tokenizer
 
 
+def available_cores() -> int:
+    """How many cores this process may use, which in a container are not all there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def text_hash(text: str) -> bytes:
     """The key of an embedded text: 16 bytes of SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]

@@ -7,7 +7,6 @@ never reaches a chunk whose text another process has changed meanwhile.
 from __future__ import annotations
 
 import json
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 
 from kb.chunk import embedding_text
 from kb.database import Connection, Database
-from kb.embed import BATCH_SIZE, Embedder, quantize
+from kb.embed import BATCH_SIZE, Embedder, available_cores, quantize
 from kb.errors import ModelMismatchError
 from kb.knowledge_base import KnowledgeBase
 from kb.search import WHOLE_FILE
@@ -247,7 +246,7 @@ def _run_in_parallel(
     onnxruntime releases the interpreter's lock, so threads that share one loaded model keep all
     cores busy. At most two batches a worker are under way: an interruption loses little.
     """
-    workers = _cores()
+    workers = available_cores()
     waiting: deque[tuple[list[bytes], Future[list[bytes]]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
@@ -262,13 +261,6 @@ def _run_in_parallel(
         finally:
             for _, future in waiting:
                 future.cancel()
-
-
-def _cores() -> int:
-    """How many cores this process may use, which in a container are not all there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _key(embedder: Embedder) -> dict[str, str | int]:

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kb.database import utc_now
 from kb.errors import SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.query import parse_query
 from kb.search import WHOLE_FILE, ChunkRange, load_documents, search
 from kb.sources import SourceFile, SourceText
-from kb.store import store_document
+from kb.store import insert_collection, store_document
 from kb.sync import prepare_document
 
 if TYPE_CHECKING:
@@ -96,19 +95,7 @@ def load_beir(kb: KnowledgeBase, folder: Path, progress: Callable[[str, int, int
     rows = list(_json_lines(folder / "corpus.jsonl"))
     with kb.database.write() as connection:
         if connection.value("collection_id", name=folder.name) is None:
-            connection.run(
-                "insert_collection",
-                name=folder.name,
-                kind="documents",
-                source="",
-                include="[]",
-                exclude="[]",
-                options="{}",
-                description=None,
-                version=None,
-                project_id=None,
-                created_at=utc_now(),
-            )
+            insert_collection(connection, folder.name, "documents")
         collection_id = connection.value("collection_id", name=folder.name)
         known = {row[0] for row in connection.tuples("document_paths", collection_id=collection_id)}
         for done, row in enumerate(rows):

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from kb.chunk import chunk
-from kb.database import Connection, Database, utc_now
+from kb.database import Connection, Database
 from kb.embed import load_tokenizer
 from kb.errors import IndexExists, IndexNotFound, UnknownBackend, UsageError
 from kb.index_search import IndexOptions, count_tokens
 from kb.knowledge_base import KnowledgeBase
 from kb.parse import ParsedDocument, parse
-from kb.store import NewDocument, store_document
+from kb.store import NewDocument, insert_collection, store_document
 from kb.suggest import nearest
 from kb.terms import is_unspaced
 
@@ -72,7 +72,7 @@ def create_index(kb: KnowledgeBase, name: str, backend: str, options: IndexOptio
         # Another process may have made it since.
         if connection.value("collection_id", name=name) is not None:
             raise IndexExists(f"Index already exists: {name}")
-        _insert(connection, name, options)
+        insert_collection(connection, name, "index", options=asdict(options))
 
 
 def add_document(
@@ -131,24 +131,7 @@ def _insert_default(connection: Connection) -> int:
             f'the collection "{DEFAULT_INDEX}" comes from a folder, so there is no default index: '
             "make another one with search_create_index, or register the folder under another name"
         )
-    return _insert(connection, DEFAULT_INDEX, IndexOptions())
-
-
-def _insert(connection: Connection, name: str, options: IndexOptions) -> int:
-    connection.run(
-        "insert_collection",
-        name=name,
-        kind="index",
-        source="",
-        include="[]",
-        exclude="[]",
-        options=json.dumps(asdict(options)),
-        description=None,
-        version=None,
-        project_id=None,
-        created_at=utc_now(),
-    )
-    return connection.last_id()
+    return insert_collection(connection, DEFAULT_INDEX, "index", options=asdict(IndexOptions()))
 
 
 def _prepared(doc_id: str, text: str, content_hash: bytes, metadata: dict[str, Any]) -> NewDocument:

@@ -8,12 +8,11 @@ place where the user names one. Gains and cost: docs/decisions/0003-ranking.md.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kb.embed import Embedder, load_cross_encoder
+from kb.embed import Embedder, available_cores, load_cross_encoder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +51,7 @@ class LateInteraction:
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         wanted = self._embedder.token_vectors([query])[0]
         # One passage a batch: padding to the longest would cost more than it saves.
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(available_cores()) as pool:
             found = pool.map(lambda text: self._embedder.token_vectors([text])[0], passages)
             return [float((wanted @ tokens.T).max(axis=1).mean()) for tokens in found]
 

@@ -1,10 +1,14 @@
-"""Replace or delete one document with all that hangs on it. Call inside a write transaction."""
+"""Make collections; replace or delete one document with all that hangs on it.
+
+Call inside a write transaction.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from kb.chunk import Chunk, embedding_text
@@ -31,6 +35,41 @@ class NewDocument:
     file_size: int | None = None
     modified_ns: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)  # beside the front matter
+
+
+def insert_collection(
+    connection: Connection,
+    name: str,
+    kind: str,
+    *,
+    source: str = "",
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    description: str | None = None,
+    project_id: int | None = None,
+) -> int:
+    """Make an empty collection. Returns its row id."""
+    connection.run(
+        "insert_collection",
+        name=name,
+        kind=kind,
+        source=source,
+        include=json.dumps(list(include), ensure_ascii=False),
+        exclude=json.dumps(list(exclude), ensure_ascii=False),
+        options=json.dumps(options or {}, ensure_ascii=False),
+        description=description,
+        version=None,
+        project_id=project_id,
+        created_at=utc_now(),
+    )
+    return connection.last_id()
+
+
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """A collection's name that is not taken: the wanted one, or one with a number behind it."""
+    names = (f"{wanted}-{number}" if number > 1 else wanted for number in count(1))
+    return next(name for name in names if name not in taken)
 
 
 def store_document(

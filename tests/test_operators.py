@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.chunk import chunk
-from kb.database import Connection, Database, utc_now
+from kb.database import Connection, Database
 from kb.embed import load_tokenizer
 from kb.knowledge_base import KnowledgeBase
 from kb.operators import chunks_holding, documents_holding
@@ -19,7 +19,7 @@ from kb.parse import parse
 from kb.query import Operand, parse_query
 from kb.registry import call_tool
 from kb.search import collection_range
-from kb.store import NewDocument, store_document
+from kb.store import NewDocument, insert_collection, store_document
 from kb.sync import embed_pending
 
 Filler = Callable[..., KnowledgeBase]
@@ -48,7 +48,7 @@ def several() -> Iterator[KnowledgeBase]:
     embedder = HashEmbedder()
     with KnowledgeBase(Database(":memory:"), make_embedder=lambda _: embedder) as knowledge:
         with knowledge.database.write() as connection:
-            collection_id = new_collection(connection, "several")
+            collection_id = insert_collection(connection, "several", "index")
             for path, text in DOCUMENTS.items():
                 store(connection, collection_id, path, text)
         embed_pending(knowledge)
@@ -115,7 +115,7 @@ def test_a_phrase_is_found_across_the_border_of_two_chunks(kb: KnowledgeBase) ->
     words = [f"w{number}" for number in range(2000)]
     text = " ".join(words)
     with kb.database.write() as connection:
-        collection_id = new_collection(connection, "long")
+        collection_id = insert_collection(connection, "long", "index")
         document_id = store(connection, collection_id, "long.md", text)
         bounds = connection.tuples("chunk_places", document_ids=f"[{document_id}]")
         assert len(bounds) > 3
@@ -163,23 +163,6 @@ def plain_scan(text: str, phrase: str) -> bool:
     return any(words[i : i + size] == wanted for i in range(len(words) - size + 1))
 
 
-def new_collection(connection: Connection, name: str) -> int:
-    connection.run(
-        "insert_collection",
-        name=name,
-        kind="index",
-        source="",
-        include="[]",
-        exclude="[]",
-        options="{}",
-        description=None,
-        version=None,
-        project_id=None,
-        created_at=utc_now(),
-    )
-    return connection.last_id()
-
-
 def store(connection: Connection, collection_id: int, path: str, text: str) -> int:
     parsed = parse(text, path)
     return store_document(
@@ -196,7 +179,7 @@ def test_a_phrase_finds_what_a_plain_scan_finds(texts: list[str], phrase: str) -
     if not plain_words(phrase):
         return
     with Database(":memory:") as database, database.write() as connection:
-        collection_id = new_collection(connection, "scan")
+        collection_id = insert_collection(connection, "scan", "index")
         ids = {
             store(connection, collection_id, f"{number}.md", text): text
             for number, text in enumerate(texts)
@@ -223,7 +206,7 @@ def test_a_prefix_finds_what_a_plain_scan_finds(texts: list[str], word: str, siz
         return
     prefix = wanted[0][:size]
     with Database(":memory:") as database, database.write() as connection:
-        collection_id = new_collection(connection, "scan")
+        collection_id = insert_collection(connection, "scan", "index")
         ids = {
             store(connection, collection_id, f"{number}.txt", f"# t\n{text}"): text
             for number, text in enumerate(texts)

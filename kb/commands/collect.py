@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from kb import render
-from kb.database import Connection, Row, utc_now
+from kb.database import Connection, Row
 from kb.embed import BUNDLED_MODEL, FastembedEmbedder
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.search import WHOLE_FILE
-from kb.store import delete_collection
+from kb.store import delete_collection, free_name, insert_collection
 from kb.sync import EmbedReport, SyncReport, embed_pending, reembed, require_source, sync_collection
 
 ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
@@ -125,23 +125,22 @@ def register(
         by_name = {row["name"]: row for row in rows}
         same = [row for row in rows if row["source"] == str(root)]
         if name is None:
-            name = same[0]["name"] if same else _free_name(root.name or "root", by_name)
+            name = same[0]["name"] if same else free_name(root.name or "root", by_name)
         known = by_name.get(name)
         if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
             raise UsageError(
                 f'the collection "{name}" is filled by tool calls: choose another --name'
             )
         if known is None:
-            connection.run(
-                "insert_collection",
-                name=name,
-                kind=kind,
+            insert_collection(
+                connection,
+                name,
+                kind,
                 source=str(root),
-                options=json.dumps(settings or {}, ensure_ascii=False),
-                version=None,
-                project_id=None,
-                created_at=utc_now(),
-                **fields,
+                include=include or [],
+                exclude=exclude or [],
+                options=settings,
+                description=description,
             )
         elif known["source"] != str(root):
             raise UsageError(
@@ -283,12 +282,3 @@ def _say_problems(report: SyncReport, options: argparse.Namespace) -> None:
     for problem in (*report.errors, *report.notices):
         place = f"{problem['path']}: " if problem["path"] else ""
         print(f"kb: {report.collection}: {place}{problem['message']}", file=sys.stderr)
-
-
-def _free_name(wanted: str, taken: dict[str, Row]) -> str:
-    number = 1
-    name = wanted
-    while name in taken:
-        number += 1
-        name = f"{wanted}-{number}"
-    return name
