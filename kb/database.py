@@ -482,7 +482,7 @@ class Database:
         """Turn SQLite's errors into ours, with the file's name and what to do."""
         try:
             yield
-        except (apsw.BusyError, apsw.LockedError) as error:
+        except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError) as error:
             raise BusyError(
                 f"{self.path} is being written by another process: try again when it is done"
             ) from error

@@ -17,6 +17,7 @@ from itertools import islice
 from kb.database import Connection
 from kb.operators import document_filters, documents_holding
 from kb.query import Operand, Query, quote
+from kb.search import collection_range
 from kb.terms import bigrams, is_unspaced
 from kb.tokens import Pattern, pattern, split, unspaced_runs
 
@@ -58,7 +59,7 @@ def rank_documents(
     connection: Connection, query: Query, collection_id: int, options: IndexOptions
 ) -> Ranking:
     """The documents of an index that match, scored; ties by document id."""
-    ranges = [(collection_id << 32, (collection_id << 32) + 0xFFFFFFFF)]
+    ranges = [collection_range(collection_id)]
     query, ignored = without_short_words(connection, query, options)
     lost_must = any(operand.text in ignored for operand in query.must)
     if lost_must or query.asks_for_nothing:

@@ -98,7 +98,6 @@ def add_document(
     database = index.database if index else kb.database
     options = index.options if index else IndexOptions()
     content_hash = hashlib.sha256(content.encode()).digest()
-    new: NewDocument | None = None
     with database.read() as connection:
         tokens = count_tokens(connection, text, options)
         known = index and connection.row(
@@ -110,6 +109,8 @@ def add_document(
     new = _prepared(doc_id, text, content_hash, metadata)
     with database.write() as connection:
         row = connection.row("index_by_name", name=name)
+        if row is None and name != DEFAULT_INDEX:  # removed since
+            raise IndexNotFound(f"Index not found: {name}")
         collection_id = row["collection_id"] if row else _insert_default(connection)
         known = connection.row("stored_document", collection_id=collection_id, path=doc_id)
         store_document(connection, collection_id, new, known["document_id"] if known else None)

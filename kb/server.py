@@ -211,14 +211,22 @@ async def _end_on_signal(knowledge: KnowledgeBase) -> None:
 async def _flush_calls(knowledge: KnowledgeBase) -> None:
     while True:
         await anyio.sleep(FLUSH_SECONDS)
-        await anyio.to_thread.run_sync(knowledge.flush)
+        await anyio.to_thread.run_sync(_logged, knowledge.flush)
 
 
 async def _watch_folders(knowledge: KnowledgeBase) -> None:
     await anyio.sleep(2 * WARM_UP_SECONDS)
     from kb.follow import follow_folders
 
-    await anyio.to_thread.run_sync(follow_folders, knowledge)
+    await anyio.to_thread.run_sync(_logged, follow_folders, knowledge)
+
+
+def _logged(function: Callable[..., object], *arguments: Any) -> None:
+    """Run what goes on beside the calls: its failure must not end the server."""
+    try:
+        function(*arguments)
+    except Exception:
+        log.exception("%s failed", function.__name__)
 
 
 def _end(knowledge: KnowledgeBase) -> NoReturn:

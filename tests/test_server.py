@@ -17,6 +17,9 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+from kb.knowledge_base import KnowledgeBase
+from kb.server import _flush_calls
+
 ROOT = Path(__file__).parent.parent
 ODD_SERVER = str(Path(__file__).parent / "odd_server.py")
 HANDSHAKE = {
@@ -300,3 +303,21 @@ def test_unknown_family_is_wrong_use(windrose_copy: Path) -> None:
     assert (code, out) == (2, "")
     assert 'no tool family "documnets"' in errors
     assert len(errors.splitlines()) == 1
+
+
+def test_what_fails_beside_the_calls_does_not_end_the_server(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kb.server.FLUSH_SECONDS", 0.0)
+    kb.calls.add(None, "", 1.0, 1)  # type: ignore[arg-type] # which the file refuses
+
+    async def flush() -> None:
+        with anyio.move_on_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_flush_calls, kb)
+                while "flush failed" not in caplog.text:
+                    await anyio.sleep(0.01)
+                tasks.cancel_scope.cancel()
+
+    anyio.run(flush)
+    assert "flush failed" in caplog.text
