@@ -40,6 +40,13 @@ def search_passages(
     hybrid: bool,
     rerank: bool,
 ) -> Found:
+    """The best passages for each query and the collections to look in ([]: all of them).
+
+    Raises:
+        CollectionNotFound: a name that does not exist.
+        EmbeddingError: there are no vectors to be had, and `hybrid` is off.
+        ModelMismatchError: the file's vectors come from another model than the one asked for.
+    """
     with kb.database.read() as connection:
         for _, names in asked:
             kb.ranges(connection, names)  # a wrong name is told before the model is loaded

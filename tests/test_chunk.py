@@ -14,8 +14,9 @@ from markdown_it.utils import read_fixture_file
 from tokenizers import Tokenizer
 
 from kb import chunk as chunk_module
-from kb.chunk import MAXIMUM_CHARACTERS, MAXIMUM_TOKENS, Chunk, chunk, embedding_text
+from kb.chunk import MAXIMUM_TOKENS, Chunk, chunk, embedding_text
 from kb.parse import parse
+from kb.pieces import MAXIMUM_CHARACTERS
 
 ROOT = Path(__file__).parent.parent
 CASES = ROOT / "fixtures" / "cases" / "chunk"
@@ -315,5 +316,5 @@ def test_encoding_a_document_in_parts_changes_no_chunk(
         "x" * 3000,
     ]
     whole = chunks_of("\n\n".join(parts))
-    monkeypatch.setattr(chunk_module, "_ENCODED_AT_ONCE", size)
+    monkeypatch.setattr("kb.pieces._ENCODED_AT_ONCE", size)
     assert chunks_of("\n\n".join(parts)) == whole
