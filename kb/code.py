@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kb.decode import NoTextError, decode
-from kb.errors import KbError
+from kb.errors import ImportsFailed
 from kb.imports import SyntaxProblem, imported_files
 from kb.imports.project import Project
 from kb.paths import read_inside
 
-__all__ = ["Dependency", "ImportsFailed", "imports", "language_of", "module_of", "role_of"]
+__all__ = ["Dependency", "imports", "language_of", "module_of", "role_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,6 @@ class Dependency:
     path: str  # relative to the root
     type: str = "import"
     level: int = 1
-
-
-class ImportsFailed(KbError):
-    """A file whose imports cannot be told."""
-
-    code = "FILE_SYSTEM_ERROR"
 
 
 def imports(root: Path, path: str) -> list[Dependency]:

@@ -16,6 +16,7 @@ KbError                      INTERNAL_ERROR
 ├── PermissionDenied         PERMISSION_DENIED    a path outside the project, or a hidden file
 ├── FileNotFound             FILE_NOT_FOUND       no such file in the project
 ├── FileTooLarge             FILE_TOO_LARGE
+├── ImportsFailed            FILE_SYSTEM_ERROR    a file whose imports cannot be parsed
 ├── InvalidPattern           INVALID_PATTERN      a regular expression that cannot be used
 ├── ProjectNotActivated      PROJECT_NOT_ACTIVATED
 ├── ExternalDocsNotConfigured  EXTERNAL_DOCS_NOT_CONFIGURED
@@ -47,6 +48,7 @@ __all__ = [
     "FileError",
     "FileNotFound",
     "FileTooLarge",
+    "ImportsFailed",
     "IndexExists",
     "IndexNotFound",
     "InvalidPattern",
@@ -184,6 +186,12 @@ class FileTooLarge(KbError):
     """The file has more bytes than a tool reads."""
 
     code = "FILE_TOO_LARGE"
+
+
+class ImportsFailed(KbError):
+    """A file whose imports cannot be parsed."""
+
+    code = "FILE_SYSTEM_ERROR"
 
 
 class InvalidPattern(KbError):

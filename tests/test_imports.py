@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kb.code import Dependency, ImportsFailed, imports, language_of, module_of, role_of
-from kb.errors import FileNotFound, PermissionDenied
+from kb.code import Dependency, imports, language_of, module_of, role_of
+from kb.errors import FileNotFound, ImportsFailed, PermissionDenied
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
