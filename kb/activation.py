@@ -56,7 +56,6 @@ def activate(
     project = load_project(config_path, branch, start=start, allowed=allowed)
     with kb.sync_lock:
         result = _bring_up(kb, project, progress, seconds if kb.watches else math.inf)
-        _forget_lost_folders(kb, result.active)
         if kb.active is not None:
             kb.active.stop()
         kb.active = result.active
@@ -115,19 +114,6 @@ def _start(kb: KnowledgeBase) -> Path:
     except ConfigurationError:
         return kb.project
     return Path.cwd()
-
-
-def _forget_lost_folders(kb: KnowledgeBase, active: ActiveProject) -> None:
-    """Delete what belongs to folders of this project that are gone, such as old worktrees."""
-    with kb.database.read() as connection:
-        rows = connection.rows("projects_named", name=active.project.config.project_name)
-    for row in rows:
-        if row["project_id"] != active.project_id and not Path(row["root"]).is_dir():
-            with kb.database.write() as connection:
-                docs = connection.row("external_collection", project_id=row["project_id"])
-                if docs is not None:
-                    delete_collection(connection, docs["collection_id"])
-                connection.run("delete_project", project_id=row["project_id"])
 
 
 def _key(project: Project) -> dict[str, str]:

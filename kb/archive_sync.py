@@ -23,7 +23,7 @@ _lock = threading.Lock()
 
 
 def sync_configured_archives(kb: KnowledgeBase) -> None:
-    """Bring the archives of the environment up to date, once in a process; no embedding.
+    """Bring the archives of the environment up to date, once in a process.
 
     A folder that is missing is an error only when nothing of it is stored: a copied file works
     without its sources.
@@ -54,6 +54,7 @@ def sync_configured_archives(kb: KnowledgeBase) -> None:
             for problem in report.errors:
                 log.warning("%s: %s: %s", root, problem["path"], problem["message"])
             _synced.add(mark)
+            kb.has_added.set()  # vectors follow in the background
 
 
 def _known(connection: Connection, root: Path) -> Row | None:

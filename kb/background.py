@@ -28,7 +28,8 @@ def start_embedding(kb: KnowledgeBase) -> None:
 
 
 def embed_added(kb: KnowledgeBase, *, give_way: bool = False) -> None:
-    """Embed what waits in the named indexes. Folders that were synced without vectors wait on.
+    """Embed what waits in named indexes and archives. Other folders that were synced without
+    vectors wait on.
 
     Args:
         give_way: stop as soon as a tool is called; the rest waits for the next run.
@@ -39,7 +40,9 @@ def embed_added(kb: KnowledgeBase, *, give_way: bool = False) -> None:
     kb.has_added.clear()
     began = time.monotonic()
     with kb.database.read() as connection:
-        rows = [row for row in connection.rows("collections") if row["kind"] == "index"]
+        rows = [
+            row for row in connection.rows("collections") if row["kind"] in ("index", "archive")
+        ]
     for row in rows:
         report = embed_pending(
             kb,

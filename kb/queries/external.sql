@@ -12,14 +12,6 @@ DO UPDATE SET root = excluded.root, activated_at = excluded.activated_at;
 SELECT project_id FROM projects
 WHERE name = :name AND branch = :branch AND path_hash = :path_hash;
 
--- name: projects_named
--- The branches and folders of a project.
-SELECT project_id, root FROM projects WHERE name = :name;
-
--- name: delete_project!
--- Forget a project whose collections are gone already.
-DELETE FROM projects WHERE project_id = :project_id;
-
 -- name: external_collection
 -- The external documentation of a project.
 SELECT collection_id, name, kind, source, include, exclude, options, description, version,

@@ -98,6 +98,7 @@ class ArchiveResults(TypedDict):
     family="archive",
     title="Search local archives",
     example={"query": "machine learning", "fuzzy": True, "includeCitations": True, "limit": 5},
+    read_only=False,  # the first call brings the environment's archives up to date
 )
 def searchLocalArchives(  # noqa: N802 - the contract's name
     kb: KnowledgeBase,
