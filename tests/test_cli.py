@@ -165,6 +165,22 @@ def test_what_is_not_found_is_exit_code_1_with_near_names(filled: Run) -> None:
     assert filled("outline", "sub dir.md").code == 1
 
 
+def test_words_without_quotes_are_one_query(filled: Run) -> None:
+    assert filled("search", "gusts", "and", "storm") == filled("search", "gusts and storm")
+    assert filled("recall", "gusts", "and") == filled("recall", "gusts and")
+
+
+def test_nothing_found_by_grep_and_no_calls_are_said(filled: Run, project: Path) -> None:
+    assert filled("grep", "no_such_words_anywhere") == (1, "", "nothing found\n")
+    assert filled("status", "--calls") == (1, "", "kb: no calls yet\n")
+
+
+def test_malformed_pattern_is_wrong_use_with_its_reason(filled: Run) -> None:
+    outcome = filled("grep", "(")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.errors.startswith("kb: Invalid regex pattern: unclosed group")
+
+
 def test_error_is_a_json_document_when_json_is_wanted(filled: Run) -> None:
     outcome = filled("get", "wnd.md", "--json")
     assert outcome.code == 1

@@ -260,6 +260,8 @@ def _failed(name: str, error: KbError) -> SyncReport:
 
 
 def _summary(report: SyncReport) -> str:
+    if report.errors and not report.errors[0]["path"]:  # of the whole collection
+        return f"{report.collection}: not synced"
     changes = [
         f"{count} {word}"
         for count, word in (
