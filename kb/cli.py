@@ -98,9 +98,8 @@ def _print_error(error: KbError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(error.as_result(), ensure_ascii=False))
     suggestions = error.details.get("suggestions", [])
-    hint = (
-        f" Near: {', '.join(suggestions)}." if suggestions and "Did you" not in str(error) else ""
-    )
+    said = any(start in error.message for start in ("Did you", "There are"))
+    hint = f" Near: {', '.join(suggestions)}." if suggestions and not said else ""
     reason = f": {error.details['reason']}" if error.details.get("reason") else ""
     print(f"kb: {error.message}{reason}{hint}".replace("\n", " "), file=sys.stderr)
 
@@ -198,9 +197,18 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub = add("add", "collect.add", "register a folder as a collection and sync it", creates=True)
     sub.add_argument("source", metavar="SOURCE", help="a folder or a file")
     sub.add_argument("--name", help="name of the collection (default: the folder's)")
-    sub.add_argument("--include", action="append", default=[], metavar="GLOB")
-    sub.add_argument("--exclude", action="append", default=[], metavar="GLOB")
-    sub.add_argument("--kind", choices=("documents", "archive", "external"), default="documents")
+    for option, which in (("--include", "only"), ("--exclude", "not")):
+        sub.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar="GLOB",
+            help=f'{which} these files, such as "guide/**"; may be given several times',
+        )
+    # A project's external documentation is registered by its activation alone.
+    sub.add_argument(
+        "--kind", choices=("documents", "archive"), help="(default: as before, else documents)"
+    )
     sub.add_argument("--description", default=None, help="what the collection is about")
     sub.add_argument(
         "--holds",

@@ -122,6 +122,7 @@ def test_version_is_printed(run: Run) -> None:
         ["search", "a", "--unknown"],
         ["outline", "wind.md", "--depth", "7"],
         ["add", "docs", "--kind", "other"],
+        ["add", "docs", "--kind", "external"],
         ["add", "docs", "--name", " "],
         ["get", "wind.md:0"],
         ["get", "wind.md:9"],
@@ -163,6 +164,19 @@ def test_what_is_not_found_is_exit_code_1_with_near_names(filled: Run) -> None:
     assert 'Did you mean "docs"?' in filled("list", "doc").errors
     assert filled("remove", "doc").code == 1
     assert filled("outline", "sub dir.md").code == 1
+
+
+def test_kind_stays_until_another_is_given(filled: Run) -> None:
+    def kind() -> str:
+        kinds: str = filled("list", "--json").json["collections"][0]["kind"]
+        return kinds
+
+    assert filled("add", "docs", "--kind", "archive", "--no-embed").code == 0
+    assert (filled("add", "docs", "--no-embed").code, kind()) == (0, "archive")
+    assert (filled("add", "docs", "--no-embed", "--kind", "documents").code, kind()) == (
+        0,
+        "documents",
+    )
 
 
 def test_words_without_quotes_are_one_query(filled: Run) -> None:

@@ -93,7 +93,7 @@ def register(
     source: str,
     *,
     name: str | None = None,
-    kind: str = "documents",
+    kind: str | None = None,
     include: list[str] | None = None,
     exclude: list[str] | None = None,
     description: str | None = None,
@@ -101,7 +101,8 @@ def register(
 ) -> Row:
     """The collection of a folder; made when there is none, changed when it is registered anew.
 
-    Globs that are given replace all earlier ones; without any the earlier ones stay.
+    Globs that are given replace all earlier ones; without any the earlier ones stay. So does the
+    kind, which is "documents" of a new collection unless another one is given.
 
     Raises:
         SourceError: there is no such folder, or its path cannot be stored.
@@ -135,7 +136,7 @@ def register(
             insert_collection(
                 connection,
                 name,
-                kind,
+                kind or "documents",
                 source=str(root),
                 include=include or [],
                 exclude=exclude or [],
@@ -153,7 +154,7 @@ def register(
             connection.run(
                 "update_collection",
                 collection_id=known["collection_id"],
-                kind=kind if kind != "documents" else None,
+                kind=kind,
                 source=None,
                 **fields,
             )
@@ -162,7 +163,7 @@ def register(
 
 
 def _change_settings(
-    connection: Connection, known: Row, kind: str, settings: dict[str, Any]
+    connection: Connection, known: Row, kind: str | None, settings: dict[str, Any]
 ) -> None:
     """Keep new settings; what they or another kind make of the documents is read anew."""
     merged = {**json.loads(known["options"]), **settings}
@@ -172,7 +173,7 @@ def _change_settings(
             collection_id=known["collection_id"],
             options=json.dumps(merged, ensure_ascii=False),
         )
-    elif kind in (known["kind"], "documents"):
+    elif kind in (known["kind"], None):
         return
     connection.run("forget_content_hashes", collection_id=known["collection_id"])
 
