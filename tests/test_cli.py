@@ -179,6 +179,21 @@ def test_kind_stays_until_another_is_given(filled: Run) -> None:
     )
 
 
+def test_globs_that_match_nothing_are_named(filled: Run) -> None:
+    outcome = filled("add", "docs", "--include", "*.org", "--exclude", "old/**")
+    assert outcome.code == 3
+    assert "holds no matching file any more (only *.org; not old/**), but the" in outcome.errors
+    outcome = filled("add", "docs", "--name", "other", "--include", "*.org")
+    assert (outcome.code, outcome.out) == (0, "other: nothing there (0 documents)\n")
+    assert "kb: other: no file matches (only *.org)" in outcome.errors
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="no such device here")
+def test_device_is_no_source(filled: Run) -> None:
+    outcome = filled("add", "/dev/null")
+    assert (outcome.code, outcome.errors) == (3, "kb: there is no folder or file /dev/null\n")
+
+
 def test_words_without_quotes_are_one_query(filled: Run) -> None:
     assert filled("search", "gusts", "and", "storm") == filled("search", "gusts and storm")
     assert filled("recall", "gusts", "and") == filled("recall", "gusts and")

@@ -109,7 +109,7 @@ def register(
         UsageError: the name is blank or belongs to something else.
     """
     root = Path(source).expanduser().resolve()
-    if not root.exists():
+    if not (root.is_dir() or root.is_file()):
         raise SourceError(f"there is no folder or file {source}", path=str(root))
     if any("\ud800" <= character <= "\udfff" for character in str(root)):
         raise SourceError(f"the path {source} is not valid UTF-8: rename it")
