@@ -19,7 +19,7 @@ from kb import render
 from kb.config import database_path
 from kb.database import Database
 from kb.embed import BUNDLED_MODEL, FastembedEmbedder
-from kb.errors import KbError, NotFoundError, SourceError, UsageError
+from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.rerank import CrossEncoder
 
@@ -91,17 +91,30 @@ def _require_folder(source: str | None) -> None:
 def _exit_code(error: KbError) -> int:
     if isinstance(error, NotFoundError):
         return NOTHING_FOUND
-    return WRONG_USE if isinstance(error, UsageError) else FAILURE
+    return WRONG_USE if isinstance(error, UsageError | InvalidPattern) else FAILURE
 
 
 def _print_error(error: KbError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(error.as_result(), ensure_ascii=False))
     suggestions = error.details.get("suggestions", [])
-    hint = (
-        f" Near: {', '.join(suggestions)}." if suggestions and "Did you" not in str(error) else ""
-    )
-    print(f"kb: {error.message}{hint}".replace("\n", " "), file=sys.stderr)
+    said = any(start in error.message for start in ("Did you", "There are"))
+    hint = f" Near: {', '.join(suggestions)}." if suggestions and not said else ""
+    reason = f": {error.details['reason']}" if error.details.get("reason") else ""
+    print(f"kb: {error.message}{reason}{hint}".replace("\n", " "), file=sys.stderr)
+
+
+class _Words(argparse.Action):
+    """One text, also when it was typed without quotes: `kb search retry with backoff`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, " ".join(values) if values else None)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -184,9 +197,18 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub = add("add", "collect.add", "register a folder as a collection and sync it", creates=True)
     sub.add_argument("source", metavar="SOURCE", help="a folder or a file")
     sub.add_argument("--name", help="name of the collection (default: the folder's)")
-    sub.add_argument("--include", action="append", default=[], metavar="GLOB")
-    sub.add_argument("--exclude", action="append", default=[], metavar="GLOB")
-    sub.add_argument("--kind", choices=("documents", "archive", "external"), default="documents")
+    for option, which in (("--include", "only"), ("--exclude", "not")):
+        sub.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar="GLOB",
+            help=f'{which} these files, such as "guide/**"; may be given several times',
+        )
+    # A project's external documentation is registered by its activation alone.
+    sub.add_argument(
+        "--kind", choices=("documents", "archive"), help="(default: as before, else documents)"
+    )
     sub.add_argument("--description", default=None, help="what the collection is about")
     sub.add_argument(
         "--holds",
@@ -224,7 +246,7 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _add_browsing(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub = add("search", "browse.search", "search by keywords and meaning", creates=False)
-    sub.add_argument("query", metavar="QUERY")
+    sub.add_argument("query", metavar="QUERY", nargs="+", action=_Words)
     sub.add_argument(
         "--from",
         dest="folder",
@@ -298,7 +320,9 @@ def _add_context(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--source", default="", metavar="TEXT", help="where it comes from")
 
     sub = add("recall", "context.recall", "search what was recorded, or print all as Markdown")
-    sub.add_argument("query", metavar="QUERY", nargs="?", help="without it: all, by module")
+    sub.add_argument(
+        "query", metavar="QUERY", nargs="*", action=_Words, help="without it: all, by module"
+    )
     sub.add_argument("--type", choices=types, default="")
     sub.add_argument("--module", default="", metavar="NAME")
     sub.add_argument("-n", "--limit", type=_positive, default=5, metavar="N")

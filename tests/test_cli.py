@@ -122,6 +122,7 @@ def test_version_is_printed(run: Run) -> None:
         ["search", "a", "--unknown"],
         ["outline", "wind.md", "--depth", "7"],
         ["add", "docs", "--kind", "other"],
+        ["add", "docs", "--kind", "external"],
         ["add", "docs", "--name", " "],
         ["get", "wind.md:0"],
         ["get", "wind.md:9"],
@@ -163,6 +164,50 @@ def test_what_is_not_found_is_exit_code_1_with_near_names(filled: Run) -> None:
     assert 'Did you mean "docs"?' in filled("list", "doc").errors
     assert filled("remove", "doc").code == 1
     assert filled("outline", "sub dir.md").code == 1
+
+
+def test_kind_stays_until_another_is_given(filled: Run) -> None:
+    def kind() -> str:
+        kinds: str = filled("list", "--json").json["collections"][0]["kind"]
+        return kinds
+
+    assert filled("add", "docs", "--kind", "archive", "--no-embed").code == 0
+    assert (filled("add", "docs", "--no-embed").code, kind()) == (0, "archive")
+    assert (filled("add", "docs", "--no-embed", "--kind", "documents").code, kind()) == (
+        0,
+        "documents",
+    )
+
+
+def test_globs_that_match_nothing_are_named(filled: Run) -> None:
+    outcome = filled("add", "docs", "--include", "*.org", "--exclude", "old/**")
+    assert outcome.code == 3
+    assert "holds no matching file any more (only *.org; not old/**), but the" in outcome.errors
+    outcome = filled("add", "docs", "--name", "other", "--include", "*.org")
+    assert (outcome.code, outcome.out) == (0, "other: nothing there (0 documents)\n")
+    assert "kb: other: no file matches (only *.org)" in outcome.errors
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="no such device here")
+def test_device_is_no_source(filled: Run) -> None:
+    outcome = filled("add", "/dev/null")
+    assert (outcome.code, outcome.errors) == (3, "kb: there is no folder or file /dev/null\n")
+
+
+def test_words_without_quotes_are_one_query(filled: Run) -> None:
+    assert filled("search", "gusts", "and", "storm") == filled("search", "gusts and storm")
+    assert filled("recall", "gusts", "and") == filled("recall", "gusts and")
+
+
+def test_nothing_found_by_grep_and_no_calls_are_said(filled: Run, project: Path) -> None:
+    assert filled("grep", "no_such_words_anywhere") == (1, "", "nothing found\n")
+    assert filled("status", "--calls") == (1, "", "kb: no calls yet\n")
+
+
+def test_malformed_pattern_is_wrong_use_with_its_reason(filled: Run) -> None:
+    outcome = filled("grep", "(")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.errors.startswith("kb: Invalid regex pattern: unclosed group")
 
 
 def test_error_is_a_json_document_when_json_is_wanted(filled: Run) -> None:

@@ -387,6 +387,9 @@ def test_section_goes_to_the_next_heading_of_its_level(fill: Filler) -> None:
         ("Guide > Linux", 9),
         ("inst", 5),
         ("ew", 29),
+        ("Inst > Lin", 9),
+        ("gui > use > lin", 21),
+        ("Use > Inst", 0),
     ],
 )
 def test_section_is_found_by_what_it_is_called(wanted: str, line: int, fill: Filler) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Filler, HashEmbedder
+from conftest import ROOT, Filler, HashEmbedder
 from numpy.typing import NDArray
 
 from kb import embed as embed_module
@@ -380,3 +382,22 @@ def test_a_copied_file_is_searched_without_its_folder(
         Database(copy), project=kb.project, make_embedder=lambda _: embedder
     ) as other:
         assert search(other, "thing7") == search(kb, "thing7")
+
+
+def test_the_model_leaves_nothing_in_the_home_folder_and_sends_nothing(tmp_path: Path) -> None:
+    code = "from kb.embed import FastembedEmbedder as E; print(E().embed(['a word']).shape)"
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "HOME": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stdout == "(1, 384)\n", result.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

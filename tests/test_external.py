@@ -188,6 +188,11 @@ def test_rows_below_the_threshold_are_left_out_of_the_count(
             kb, "search_external_docs", query="project API", min_relevance_score=threshold, limit=1
         )
         assert (result["total_matches"], len(result["results"])) == (count, min(count, 1))
+        assert ("notice" in result) == (count == 0)
+    assert (
+        "No document reaches the relevance 1; the nearest, ./docs/"
+        in (call(kb, "search_external_docs", query="project API", min_relevance_score=1)["notice"])
+    )
 
 
 def test_a_document_of_many_passages_is_one_row(kb: KnowledgeBase, make: Maker) -> None:

@@ -159,6 +159,7 @@ def _status_of_calls(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     ]
     columns = ("tool", "calls", "successRate", "p50", "p95", "p99", "errors")
     render.table({"calls": rows}, shown, columns, options)
+    render.remark("" if rows else "no calls yet", options)
     return 0 if rows else 1
 
 

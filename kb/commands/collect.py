@@ -93,7 +93,7 @@ def register(
     source: str,
     *,
     name: str | None = None,
-    kind: str = "documents",
+    kind: str | None = None,
     include: list[str] | None = None,
     exclude: list[str] | None = None,
     description: str | None = None,
@@ -101,14 +101,15 @@ def register(
 ) -> Row:
     """The collection of a folder; made when there is none, changed when it is registered anew.
 
-    Globs that are given replace all earlier ones; without any the earlier ones stay.
+    Globs that are given replace all earlier ones; without any the earlier ones stay. So does the
+    kind, which is "documents" of a new collection unless another one is given.
 
     Raises:
         SourceError: there is no such folder, or its path cannot be stored.
         UsageError: the name is blank or belongs to something else.
     """
     root = Path(source).expanduser().resolve()
-    if not root.exists():
+    if not (root.is_dir() or root.is_file()):
         raise SourceError(f"there is no folder or file {source}", path=str(root))
     if any("\ud800" <= character <= "\udfff" for character in str(root)):
         raise SourceError(f"the path {source} is not valid UTF-8: rename it")
@@ -135,7 +136,7 @@ def register(
             insert_collection(
                 connection,
                 name,
-                kind,
+                kind or "documents",
                 source=str(root),
                 include=include or [],
                 exclude=exclude or [],
@@ -153,7 +154,7 @@ def register(
             connection.run(
                 "update_collection",
                 collection_id=known["collection_id"],
-                kind=kind if kind != "documents" else None,
+                kind=kind,
                 source=None,
                 **fields,
             )
@@ -162,7 +163,7 @@ def register(
 
 
 def _change_settings(
-    connection: Connection, known: Row, kind: str, settings: dict[str, Any]
+    connection: Connection, known: Row, kind: str | None, settings: dict[str, Any]
 ) -> None:
     """Keep new settings; what they or another kind make of the documents is read anew."""
     merged = {**json.loads(known["options"]), **settings}
@@ -172,7 +173,7 @@ def _change_settings(
             collection_id=known["collection_id"],
             options=json.dumps(merged, ensure_ascii=False),
         )
-    elif kind in (known["kind"], "documents"):
+    elif kind in (known["kind"], None):
         return
     connection.run("forget_content_hashes", collection_id=known["collection_id"])
 
@@ -260,6 +261,8 @@ def _failed(name: str, error: KbError) -> SyncReport:
 
 
 def _summary(report: SyncReport) -> str:
+    if report.errors and not report.errors[0]["path"]:  # of the whole collection
+        return f"{report.collection}: not synced"
     changes = [
         f"{count} {word}"
         for count, word in (

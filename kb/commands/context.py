@@ -71,6 +71,8 @@ def grep(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     lines = [f"{one.file}:{one.line}:{one.column}:{one.text}" for one in found.matches]
     render.text(result, "\n".join(lines), options)
     if not options.quiet and not options.json:
+        if not found.matches:
+            print("nothing found", file=sys.stderr)
         left = found.total_matches - len(found.matches)
         if left:
             print(f"kb: {left} more matching lines; see them with -n", file=sys.stderr)

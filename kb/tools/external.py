@@ -134,11 +134,12 @@ def search_external_docs(
     if not limit:
         limit = (settings.default_limit if settings is not None else None) or DEFAULT_LIMIT
     try:
-        rows, waiting = _matches(kb, active, query, min_relevance_score)
+        scored, waiting = _matches(kb, active, query)
     except FileError as error:
         raise DamagedFileError(
             "Failed to search external documents.", innerMessage=error.message
         ) from error
+    rows = [row for row in scored if row["relevance_score"] >= min_relevance_score]
     kept = rows_within(rows[:limit], kb.reply_tokens)
     result: Any = {
         "results": kept,
@@ -147,18 +148,22 @@ def search_external_docs(
     }
     if len(kept) < min(limit, len(rows)):
         cut(result, "The reply is full: lower the limit.")
+    if scored and not rows:
+        best = max(scored, key=lambda row: float(row["relevance_score"]))
+        add_notice(
+            result,
+            f"No document reaches the relevance {min_relevance_score:g}; the nearest, "
+            f"{best['path']}, has {best['relevance_score']:g}.",
+        )
     if waiting:
         add_notice(result, f"{waiting} passages are not embedded yet and not found by this.")
     return result  # type: ignore[no-any-return]
 
 
 def _matches(
-    kb: KnowledgeBase, active: ActiveProject, text: str, threshold: float
+    kb: KnowledgeBase, active: ActiveProject, text: str
 ) -> tuple[list[dict[str, Any]], int]:
-    """One row for each document at or above the threshold, in fused order.
-
-    And how many passages are not embedded yet.
-    """
+    """One row for each document, in fused order, and how many passages are not embedded yet."""
     assert active.collection is not None
     query = parse_query(text)
     first, last = place = collection_range(active.collection["collection_id"])
@@ -187,16 +192,12 @@ def _matches(
     prefix = _docs_path(active).replace("\\", "/").rstrip("/")
     rows = []
     for document_id, distance in best.items():
-        score = calibration.score(distance)
-        if score < threshold:
-            continue
+        score = round(calibration.score(distance), 4)
         document = by_id[document_id]
         row = {"path": f"{prefix}/{document['path']}", "title": document["title"]}
         if document["summary"]:
             row["summary"] = document["summary"]
-        rows.append(
-            {**row, "char_count": document["character_count"], "relevance_score": round(score, 4)}
-        )
+        rows.append({**row, "char_count": document["character_count"], "relevance_score": score})
     return rows, waiting
 
 
