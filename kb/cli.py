@@ -207,7 +207,9 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
         )
     # A project's external documentation is registered by its activation alone.
     sub.add_argument(
-        "--kind", choices=("documents", "archive"), help="(default: as before, else documents)"
+        "--kind",
+        choices=("documents", "archive", "external"),
+        help="(default: as before, else documents)",
     )
     sub.add_argument("--description", default=None, help="what the collection is about")
     sub.add_argument(

@@ -244,11 +244,23 @@ class KnowledgeBase:
     def collections(
         self, connection: Connection, kinds: Iterable[str] = BROWSABLE_KINDS
     ) -> list[Row]:
-        """The collections of these kinds that hold something or have a source, by name."""
+        """The collections of these kinds that hold something or have a source, by name.
+
+        External docs that no project owns are browsed like any documents: somebody added them by
+        hand (`kb add --kind external`).
+        """
         return [
             row
             for row in connection.rows("collections")
-            if row["kind"] in kinds and (row["has_documents"] or row["source"])
+            if (row["has_documents"] or row["source"])
+            and (
+                row["kind"] in kinds
+                or (
+                    row["kind"] == "external"
+                    and row["project_id"] is None
+                    and kinds is BROWSABLE_KINDS
+                )
+            )
         ]
 
     def collection(

@@ -122,7 +122,6 @@ def test_version_is_printed(run: Run) -> None:
         ["search", "a", "--unknown"],
         ["outline", "wind.md", "--depth", "7"],
         ["add", "docs", "--kind", "other"],
-        ["add", "docs", "--kind", "external"],
         ["add", "docs", "--name", " "],
         ["get", "wind.md:0"],
         ["get", "wind.md:9"],
@@ -597,3 +596,11 @@ def test_terminal_gets_colour_and_a_progress_bar_with_rate_and_time_left(
 
 def test_corpus_of_the_readme_is_the_one_tested() -> None:
     assert len([path for path in WINDROSE.rglob("*") if path.is_file()]) == 35
+
+
+def test_external_docs_added_by_hand_are_listed_and_searched(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "manual").mkdir()
+    (tmp_path / "manual" / "pump.md").write_text("# Pump\n\nPrime the pump with water.\n")
+    assert run("add", str(tmp_path / "manual"), "--kind", "external", "--no-embed").code == 0
+    assert "manual" in run("list").out
+    assert "pump.md" in run("search", "prime the pump").out
