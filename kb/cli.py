@@ -244,6 +244,9 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     sub = add("remove", "collect.remove", "remove a collection from the file")
     sub.add_argument("name", metavar="NAME")
+    sub.add_argument(
+        "--force", action="store_true", help="even if its documents are nowhere but in the file"
+    )
 
 
 def _add_browsing(add: Callable[..., argparse.ArgumentParser]) -> None:

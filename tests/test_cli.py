@@ -604,3 +604,31 @@ def test_external_docs_added_by_hand_are_listed_and_searched(tmp_path: Path, run
     assert run("add", str(tmp_path / "manual"), "--kind", "external", "--no-embed").code == 0
     assert "manual" in run("list").out
     assert "pump.md" in run("search", "prime the pump").out
+
+
+def test_knowledge_that_is_nowhere_else_is_removed_only_on_demand(filled: Run) -> None:
+    assert filled("record", "We decided to keep one file.", "--quiet").code == 0
+    refused = filled("remove", "discoveries")
+    assert refused.code == 2
+    assert "--force" in refused.errors
+    assert "one file" in filled("recall").out
+    assert filled("remove", "discoveries", "--force").code == 0
+
+
+def test_a_folder_is_not_added_twice_under_two_names(filled: Run) -> None:
+    refused = filled("add", "docs", "--name", "again", "--no-embed")
+    assert refused.code == 2
+    assert "already" in refused.errors
+    assert filled("add", "docs", "--name", "text", "--include", "*.txt", "--no-embed").code == 0
+
+
+def test_a_folder_that_is_a_projects_docs_can_be_a_collection_too(
+    filled: Run, project: Path
+) -> None:
+    (project / ".kb" / "config.json").write_text(
+        '{"project_name": "weather", "external_docs": {"path": "./manual"}}'
+    )
+    (project / "manual").mkdir()
+    (project / "manual" / "pump.md").write_text("# Pump\n\nPrime it with water.\n")
+    assert filled("tool", "activate_project", "{}").code == 0
+    assert filled("add", "manual", "--no-embed").out == "manual: 1 added (1 documents)\n"

@@ -62,6 +62,11 @@ def remove(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     with kb.database.read() as connection:
         row = kb.collection(connection, options.name, ALL_KINDS)
         count = kb.count_documents(connection, row)
+    if count and not row["source"] and not options.force:
+        raise UsageError(
+            f'the {count} documents of "{row["name"]}" are nowhere but in this file: repeat with '
+            "--force if they shall go"
+        )
     with kb.database.write() as connection:
         delete_collection(connection, row["collection_id"])
     if options.json:
@@ -124,13 +129,19 @@ def register(
     with kb.database.write() as connection:
         rows = connection.rows("collections")
         by_name = {row["name"]: row for row in rows}
-        same = [row for row in rows if row["source"] == str(root)]
+        # The same folder as a project's external docs is another matter.
+        same = [row for row in rows if row["source"] == str(root) and row["project_id"] is None]
         if name is None:
             name = same[0]["name"] if same else free_name(root.name or "root", by_name)
         known = by_name.get(name)
         if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
             raise UsageError(
                 f'the collection "{name}" is filled by tool calls: choose another --name'
+            )
+        if known is None and same and not globs_given:
+            raise UsageError(
+                f'{root} is the collection "{same[0]["name"]}" already and every hit would come '
+                "twice: give globs that tell the two apart, or `kb remove` it first"
             )
         if known is None:
             insert_collection(
