@@ -22,6 +22,7 @@ from kb.database import Database
 from kb.discoveries import record_discovery
 from kb.embed import Calibration, FastembedEmbedder
 from kb.knowledge_base import KnowledgeBase
+from kb.registry import call_tool
 from kb.sync import embed_pending, sync_collection
 from kb.terms import words
 
@@ -55,6 +56,20 @@ class HashEmbedder:
             )
             total += np.random.default_rng(seed).standard_normal(self.width).astype(np.float32)
         return total / np.linalg.norm(total)
+
+
+def call(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
+    """What a tool answers, which must not be an error."""
+    result = call_tool(kb, name, arguments)
+    assert not result.is_error, result.content
+    return result.content
+
+
+def failure(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
+    """The error that a tool answers with."""
+    result = call_tool(kb, name, arguments)
+    assert result.is_error, result.content
+    return result.content
 
 
 @pytest.fixture(autouse=True)

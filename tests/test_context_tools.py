@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HashEmbedder
+from conftest import HashEmbedder, call, failure
 
 from kb.commands.collect import register
 from kb.database import Database
 from kb.errors import ResourceNotFound, UsageError
 from kb.knowledge_base import KnowledgeBase
-from kb.registry import call_tool
 from kb.resources import document_uri, list_resources, read_resource
 from kb.sync import embed_pending, sync_collection
 
@@ -59,18 +58,6 @@ def shop(project: Path, embedder: HashEmbedder) -> Iterator[KnowledgeBase]:
         sync_collection(knowledge, register(knowledge, str(project / "docs")))
         embed_pending(knowledge)
         yield knowledge
-
-
-def call(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
-    result = call_tool(kb, name, arguments)
-    assert not result.is_error, result.content
-    return result.content
-
-
-def failure(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
-    result = call_tool(kb, name, arguments)
-    assert result.is_error, result.content
-    return result.content
 
 
 def test_a_file_comes_with_what_it_is(shop: KnowledgeBase) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HashEmbedder
+from conftest import HashEmbedder, call, failure
 
 from kb.commands.collect import register
 from kb.database import Database
@@ -15,7 +15,6 @@ from kb.discovery_text import detect_type, is_same_statement
 from kb.embed import FastembedEmbedder
 from kb.errors import EmbeddingError
 from kb.knowledge_base import KnowledgeBase
-from kb.registry import call_tool
 
 EXAMPLES = (
     ("We use JWT tokens stored in httpOnly cookies for auth", "auth"),
@@ -33,18 +32,6 @@ def meaning(tmp_path: Path, model: FastembedEmbedder) -> Iterator[KnowledgeBase]
         Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=lambda _: model
     ) as knowledge:
         yield knowledge
-
-
-def call(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
-    result = call_tool(kb, name, arguments)
-    assert not result.is_error, result.content
-    return result.content
-
-
-def failure(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
-    result = call_tool(kb, name, arguments)
-    assert result.is_error, result.content
-    return result.content
 
 
 def record(kb: KnowledgeBase, content: str, **arguments: Any) -> dict[str, Any]:

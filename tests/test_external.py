@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import conftest
 import pytest
-from conftest import HashEmbedder
+from conftest import HashEmbedder, call
 
 from kb.activation import activate, refresh
 from kb.embed import Calibration
@@ -53,18 +54,12 @@ def make(tmp_path: Path) -> Maker:
     return make_project
 
 
-def call(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
-    result = call_tool(kb, name, arguments)
-    assert not result.is_error, result.content
-    return result.content
-
-
 def failure(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
-    result = call_tool(kb, name, arguments)
-    assert result.is_error, result.content
-    assert result.content["error"] is True
-    assert set(result.content) == {"error", "code", "message", "details"}
-    return result.content
+    """An error in this family's shape."""
+    content = conftest.failure(kb, name, **arguments)
+    assert content["error"] is True
+    assert set(content) == {"error", "code", "message", "details"}
+    return content
 
 
 def found(kb: KnowledgeBase, query: str, **arguments: Any) -> list[str]:

@@ -84,7 +84,8 @@ LAYERS = (
     {"resources"},
     {"evaluate"},
     {"registry", "background"},
-    {"tools.archive", "tools.context", "tools.documents", "tools.external", "tools.index"},
+    {"tools.archive", "tools.context", "tools.parameters"},
+    {"tools.documents", "tools.external", "tools.index"},
     {"stdio", "render"},
     {"server"},
     {

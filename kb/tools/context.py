@@ -13,8 +13,7 @@ from kb.knowledge_base import KnowledgeBase
 from kb.reading import first_line, read_lines
 from kb.registry import tool
 from kb.results import add_notice, cut, estimate_tokens, lines_within, rows_within
-
-LAST_LINE = 10_000_000
+from kb.tools.parameters import EndLine, StartCharacter, StartLine
 
 
 @tool(
@@ -119,21 +118,9 @@ def read_file(
     maxDepth: Annotated[  # noqa: N803
         int, Field(description="Dependency tree depth; 0: no dependencies.", ge=0, le=1)
     ] = 1,
-    startLine: Annotated[  # noqa: N803
-        int,
-        Field(description="First line to return, from 1; 0: from the start.", ge=0, le=LAST_LINE),
-    ] = 0,
-    endLine: Annotated[  # noqa: N803
-        int, Field(description="Last line to return; 0: to the end.", ge=0, le=LAST_LINE)
-    ] = 0,
-    startCharacter: Annotated[  # noqa: N803
-        int,
-        Field(
-            description="Characters of the first line to leave out, to go on inside a long line.",
-            ge=0,
-            le=LAST_LINE,
-        ),
-    ] = 0,
+    startLine: StartLine = 0,  # noqa: N803
+    endLine: EndLine = 0,  # noqa: N803
+    startCharacter: StartCharacter = 0,  # noqa: N803
 ) -> FileResult:
     """Read file content with optional dependency tree. Tracks access for context scoring.
 

@@ -26,10 +26,10 @@ from kb.results import (
 )
 from kb.search import Hit, collection_range
 from kb.sections import find_section
+from kb.tools.parameters import LAST_POSITION, EndLine, StartCharacter, StartLine
 from kb.vectors import mean_vector, nearest_chunks
 
 MOST_ALTERNATIVES = 20
-LAST_POSITION = 1_000_000_000  # no list and no document is longer
 
 CollectionName = Annotated[str, Field(description="Collection id or alias.", min_length=1)]
 DocumentId = Annotated[
@@ -205,21 +205,9 @@ def documents_get_document(
     kb: KnowledgeBase,
     collection: CollectionName,
     document: DocumentId,
-    startLine: Annotated[  # noqa: N803
-        int,
-        Field(description="First line to return, from 1; 0: the start.", ge=0, le=LAST_POSITION),
-    ] = 0,
-    endLine: Annotated[  # noqa: N803
-        int, Field(description="Last line to return; 0: the end.", ge=0, le=LAST_POSITION)
-    ] = 0,
-    startCharacter: Annotated[  # noqa: N803
-        int,
-        Field(
-            description="Characters of the first line to leave out, to go on inside a long line.",
-            ge=0,
-            le=LAST_POSITION,
-        ),
-    ] = 0,
+    startLine: StartLine = 0,  # noqa: N803
+    endLine: EndLine = 0,  # noqa: N803
+    startCharacter: StartCharacter = 0,  # noqa: N803
 ) -> DocumentContent:
     """Read a document, or a range of its lines.
 
