@@ -16,7 +16,7 @@ from kb.knowledge_base import KnowledgeBase
 from kb.operators import document_filters, documents_holding
 from kb.query import STOP_WORDS, Query, parse_query, quote
 from kb.search import ChunkRange, collection_range, keyword_hits, load_rows, search
-from kb.vectors import query_blob
+from kb.vectors import chunk_distances
 
 if TYPE_CHECKING:
     import numpy as np
@@ -188,12 +188,7 @@ def _scores(
     calibration = kb.calibration(connection)
     distances: dict[int, float] = {}
     if vector is not None:
-        rows = connection.tuples(
-            "candidates", query=query_blob(vector), chunk_ids=json.dumps(list(set(chunk_ids)))
-        )
-        distances = {
-            chunk_id: distance for chunk_id, _, distance, _ in rows if distance is not None
-        }
+        distances = chunk_distances(connection, vector, chunk_ids)
     scores: dict[int, float] = {}
     for chunk_id in chunk_ids:
         if chunk_id in distances and calibration is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -241,32 +241,23 @@ class KnowledgeBase:
 
     # ------------------------------------------------------------------ names
 
-    def collections(
-        self, connection: Connection, kinds: Iterable[str] = BROWSABLE_KINDS
-    ) -> list[Row]:
-        """The collections of these kinds that hold something or have a source, by name.
+    def collections(self, connection: Connection, kinds: Container[str] | None = None) -> list[Row]:
+        """The collections that hold something or have a source, by name.
 
-        External docs that no project owns are browsed like any documents: somebody added them by
-        hand (`kb add --kind external`).
+        Args:
+            kinds: of these kinds; by default all that the documents tools browse.
         """
         return [
             row
             for row in connection.rows("collections")
             if (row["has_documents"] or row["source"])
-            and (
-                row["kind"] in kinds
-                or (
-                    row["kind"] == "external"
-                    and row["project_id"] is None
-                    and kinds is BROWSABLE_KINDS
-                )
-            )
+            and (_is_browsable(row) if kinds is None else row["kind"] in kinds)
         ]
 
     def collection(
-        self, connection: Connection, name: str, kinds: Iterable[str] = BROWSABLE_KINDS
+        self, connection: Connection, name: str, kinds: Container[str] | None = None
     ) -> Row:
-        """A collection of these kinds by its id or an alias.
+        """A collection by its id or an alias; `kinds` as in `collections`.
 
         Raises:
             CollectionNotFound: with the nearest names.
@@ -326,6 +317,13 @@ class KnowledgeBase:
         shown = {row["collection_id"]: self.named(row) for row in rows}
         everything = not names and len(shown) == connection.value("count_collections")
         return ([WHOLE_FILE] if everything else [collection_range(i) for i in sorted(shown)]), shown
+
+
+def _is_browsable(row: Row) -> bool:
+    # External docs that no project owns were added by hand (`kb add --kind external`).
+    return row["kind"] in BROWSABLE_KINDS or (
+        row["kind"] == "external" and row["project_id"] is None
+    )
 
 
 def _same_name(path: str, paths: Sequence[str]) -> str | None:

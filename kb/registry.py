@@ -80,16 +80,16 @@ class Tool:
         return _portable(TypeAdapter(hints["return"]).json_schema())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolResult:
     """What a client receives."""
 
     content: dict[str, Any]
     is_error: bool
 
-    @property
+    @cached_property
     def text(self) -> str:
-        """The content as compact JSON."""
+        """The content as compact JSON; made once, though it is measured and sent."""
         return json.dumps(self.content, ensure_ascii=False, separators=(",", ":"))
 
 

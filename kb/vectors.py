@@ -62,11 +62,16 @@ def nearest_chunks(
         differing = codes.view(np.uint64) ^ _sign_codes(vector.reshape(1, -1)).view(np.uint64)
         hamming = np.bitwise_count(differing).sum(axis=1, dtype=np.uint16)
         ids = ids[np.argpartition(hamming, wanted)[:wanted]]
-    rows = connection.tuples(
-        "chunk_distances", query=query_blob(vector), chunk_ids=json.dumps(ids.tolist())
-    )
-    rows.sort(key=lambda row: (row[1], row[0]))
-    return rows[:depth]
+    distances = chunk_distances(connection, vector, ids.tolist())
+    return sorted(distances.items(), key=lambda row: (row[1], row[0]))[:depth]
+
+
+def chunk_distances(
+    connection: Connection, vector: NDArray[np.float32], chunk_ids: Sequence[int]
+) -> dict[int, float]:
+    """The cosine distance of each of these chunks that has a vector."""
+    listed = json.dumps(list(chunk_ids))
+    return dict(connection.tuples("chunk_distances", query=query_blob(vector), chunk_ids=listed))
 
 
 def rebuild_slabs(connection: Connection, chunk_ids: Iterable[int]) -> None:

@@ -24,7 +24,7 @@ from kb.results import (
     cut,
     rows_within,
 )
-from kb.search import Hit, collection_range
+from kb.search import WHOLE_FILE, Hit, collection_range
 from kb.sections import find_section
 from kb.tools.parameters import LAST_POSITION, EndLine, StartCharacter, StartLine
 from kb.vectors import mean_vector, nearest_chunks
@@ -394,8 +394,9 @@ def describe(kb: KnowledgeBase) -> str:
     """What this file holds, for the server's instructions."""
     with kb.database.read() as connection:
         rows = kb.collections(connection)
-        counts = connection.row("status_counts")
-        sizes = {row["name"]: kb.count_documents(connection, row) for row in rows}
+        sizes = {row["name"]: kb.count_documents(connection, row) for row in rows[:20]}
+        first, last = WHOLE_FILE
+        waiting = connection.value("count_chunks_without_vector", first=first, last=last)
     if not rows:
         return "The file holds no documents yet; `kb add FOLDER` on the command line adds some."
     names = [
@@ -405,6 +406,5 @@ def describe(kb: KnowledgeBase) -> str:
         for row in rows[:20]
     ]
     more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
-    waiting = counts["chunks"] - counts["embedded_chunks"] if counts else 0
     pending = f" {waiting} passages are not embedded yet: found by keywords." if waiting else ""
     return f"Collections: {', '.join(names)}{more}.{pending}"
