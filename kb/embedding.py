@@ -64,7 +64,12 @@ def embed_pending(
     if not total:
         return report
     embedder = kb.embedder()
-    run = _Run(kb.database, embedder, _model_in_use(kb.database, embedder), report)
+    try:
+        model_id = _model_in_use(kb.database, embedder)
+    except ModelMismatchError:
+        embedder = kb.embedder()  # another process gave the file its first model just now
+        model_id = _model_in_use(kb.database, embedder)
+    run = _Run(kb.database, embedder, model_id, report)
     with kb.database.batch():
         for done in run.embed("chunks_without_vector", within):
             progress("embedding", min(done, total), total)

@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, cast
 from kb.calls import CallLog
 from kb.config import find_project, load_aliases
 from kb.database import Connection, Database, Row
-from kb.embed import (
-    BUNDLED_MODEL,
-    Calibration,
-    Embedder,
-    FastembedEmbedder,
-    is_english_model,
-)
+from kb.embed import Calibration, Embedder, is_english_model
 from kb.errors import CollectionNotFound, DocumentNotFound, EmbeddingError, ModelMismatchError
 from kb.limits import RateLimits
+from kb.models import make_embedder as make_named_embedder
+from kb.models import suited_model
 from kb.rerank import LateInteraction, Reranker, TokenEmbedder
 from kb.results import DEFAULT_REPLY_TOKENS
 from kb.search import WHOLE_FILE, ChunkRange, collection_range
@@ -36,6 +32,7 @@ if TYPE_CHECKING:
 # Kinds whose documents the documents tools see. External documentation belongs to one active
 # project, discoveries to the context tools.
 BROWSABLE_KINDS = ("documents", "archive", "index")
+LANGUAGE_SAMPLES = 200  # documents whose language is looked at
 QUERY_CACHE_SIZE = 256  # vectors of the latest queries, 1.5 kB each
 
 
@@ -45,7 +42,8 @@ class KnowledgeBase:
     Args:
         database: the file.
         project: where alias files are looked for; found from the working directory by default.
-        model: the embedding model to use; by default the one that made the file's vectors.
+        model: the embedding model to use; by default the one that made the file's vectors, or
+            the one that suits the documents.
         reply_tokens: about how many tokens a tool's reply may take.
         reranker: what reorders when asked to; by default the embedding model's own tokens.
         make_embedder: how a model's name becomes an embedder; tests put a faster one here.
@@ -58,7 +56,7 @@ class KnowledgeBase:
         project: Path | None = None,
         model: str | None = None,
         reply_tokens: int = DEFAULT_REPLY_TOKENS,
-        make_embedder: Callable[[str], Embedder] = FastembedEmbedder,
+        make_embedder: Callable[[str], Embedder] = make_named_embedder,
         reranker: Reranker | None = None,
     ) -> None:
         self.database = database
@@ -134,7 +132,7 @@ class KnowledgeBase:
     # keeps the log from being merged, for which every writer would wait.
 
     def embedder(self) -> Embedder:
-        """The model of this file, or the one asked for while the file has no vector.
+        """The model of this file; while it has no vector, the one asked for or the suited one.
 
         Raises:
             ModelMismatchError: the file's vectors come from another model.
@@ -182,11 +180,21 @@ class KnowledgeBase:
         return LateInteraction(cast(TokenEmbedder, embedder))
 
     def model_name(self) -> str:
-        """The model of the file's vectors, or the one asked for while there are none."""
+        """The model of the file's vectors, or the one that would make them."""
         return self._name_of(self._current_model())
 
     def _name_of(self, current: Row | None) -> str:
-        return str(current["name"]) if current else self._wanted_model or BUNDLED_MODEL
+        return str(current["name"]) if current else self._wanted_model or self.suited_model()
+
+    def suited_model(self) -> str:
+        """The packaged model for the language of the documents that the file holds now."""
+        with self.database.read() as connection:
+            ids = [row[0] for row in connection.tuples("all_document_ids")]
+            some = json.dumps(ids[:: 1 + len(ids) // LANGUAGE_SAMPLES])
+            texts = [
+                row[0] for row in connection.tuples("beginnings_of_documents", document_ids=some)
+            ]
+        return suited_model(texts)
 
     def embed_queries(self, texts: Sequence[str]) -> list[NDArray[np.float32]] | None:
         """One unit vector a query, embedded in one batch; None while the file has no vector.
@@ -201,7 +209,7 @@ class KnowledgeBase:
         # Other threads fill and clear the cache meanwhile: each entry is read once.
         known = {text: self._query_vectors.get((embedder.name, text)) for text in texts}
         missing = [text for text, vector in known.items() if vector is None]
-        fresh = dict(zip(missing, embedder.embed(missing), strict=True)) if missing else {}
+        fresh = dict(zip(missing, embedder.embed_queries(missing), strict=True)) if missing else {}
         if missing and embedder.width != current["width"]:
             raise ModelMismatchError(
                 f"the model {embedder.name} now gives {embedder.width} dimensions, the file has "

@@ -48,6 +48,9 @@ class HashEmbedder:
         self.texts += texts
         return np.stack([self._vector(text) for text in texts])
 
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self.embed(texts)
+
     def _vector(self, text: str) -> NDArray[np.float32]:
         total = np.full(self.width, 1e-3, dtype=np.float32)
         for word in words(text.casefold()):

@@ -10,9 +10,9 @@ from typing import Any
 
 from kb import render
 from kb.database import Connection, Row
-from kb.embed import BUNDLED_MODEL, FastembedEmbedder
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
+from kb.models import PACKAGED_MODELS, make_embedder
 from kb.search import WHOLE_FILE
 from kb.store import delete_collection, free_name, insert_collection
 from kb.sync import EmbedReport, SyncReport, embed_pending, reembed, require_source, sync_collection
@@ -78,8 +78,10 @@ def remove(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 
 def reembed_all(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Embed everything with the wanted model."""
-    embedder = FastembedEmbedder(
-        options.model or BUNDLED_MODEL, threads=options.threads, allow_download=options.download
+    embedder = make_embedder(
+        options.model or kb.suited_model(),
+        threads=options.threads,
+        allow_download=options.download,
     )
     fresh = KnowledgeBase(kb.database, project=kb.project, make_embedder=lambda _: embedder)
     with render.progress(options) as show:
@@ -260,9 +262,21 @@ def _sync_all(kb: KnowledgeBase, rows: list[Row], options: argparse.Namespace) -
         if (embedded.embedded or embedded.reused) and not options.quiet:
             reused = f", {embedded.reused} had a known text" if embedded.reused else ""
             print(f"{embedded.embedded} passages embedded{reused}")
+            _say_suited_model(kb)
     if embedding_error:
         print(f"kb: searches use keywords alone: {embedding_error}", file=sys.stderr)
     return 3 if failure else 0
+
+
+def _say_suited_model(kb: KnowledgeBase) -> None:
+    """Say when the file was begun in another language than most of it has now."""
+    model, suited = kb.model_name(), kb.suited_model()
+    if model in PACKAGED_MODELS and model != suited:
+        print(
+            f"kb: for the language of most documents `kb reembed --model {suited}` finds more than "
+            f"{model}, which this file was begun with",
+            file=sys.stderr,
+        )
 
 
 def _failed(name: str, error: KbError) -> SyncReport:

@@ -220,6 +220,11 @@ DO UPDATE SET slope = excluded.slope, intercept = excluded.intercept;
 -- The model whose vectors are searched.
 SELECT model_id, name, width, sha256, slope, intercept FROM models WHERE is_current;
 
+-- name: beginnings_of_documents
+-- The first 2,000 characters of each of these documents (JSON list of ids).
+SELECT substr(content, 1, 2000)
+FROM json_each(:document_ids) CROSS JOIN documents ON document_id = json_each.value;
+
 -- name: find_model$
 -- The id of a model.
 SELECT model_id FROM models WHERE name = :name AND sha256 = :sha256 AND width = :width;

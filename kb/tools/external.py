@@ -216,7 +216,7 @@ def _embedded(kb: KnowledgeBase, text: str) -> Any:
         vectors = kb.embed_queries([text])
         if vectors is None:
             # There are documents but no vector: the model failed when they were synced.
-            kb.embedder().embed([text])
+            kb.embedder().embed_queries([text])
             raise EmbeddingError(
                 "the documents have no embeddings yet; call activate_project again"
             )
