@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kb.embed import BUNDLED_MODEL
 from kb.errors import SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.query import parse_query
@@ -44,6 +45,15 @@ class Judged:
 def is_beir(folder: Path) -> bool:
     """Whether a folder is a collection in BEIR layout."""
     return (folder / "corpus.jsonl").is_file()
+
+
+def beir_file(folder: Path, model: str = BUNDLED_MODEL) -> Path:
+    """The file that holds a BEIR folder with a model's vectors: kept, so it is embedded once."""
+    from platformdirs import user_cache_path
+
+    key = str(folder) if model == BUNDLED_MODEL else f"{folder}\n{model}"
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    return user_cache_path("kb") / f"eval-{folder.name}-{digest}.db"
 
 
 def read_beir(folder: Path) -> Judged:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from kb.evaluate import (
     MEASURES,
     MODES,
     Judged,
+    beir_file,
     is_beir,
     load_beir,
     measure,
@@ -30,7 +30,7 @@ def evaluate(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     path = Path(options.judged).expanduser().resolve()
     if path.is_dir() and is_beir(path):
         judged = read_beir(path)
-        with _beir_file(path) as fresh:
+        with KnowledgeBase(Database(beir_file(path))) as fresh:
             with render.progress(options) as show:
                 load_beir(fresh, path, show)
                 embed_pending(fresh, progress=show)
@@ -41,14 +41,6 @@ def evaluate(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             "nor a file of questions"
         )
     return _report(kb, read_questions(path), options)
-
-
-def _beir_file(folder: Path) -> KnowledgeBase:
-    """The file that holds a judged collection: kept, so that it is embedded once."""
-    from platformdirs import user_cache_path
-
-    key = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
-    return KnowledgeBase(Database(user_cache_path("kb") / f"eval-{folder.name}-{key}.db"))
 
 
 def _report(kb: KnowledgeBase, judged: Judged, options: argparse.Namespace) -> int:
