@@ -43,7 +43,7 @@ class Calibration:
     """Turns a cosine similarity into a score that means the same for every model.
 
     score = 1 / (1 + exp(-(slope * cosine + intercept))), so that 0.7 is the threshold that
-    separates relevant from irrelevant best on judged pairs (docs/decisions/0007-scores.md).
+    separates relevant from irrelevant best on judged pairs (docs/decisions/0008-scores.md).
     """
 
     slope: float
@@ -59,7 +59,7 @@ class Calibration:
 
 
 # What scripts/calibrate gives for six judged collections: 0.7 lies at a cosine of 0.609, unrelated
-# text (cosine 0.15) at 0.04, equal text at 0.99. See docs/decisions/0007-scores.md.
+# text (cosine 0.15) at 0.04, equal text at 0.99. See docs/decisions/0008-scores.md.
 BUNDLED_CALIBRATION = Calibration(slope=8.78, intercept=-4.502)
 # Models that nobody has fitted start from the same curve.
 CALIBRATIONS = {BUNDLED_MODEL: BUNDLED_CALIBRATION}

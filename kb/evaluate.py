@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kb.embed import BUNDLED_MODEL
 from kb.errors import SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.query import parse_query
@@ -47,11 +46,14 @@ def is_beir(folder: Path) -> bool:
     return (folder / "corpus.jsonl").is_file()
 
 
-def beir_file(folder: Path, model: str = BUNDLED_MODEL) -> Path:
-    """The file that holds a BEIR folder with a model's vectors: kept, so it is embedded once."""
+def beir_file(folder: Path, model: str | None) -> Path:
+    """The file that holds a BEIR folder with the vectors of a model, None for the one that suits.
+
+    It is kept, so that a collection is embedded once.
+    """
     from platformdirs import user_cache_path
 
-    key = str(folder) if model == BUNDLED_MODEL else f"{folder}\n{model}"
+    key = f"{folder}\n{model}" if model else str(folder)
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return user_cache_path("kb") / f"eval-{folder.name}-{digest}.db"
 

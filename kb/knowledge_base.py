@@ -98,6 +98,16 @@ class KnowledgeBase:
         if self._memory is not None:
             self._memory.close()
 
+    def beside(self, database: Database) -> KnowledgeBase:
+        """Another file, with what was asked for of models."""
+        return KnowledgeBase(
+            database,
+            project=self.project,
+            model=self._wanted_model,
+            make_embedder=self._make_embedder,
+            reranker=self._reranker,
+        )
+
     @property
     def memory(self) -> Database:
         """A second file, in memory, for indexes that go with the process."""

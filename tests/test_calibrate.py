@@ -140,7 +140,7 @@ def test_each_model_has_a_file_of_its_own(script: ModuleType, tmp_path: Path) ->
     other = script.measured(folder, HashEmbedder("hash-32", 32), options)
     assert by_words.f1.max() > 0.2
     assert by_words.cosines.tolist() != other.cosines.tolist()
-    assert len(list(beir_file(folder).parent.glob("*.db"))) == 2
+    assert len(list(beir_file(folder, None).parent.glob("*.db"))) == 2
 
 
 def test_a_collection_without_judgements_is_an_error(script: ModuleType, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def evaluate(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     path = Path(options.judged).expanduser().resolve()
     if path.is_dir() and is_beir(path):
         judged = read_beir(path)
-        with KnowledgeBase(Database(beir_file(path))) as fresh:
+        with kb.beside(Database(beir_file(path, options.model))) as fresh:
             with render.progress(options) as show:
                 load_beir(fresh, path, show)
                 embed_pending(fresh, progress=show)
