@@ -245,10 +245,9 @@ def _vector_to_compare(
         if not candidates or _in_same_words(candidates, text):
             return None
     try:
-        vectors = kb.embed_queries([text])
+        return kb.embed_passage(text)
     except EmbeddingError:
         return None
-    return vectors[0] if vectors else None
 
 
 def _same_discovery(

@@ -220,16 +220,30 @@ class KnowledgeBase:
         known = {text: self._query_vectors.get((embedder.name, text)) for text in texts}
         missing = [text for text, vector in known.items() if vector is None]
         fresh = dict(zip(missing, embedder.embed_queries(missing), strict=True)) if missing else {}
-        if missing and embedder.width != current["width"]:
-            raise ModelMismatchError(
-                f"the model {embedder.name} now gives {embedder.width} dimensions, the file has "
-                f"{current['width']}: run `kb reembed --model {embedder.name}`"
-            )
+        if missing:
+            _require_width(embedder, current)
         if len(self._query_vectors) + len(fresh) > QUERY_CACHE_SIZE:
             self._query_vectors.clear()
         self._query_vectors.update({(embedder.name, text): vec for text, vec in fresh.items()})
         known.update(fresh)
         return [vector for text in texts if (vector := known[text]) is not None]
+
+    def embed_passage(self, text: str) -> NDArray[np.float32] | None:
+        """The unit vector of a text as passages have it, to look for others that say the same.
+
+        None while the file has no vector.
+
+        Raises:
+            EmbeddingError: as `embed_queries`.
+        """
+        current = self._current_model()
+        if current is None:
+            return None
+        embedder = self._embedder_for(current)
+        vectors = embedder.embed([text])
+        _require_width(embedder, current)
+        vector: NDArray[np.float32] = vectors[0]
+        return vector
 
     def try_embed_queries(
         self, texts: Sequence[str]
@@ -335,6 +349,15 @@ class KnowledgeBase:
         shown = {row["collection_id"]: self.named(row) for row in rows}
         everything = not names and len(shown) == connection.value("count_collections")
         return ([WHOLE_FILE] if everything else [collection_range(i) for i in sorted(shown)]), shown
+
+
+def _require_width(embedder: Embedder, current: Row) -> None:
+    # A model's width is known once it is loaded.
+    if embedder.width != current["width"]:
+        raise ModelMismatchError(
+            f"the model {embedder.name} now gives {embedder.width} dimensions, the file has "
+            f"{current['width']}: run `kb reembed --model {embedder.name}`"
+        )
 
 
 def _is_browsable(row: Row) -> bool:

@@ -169,6 +169,26 @@ def test_japanese_documents_are_found_by_meaning_in_any_language(
     assert found[0]["relevanceScore"] > found[-1]["relevanceScore"]
 
 
+def test_passages_are_compared_to_a_text_as_passages(
+    tmp_path: Path, model: MultilingualEmbedder
+) -> None:
+    with KnowledgeBase(
+        Database(tmp_path / "kb.db"),
+        project=tmp_path,
+        model=MULTILINGUAL_MODEL,
+        make_embedder=lambda _: model,
+    ) as knowledge:
+        said = "Wir haben uns für PostgreSQL {}entschieden"
+        call(knowledge, "context_record", content=said.format(""))
+        again = call(knowledge, "context_record", content=said.format("als Datenbank "))
+        assert again["status"] == "merged"
+        store(knowledge, tmp_path / "docs", {"a.txt": said.format(""), "b.txt": "Es regnet."})
+        embed_pending(knowledge)
+        place = {"collection": "docs", "document": "b.txt", "chunk": said.format("")}
+        (row,) = call(knowledge, "documents_find_related", **place)["related"]
+        assert row["distance"] < 0.2  # as a question: 0.31
+
+
 def test_english_documents_keep_the_english_model(tmp_path: Path) -> None:
     with KnowledgeBase(Database(tmp_path / "en.db"), project=tmp_path) as knowledge:
         store(knowledge, tmp_path / "docs", ENGLISH)

@@ -348,11 +348,10 @@ def documents_find_related(
     """
     with kb.database.read() as connection:  # a wrong name is told before the model is loaded
         _find_document(kb, connection, collection, document)
-    vectors = kb.embed_queries([chunk]) if chunk.strip() else None
+    vector = kb.embed_passage(chunk) if chunk.strip() else None
     with kb.database.read() as connection:
         found, row, shown = _find_document(kb, connection, collection, document)
         own = connection.tuples("document_vectors", document_id=row["document_id"])
-        vector = vectors[0] if vectors else None
         if own and not chunk.strip():
             vector = mean_vector([blob for _, blob in own])
         result: Any = {"source": {**shown, "document": row["path"]}, "related": []}
