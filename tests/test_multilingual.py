@@ -134,6 +134,11 @@ def test_the_graph_is_what_its_script_writes(tmp_path: Path) -> None:
     [
         ([], BUNDLED_MODEL),
         (list(ENGLISH.values()), BUNDLED_MODEL),
+        (["hello world"], BUNDLED_MODEL),
+        (["bug: null pointer in parser"], BUNDLED_MODEL),
+        (["", "2024", "```\n"], BUNDLED_MODEL),
+        (["風向計"], MULTILINGUAL_MODEL),
+        (["Wir verwenden pytest"], MULTILINGUAL_MODEL),
         (list(JAPANESE.values()), MULTILINGUAL_MODEL),
         (["Die Fahne zeigt nach Norden, sobald sie richtig eingestellt ist."], MULTILINGUAL_MODEL),
         ([*ENGLISH.values(), *JAPANESE.values()], BUNDLED_MODEL),
