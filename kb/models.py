@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from kb.embed import BUNDLED_MODEL, Embedder, FastembedEmbedder
-from kb.multilingual import MULTILINGUAL_MODEL, MultilingualEmbedder
+from kb.embed import (
+    BUNDLED_MODEL,
+    MULTILINGUAL_MODEL,
+    PACKAGED_MODELS,
+    Embedder,
+    FastembedEmbedder,
+)
+from kb.multilingual import MultilingualEmbedder
 from kb.weights import is_installed
 
-PACKAGED_MODELS = (BUNDLED_MODEL, MULTILINGUAL_MODEL)
 # Below this share of English documents the multilingual model finds more. Among mixed documents
 # the English one does: docs/decisions/0007-languages.md.
 ENGLISH_SHARE = 0.25
@@ -24,6 +29,13 @@ def make_embedder(name: str, *, threads: int = 1, allow_download: bool = False) 
     if name == MULTILINGUAL_MODEL:
         return MultilingualEmbedder(threads=threads)
     return FastembedEmbedder(name, threads=threads, allow_download=allow_download)
+
+
+def how_to_get(name: str) -> str:
+    """What makes a model available on this machine."""
+    if package := PACKAGED_MODELS.get(name):
+        return f"it comes with `pip install {package}`"
+    return f"it is fetched once with `kb reembed --model {name} --download`"
 
 
 def suited_model(texts: Sequence[str]) -> str:

