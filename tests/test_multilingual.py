@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.machinery
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -242,7 +243,7 @@ def test_a_file_begun_in_another_language_is_told(
         with pytest.raises(SystemExit) as ended:
             main(["--db", str(tmp_path / "kb.db"), *arguments])
         assert ended.value.code == 0
-        return capsys.readouterr().err
+        return "".join(capsys.readouterr())
 
     for name, documents in (("en", dict(list(ENGLISH.items())[:1])), ("ja", JAPANESE)):
         (tmp_path / name).mkdir()
@@ -250,11 +251,18 @@ def test_a_file_begun_in_another_language_is_told(
             (tmp_path / name / path).write_text(text, encoding="utf-8")
     assert "reembed" not in run("add", "en")
     assert f"kb reembed --model {MULTILINGUAL_MODEL}" in run("add", "ja")
+    # Who chose otherwise is not told at every sync.
+    (tmp_path / "ja" / "vane.md").write_text("# 風向計\n\n別の文。\n", encoding="utf-8")
+    assert "reembed" not in run("sync")
     run("reembed")
     with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as knowledge:
         assert knowledge.model_name() == MULTILINGUAL_MODEL
-    (tmp_path / "ja" / "vane.md").write_text("# 風向計\n\n別の文。\n", encoding="utf-8")
-    assert "reembed" not in run("sync")
+    (tmp_path / "ja" / "radio.md").write_text("# 無線\n\n別の文。\n", encoding="utf-8")
+    assert "reembed" not in run("add", "ja")
+    run("reembed", "--model", BUNDLED_MODEL)
+    (tmp_path / "ja" / "new.md").write_text("# 新しい\n\n文。\n", encoding="utf-8")
+    notice = json.loads(run("--json", "--quiet", "add", "ja"))["notice"]
+    assert f"kb reembed --model {MULTILINGUAL_MODEL}" in notice
 
 
 class SlowToStart(HashEmbedder):

@@ -10,9 +10,10 @@ from typing import Any
 
 from kb import render
 from kb.database import Connection, Row
+from kb.embed import PACKAGED_MODELS
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
-from kb.models import PACKAGED_MODELS, make_embedder
+from kb.models import make_embedder
 from kb.search import WHOLE_FILE
 from kb.store import delete_collection, free_name, insert_collection
 from kb.sync import EmbedReport, SyncReport, embed_pending, reembed, require_source, sync_collection
@@ -33,7 +34,7 @@ def add(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         description=options.description,
         settings=_settings(options),
     )
-    return _sync_all(kb, [collection], options)
+    return _sync_all(kb, [collection], options, is_addition=True)
 
 
 def sync(kb: KnowledgeBase, options: argparse.Namespace) -> int:
@@ -225,7 +226,9 @@ def sync_for_search(kb: KnowledgeBase, collection: Row, options: argparse.Namesp
         print(_summary(report), file=sys.stderr)
 
 
-def _sync_all(kb: KnowledgeBase, rows: list[Row], options: argparse.Namespace) -> int:
+def _sync_all(
+    kb: KnowledgeBase, rows: list[Row], options: argparse.Namespace, *, is_addition: bool = False
+) -> int:
     reports: list[SyncReport] = []
     embedded = EmbedReport()
     failure = False
@@ -245,14 +248,17 @@ def _sync_all(kb: KnowledgeBase, rows: list[Row], options: argparse.Namespace) -
                 embedded = embed_pending(kb, progress=show)
             except EmbeddingError as error:
                 embedding_error = error.message
+    notice = f"searches use keywords alone: {embedding_error}" if embedding_error else ""
+    if is_addition and embedded.embedded and not options.model:
+        notice = notice or _better_model(kb)
     if options.json:
         result: dict[str, Any] = {
             "collections": [report.as_dict() for report in reports],
             "embedded": embedded.embedded,
             "reused": embedded.reused,
         }
-        if embedding_error:
-            result["notice"] = f"searches use keywords alone: {embedding_error}"
+        if notice:
+            result["notice"] = notice
         render.print_json(result)
     else:
         for report in reports:
@@ -262,21 +268,20 @@ def _sync_all(kb: KnowledgeBase, rows: list[Row], options: argparse.Namespace) -
         if (embedded.embedded or embedded.reused) and not options.quiet:
             reused = f", {embedded.reused} had a known text" if embedded.reused else ""
             print(f"{embedded.embedded} passages embedded{reused}")
-            _say_suited_model(kb)
-    if embedding_error:
-        print(f"kb: searches use keywords alone: {embedding_error}", file=sys.stderr)
+    if notice and (embedding_error or not options.quiet):
+        print(f"kb: {notice}", file=sys.stderr)
     return 3 if failure else 0
 
 
-def _say_suited_model(kb: KnowledgeBase) -> None:
-    """Say when the file was begun in another language than most of it has now."""
+def _better_model(kb: KnowledgeBase) -> str:
+    """What to do when the documents have other languages than those the file began with."""
     model, suited = kb.model_name(), kb.suited_model()
-    if model in PACKAGED_MODELS and model != suited:
-        print(
-            f"kb: for the language of most documents `kb reembed --model {suited}` finds more than "
-            f"{model}, which this file was begun with",
-            file=sys.stderr,
-        )
+    if model not in PACKAGED_MODELS or model == suited:
+        return ""
+    return (
+        f"the languages of the documents suit another model than the file's {model}: "
+        f"`kb reembed --model {suited}` finds more"
+    )
 
 
 def _failed(name: str, error: KbError) -> SyncReport:
