@@ -234,6 +234,16 @@ def test_the_model_asked_for_wins(tmp_path: Path) -> None:
         assert knowledge.model_name() == MULTILINGUAL_MODEL
 
 
+def test_a_file_beside_gets_the_model_asked_for(tmp_path: Path) -> None:
+    with (
+        KnowledgeBase(
+            Database(tmp_path / "a.db"), model="hash-8", make_embedder=HashEmbedder
+        ) as knowledge,
+        knowledge.beside(Database(tmp_path / "b.db")) as other,
+    ):
+        assert other.embedder().name == "hash-8"
+
+
 def test_a_file_begun_in_another_language_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
