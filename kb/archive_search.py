@@ -65,7 +65,7 @@ def search_archives(
             return [], "There is no archive yet: add one with `kb add FOLDER --kind archive`."
         if query.asks_for_nothing:
             return [], ""
-        corrected, said = correct(connection, query) if fuzzy else (query, "")
+        corrected, said = correct(connection, query, even_foreign=True) if fuzzy else (query, "")
     vectors, notice = kb.try_embed_queries([corrected.words_to_embed])
     with kb.database.read() as connection:
         archives = kb.collections(connection, ("archive",))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kb.database import Connection
-from kb.query import Operand, Query, quote
+from kb.query import STOP_WORDS, Operand, Query, quote
 from kb.terms import is_unspaced, pictographs
 
 ONE_EDIT_FROM = 4  # letters of the typed word
@@ -21,6 +21,7 @@ TWO_EDITS_FROM = 8
 LONGEST_CORRECTED = 12  # words; a longer query finds its documents by the others
 MOST_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
 MOST_LONGER_WORDS = 100  # that a word is taken as the beginning of
+FOREIGN_FROM = 3  # unknown words; a query of mostly such is in another language
 LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
 
 
@@ -90,15 +91,23 @@ def expansions(connection: Connection, operand: Operand) -> list[str]:
     return [quote(word) for word in word_of.values()]
 
 
-def correct(connection: Connection, query: Query) -> tuple[Query, str]:
+def correct(
+    connection: Connection, query: Query, *, even_foreign: bool = False
+) -> tuple[Query, str]:
     """A query with the likely words beside those that the file has not, and a sentence about them.
 
     Words that the file knows stay as they are, and so do operators, which mean what they say.
+
+    Args:
+        even_foreign: also where most words are unknown. "Wie lade ich eine Datei hoch?" asks
+            English documents for no "date": its meaning has to find them.
     """
     terms: list[Operand] = []
     said: list[str] = []
     text = query.text
     if len(query.terms) + len(query.must) > LONGEST_CORRECTED:
+        return query, ""
+    if not even_foreign and _is_foreign(connection, query):
         return query, ""
     for operand in query.terms:
         terms.append(operand)
@@ -148,6 +157,14 @@ def add_words(connection: Connection, texts: Iterable[str]) -> None:
             for deletion in _deletions(word)
         ),
     )
+
+
+def _is_foreign(connection: Connection, query: Query) -> bool:
+    unknown = sum(
+        term.text.casefold() not in STOP_WORDS and not is_known(connection, term.text)
+        for term in query.terms
+    )
+    return unknown >= FOREIGN_FROM and 2 * unknown > len(query.terms)
 
 
 def _likely_words(connection: Connection, operand: Operand) -> list[str]:

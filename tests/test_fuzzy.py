@@ -107,6 +107,21 @@ def test_an_unknown_word_is_searched_as_its_likely_meaning(fill) -> None:
     assert "did you mean" in result["notice"]
 
 
+def test_a_question_in_another_language_is_not_corrected(fill) -> None:
+    kb = fill(
+        {"a.md": "# Upload\n\nSend a file.", "b.md": "# Calendar\n\nEach date has a line."},
+        embed=False,
+    )
+    assert (
+        "notice"
+        not in call_tool(kb, "documents_search", {"query": "Wie lade ich eine Datei hoch?"}).content
+    )
+    # Two typos among three words are still two typos.
+    result = call_tool(kb, "documents_search", {"query": "calendr dafe line"}).content
+    assert result["notice"].count("searched for") == 2
+    assert result["results"][0]["documentId"] == "b.md"
+
+
 def one_edit(word: str, choose: random.Random) -> str:
     place = choose.randrange(len(word) - 1)
     letter = choose.choice(string.ascii_lowercase)
