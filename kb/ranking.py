@@ -2,9 +2,9 @@
 
 score = (1 - w) * keywords + w * meaning, each divided by its greatest value among the candidates:
 
-- keywords: half the passage's bm25, half its document's bm25, each divided by its greatest;
-- meaning: cosine of the passage, plus half the cosine of its document's mean vector;
-- w: 0.6, times the share of the query's letters that the model can read.
+- keywords: a third the passage's bm25, two thirds its document's, each divided by its greatest;
+- meaning: cosine of the passage, plus three quarters of that of its document's mean vector;
+- w: 0.65, times the share of the query's letters that the model can read.
 
 Both parts are known for every candidate, whichever list it came from. Figures and what was tried
 and dropped: docs/decisions/0003-ranking.md.
@@ -16,8 +16,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-MEANING_WEIGHT = 0.6  # the middle of a flat range from 0.55 to 0.65
-DOCUMENT_SHARE = 0.5
+MEANING_WEIGHT = 0.65  # 0.6 to 0.7 are much alike
+DOCUMENT_SHARE = 2 / 3  # of the keyword evidence
+DOCUMENT_COSINE = 3 / 4  # beside 1 of the passage's
 LAST_LATIN_LETTER = "\u024f"
 
 Key = TypeVar("Key", bound=Hashable)
@@ -99,7 +100,7 @@ def _meaning(candidate: Candidate) -> float:
     if candidate.cosine is None:
         return 0.0
     document_cosine = candidate.document_cosine or 0.0
-    return max(candidate.cosine + DOCUMENT_SHARE * document_cosine, 0.0)
+    return max(candidate.cosine + DOCUMENT_COSINE * document_cosine, 0.0)
 
 
 def _scaled(values: Mapping[Key, float]) -> dict[Key, float]:
