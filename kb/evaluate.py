@@ -3,7 +3,8 @@
 Two layouts are read: BEIR (`corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`),
 whose documents are loaded into a file of their own, and a file of questions about documents
 that are in the knowledge base already, one JSON object a line:
-`{"question": ..., "document": ..., "heading": ..., "alternatives": [...]}`.
+`{"question": ..., "document": ..., "heading": ..., "alternatives": [...]}`. Where a heading is
+named, `Heading@5` says how often one of the first five rows stands below it.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
+from kb.parse import PATH_SEPARATOR
 from kb.query import parse_query
-from kb.search import WHOLE_FILE, ChunkRange, load_documents, search
+from kb.search import WHOLE_FILE, ChunkRange, load_documents, load_rows, search
 from kb.sources import SourceFile, SourceText
 from kb.store import insert_collection, store_document
 from kb.sync import prepare_document
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
 
 MODES = ("keyword", "vector", "hybrid")
 MEASURES = ("nDCG@10", "R@10", "R@100", "RR@10", "Success@5")
+HEADING_MEASURE = "Heading@5"
 DEPTH = 100  # documents a query that are judged
+FIRST_ROWS = 5  # rows whose headings are
+_MARKUP = re.compile(r"[`*_\\]|\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,15 @@ class Judged:
 
     questions: dict[str, str]
     relevant: dict[str, dict[str, int]]
+    headings: dict[str, str] = field(default_factory=dict)  # of questions that name one
+
+
+@dataclass(slots=True)
+class Run:
+    """What one way of searching found, by question id."""
+
+    documents: dict[str, list[str]] = field(default_factory=dict)  # best first
+    first_rows: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # with heading path
 
 
 def is_beir(folder: Path) -> bool:
@@ -90,16 +105,19 @@ def read_questions(file: Path) -> Judged:
     """Questions with the document, and perhaps the alternatives, that answer them."""
     questions: dict[str, str] = {}
     relevant: dict[str, dict[str, int]] = {}
+    headings: dict[str, str] = {}
     for number, row in enumerate(_json_lines(file), 1):
         try:
             key = str(row.get("id", number))
             questions[key] = row["question"]
             relevant[key] = dict.fromkeys([row["document"], *row.get("alternatives", [])], 1)
+            if row.get("heading"):
+                headings[key] = str(row["heading"])
         except (KeyError, TypeError, AttributeError):
             raise SourceError(
                 f"{file}, line {number}: each line needs a question and a document"
             ) from None
-    return Judged(questions, relevant)
+    return Judged(questions, relevant, headings)
 
 
 def load_beir(kb: KnowledgeBase, folder: Path, progress: Callable[[str, int, int], None]) -> None:
@@ -127,9 +145,9 @@ def run_queries(
     ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
     modes: Sequence[str] = MODES,
     progress: Callable[[str, int, int], None] = lambda *_: None,
-) -> dict[str, dict[str, list[str]]]:
-    """The ranked document ids of each query, by mode."""
-    runs: dict[str, dict[str, list[str]]] = {mode: {} for mode in modes}
+) -> dict[str, Run]:
+    """What each query finds, by mode."""
+    runs = {mode: Run() for mode in modes}
     for done, (key, text) in enumerate(judged.questions.items()):
         progress("queries", done, len(judged.questions))
         query = parse_query(text)
@@ -147,12 +165,18 @@ def run_queries(
                     english_model=kb.has_english_model(connection),
                 )
                 documents = load_documents(connection, [hit.chunk_id for hit in hits])
-                runs[mode][key] = list(dict.fromkeys(documents))[:DEPTH]
+                runs[mode].documents[key] = list(dict.fromkeys(documents))[:DEPTH]
+                first = [hit.chunk_id for hit in hits[:FIRST_ROWS]]
+                runs[mode].first_rows[key] = [
+                    (row["document"], row["heading_path"]) for row in load_rows(connection, first)
+                ]
     return runs
 
 
-def measure(judged: Judged, run: dict[str, list[str]]) -> dict[str, Any]:
+def measure(judged: Judged, run: Run) -> dict[str, Any]:
     """The mean of each measure, and its value for each query under "queries".
+
+    `HEADING_MEASURE` is the share of the questions that name a heading; without any it is left out.
 
     Raises:
         UsageError: the evaluation library is not installed.
@@ -166,7 +190,7 @@ def measure(judged: Judged, run: dict[str, list[str]]) -> dict[str, Any]:
     measures = [ir_measures.parse_measure(name) for name in MEASURES]
     scored = {
         key: {document: float(len(ranked) - rank) for rank, document in enumerate(ranked)}
-        for key, ranked in run.items()
+        for key, ranked in run.documents.items()
     }
     judgements = {key: judged.relevant[key] for key in judged.questions}
     queries: dict[str, dict[str, float]] = {}
@@ -176,7 +200,27 @@ def measure(judged: Judged, run: dict[str, list[str]]) -> dict[str, Any]:
         name: sum(values.get(name, 0.0) for values in queries.values()) / max(len(judgements), 1)
         for name in MEASURES
     }
+    under_heading = {
+        key: float(any(_is_below(judged, key, *row) for row in run.first_rows[key]))
+        for key in judged.headings
+    }
+    for key, value in under_heading.items():
+        queries.setdefault(key, {})[HEADING_MEASURE] = value
+    if under_heading:
+        means[HEADING_MEASURE] = sum(under_heading.values()) / len(under_heading)
     return {**means, "queries": queries}
+
+
+def _is_below(judged: Judged, key: str, document: str, heading_path: str) -> bool:
+    """Whether a passage of a right document stands below the right heading."""
+    wanted = _plain(judged.headings[key])
+    return judged.relevant[key].get(document, 0) > 0 and wanted in map(
+        _plain, heading_path.split(PATH_SEPARATOR)
+    )
+
+
+def _plain(heading: str) -> str:
+    return "".join(_MARKUP.sub(" ", heading).split()).casefold()
 
 
 def _json_lines(file: Path) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kb.evaluate import measure, read_questions, run_queries
+from kb.evaluate import Judged, Run, measure, read_questions, run_queries
 from kb.knowledge_base import KnowledgeBase
 from kb.passages import search_passages
 
@@ -22,6 +22,27 @@ def test_hybrid_search_keeps_its_quality_and_beats_its_parts(windrose: Knowledge
     assert measured["vector"]["nDCG@10"] >= 0.82
     parts = max(measured["keyword"]["nDCG@10"], measured["vector"]["nDCG@10"])
     assert measured["hybrid"]["nDCG@10"] > parts
+    assert measured["hybrid"]["Heading@5"] >= 0.6
+
+
+def test_a_heading_is_found_where_a_passage_of_a_right_page_stands_below_it() -> None:
+    judged = Judged(
+        dict.fromkeys("abc", "question"),
+        {key: {"page.md": 1} for key in "abc"},
+        {"a": "Use the `code_name` here", "b": "Other", "c": "Other"},
+    )
+    run = Run(
+        {key: ["page.md"] for key in "abc"},
+        {
+            "a": [("page.md", "Page > Use the code_name here > Details")],
+            "b": [("wrong.md", "Page > Other"), ("page.md", "Page > Another")],
+            "c": [],
+        },
+    )
+    measured = measure(judged, run)
+    assert measured["Heading@5"] == pytest.approx(1 / 3)
+    assert [measured["queries"][key]["Heading@5"] for key in "abc"] == [1, 0, 0]
+    assert "Heading@5" not in measure(Judged(judged.questions, judged.relevant), run)
 
 
 def first_row(kb: KnowledgeBase, query: str) -> dict[str, object]:

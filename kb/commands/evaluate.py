@@ -10,6 +10,7 @@ from kb import render
 from kb.database import Database
 from kb.errors import SourceError
 from kb.evaluate import (
+    HEADING_MEASURE,
     MEASURES,
     MODES,
     Judged,
@@ -47,16 +48,16 @@ def _report(kb: KnowledgeBase, judged: Judged, options: argparse.Namespace) -> i
     with render.progress(options) as show:
         runs = run_queries(kb, judged, progress=show)
     measured = {mode: measure(judged, runs[mode]) for mode in MODES}
+    names = (*MEASURES, HEADING_MEASURE) if judged.headings else MEASURES
     rows: list[dict[str, Any]] = [
-        {"mode": mode, **{name: round(measured[mode][name], 4) for name in MEASURES}}
-        for mode in MODES
+        {"mode": mode, **{name: round(measured[mode][name], 4) for name in names}} for mode in MODES
     ]
     if options.per_query:
         for row in rows:
             row["queries"] = measured[row["mode"]]["queries"]
     result = {"queries": len(judged.questions), "measures": rows}
     if options.json or not options.per_query:
-        render.table(result, rows, ("mode", *MEASURES), options)
+        render.table(result, rows, ("mode", *names), options)
         return 0
     lines = [
         {
