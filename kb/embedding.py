@@ -21,6 +21,7 @@ from kb.search import WHOLE_FILE
 from kb.store import vectors_of
 from kb.vectors import rebuild_all_vectors, rebuild_document_vectors, rebuild_slabs
 
+MANY_TIMES = 20  # as many passages wait as have a vector: another model costs little then
 WINDOW = 512  # chunks that are sorted by length together before they are embedded
 
 # Called with a stage ("documents" or "embedding"), how much is done and how much there is.
@@ -63,18 +64,23 @@ def embed_pending(
         total = connection.value("count_chunks_without_vector", **bounds)
     if not total:
         return report
-    embedder = kb.embedder()
+    _follow_language(kb, total)
+
+    def embed() -> None:
+        embedder = kb.embedder()
+        run = _Run(kb.database, embedder, _model_in_use(kb.database, embedder), report)
+        with kb.database.batch():
+            for done in run.embed("chunks_without_vector", within):
+                progress("embedding", min(done, total), total)
+                if report.embedded and should_stop():
+                    break
+
     try:
-        model_id = _model_in_use(kb.database, embedder)
+        embed()
     except ModelMismatchError:
-        embedder = kb.embedder()  # another process gave the file its first model just now
-        model_id = _model_in_use(kb.database, embedder)
-    run = _Run(kb.database, embedder, model_id, report)
-    with kb.database.batch():
-        for done in run.embed("chunks_without_vector", within):
-            progress("embedding", min(done, total), total)
-            if report.embedded and should_stop():
-                break
+        # Another process gave the file its first model just now, or one that suits it better.
+        # Where this is not the one asked for, `kb.embedder` says so.
+        embed()
     with kb.database.read() as connection:
         report.waiting = connection.value("count_chunks_without_vector", **bounds)
     progress("embedding", total, total)
@@ -266,6 +272,26 @@ def _run_in_parallel(
         finally:
             for _, future in waiting:
                 future.cancel()
+
+
+def _follow_language(kb: KnowledgeBase, waiting: int) -> None:
+    """Take the model that suits the documents, if nearly all of them are still to be embedded.
+
+    A note in English may have been the first text of a file that now gets Japanese documents. The
+    few passages that have a vector then wait for one of the other model's, with the rest.
+    """
+    suited = kb.better_model() if waiting > MANY_TIMES * _count_embedded(kb.database) else ""
+    if not suited:
+        return
+    with kb.database.write() as connection:
+        _switch_model(connection, _insert_model(connection, kb.make_embedder(suited)))
+
+
+def _count_embedded(database: Database) -> int:
+    first, last = WHOLE_FILE
+    with database.read() as connection:
+        waiting = connection.value("count_chunks_without_vector", first=first, last=last)
+        return int(connection.value("count_chunks")) - int(waiting)
 
 
 def _key(embedder: Embedder) -> dict[str, str | int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from kb.calls import CallLog
 from kb.config import find_project, load_aliases
 from kb.database import Connection, Database, Row
-from kb.embed import Calibration, Embedder, is_english_model
+from kb.embed import PACKAGED_MODELS, Calibration, Embedder, is_english_model
 from kb.errors import CollectionNotFound, DocumentNotFound, EmbeddingError, ModelMismatchError
 from kb.limits import RateLimits
 from kb.models import make_embedder as make_named_embedder
@@ -75,7 +75,7 @@ class KnowledgeBase:
         self.background: list[Callable[[], None]] = []  # how to stop what runs beside the tools
         self.sync_lock = threading.Lock()  # held while folders are synced in the background
         self._wanted_model = model
-        self._make_embedder = make_embedder
+        self.make_embedder = make_embedder
         self._reranker = reranker
         self._embedder: Embedder | None = None
         self._embedder_lock = threading.Lock()
@@ -104,7 +104,7 @@ class KnowledgeBase:
             database,
             project=self.project,
             model=self._wanted_model,
-            make_embedder=self._make_embedder,
+            make_embedder=self.make_embedder,
             reranker=self._reranker,
         )
 
@@ -164,7 +164,7 @@ class KnowledgeBase:
             )
         with self._embedder_lock:
             if self._embedder is None or self._embedder.name != name:
-                self._embedder = self._make_embedder(name)
+                self._embedder = self.make_embedder(name)
             embedder = self._embedder
         if current and embedder.name != name:
             raise ModelMismatchError(
@@ -205,6 +205,17 @@ class KnowledgeBase:
                 row[0] for row in connection.tuples("beginnings_of_documents", document_ids=some)
             ]
         return suited_model(texts)
+
+    def better_model(self) -> str:
+        """The packaged model that suits the documents, "" if it is the file's or not ours to say.
+
+        Not where a model was asked for, or where the file has one that is not packaged.
+        """
+        current = self._current_model()
+        if self._wanted_model or current is None or current["name"] not in PACKAGED_MODELS:
+            return ""
+        suited = self.suited_model()
+        return suited if suited != current["name"] else ""
 
     def embed_queries(self, texts: Sequence[str]) -> list[NDArray[np.float32]] | None:
         """One unit vector a query, embedded in one batch; None while the file has no vector.

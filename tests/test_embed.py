@@ -304,7 +304,7 @@ def test_a_sync_that_was_overtaken_by_a_reembed_stores_no_old_vector(
         return embed(texts)
 
     monkeypatch.setattr(embedder, "embed", overtaken)
-    with pytest.raises(ModelMismatchError, match="run the command again"):
+    with pytest.raises(ModelMismatchError, match="come from the model new"):
         embed_pending(kb)
     assert query(kb, "SELECT name, is_current FROM models") == [("new", 1)]
     assert query(

@@ -286,6 +286,31 @@ def test_a_file_begun_in_another_language_is_told(
     assert f"kb reembed --model {MULTILINGUAL_MODEL}" in notice
 
 
+def test_a_note_does_not_choose_for_the_documents_that_follow(tmp_path: Path) -> None:
+    pages = {f"{n}-{name}": f"{text}\n{n}\n" for n in range(9) for name, text in JAPANESE.items()}
+    with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as knowledge:
+        call(knowledge, "context_record", content="Decided to point the vane north by hand")
+        assert knowledge.model_name() == BUNDLED_MODEL
+        store(knowledge, tmp_path / "ja", pages)
+        report = embed_pending(knowledge)
+        assert knowledge.model_name() == MULTILINGUAL_MODEL
+        assert (report.embedded, report.waiting) == (len(pages) + 1, 0)  # the note anew
+        assert embed_pending(knowledge).embedded == 0
+        found = call(knowledge, "context_search", query="how was the vane pointed?")
+        assert "by hand" in str(found)
+
+
+def test_a_model_that_was_asked_for_stays(tmp_path: Path) -> None:
+    pages = {f"{n}-{name}": f"{text}\n{n}\n" for n in range(9) for name, text in JAPANESE.items()}
+    with KnowledgeBase(
+        Database(tmp_path / "kb.db"), project=tmp_path, model=BUNDLED_MODEL
+    ) as knowledge:
+        call(knowledge, "context_record", content="Decided to point the vane north by hand")
+        store(knowledge, tmp_path / "ja", pages)
+        embed_pending(knowledge)
+        assert knowledge.model_name() == BUNDLED_MODEL
+
+
 class SlowToStart(HashEmbedder):
     """While it loads, another process gives the file its first model."""
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from kb import render
 from kb.database import Connection, Row
-from kb.embed import PACKAGED_MODELS
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.models import make_embedder
@@ -249,7 +248,7 @@ def _sync_all(
             except EmbeddingError as error:
                 embedding_error = error.message
     notice = f"searches use keywords alone: {embedding_error}" if embedding_error else ""
-    if is_addition and embedded.embedded and not options.model:
+    if is_addition and embedded.embedded:
         notice = notice or _better_model(kb)
     if options.json:
         result: dict[str, Any] = {
@@ -267,7 +266,7 @@ def _sync_all(
                 print(_summary(report))
         if (embedded.embedded or embedded.reused) and not options.quiet:
             reused = f", {embedded.reused} had a known text" if embedded.reused else ""
-            print(f"{embedded.embedded} passages embedded{reused}")
+            print(f"{embedded.embedded} passages embedded with {kb.model_name()}{reused}")
     if notice and (embedding_error or not options.quiet):
         print(f"kb: {notice}", file=sys.stderr)
     return 3 if failure else 0
@@ -275,11 +274,10 @@ def _sync_all(
 
 def _better_model(kb: KnowledgeBase) -> str:
     """What to do when the documents have other languages than those the file began with."""
-    model, suited = kb.model_name(), kb.suited_model()
-    if model not in PACKAGED_MODELS or model == suited:
+    if not (suited := kb.better_model()):
         return ""
     return (
-        f"the languages of the documents suit another model than the file's {model}: "
+        f"the languages of the documents suit another model than the file's {kb.model_name()}: "
         f"`kb reembed --model {suited}` finds more"
     )
 
