@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-from kb.terms import bigrams, is_unspaced, pictographs, runs, words
+from kb.terms import bigrams, is_unspaced, pictographs, runs, scripts, words
 
 # English words that say nothing of the matter. Without them a question is answered 2.8 times as
 # fast and no worse (docs/decisions/0003-ranking.md); a query of nothing else keeps them.
@@ -91,6 +91,17 @@ def parse_query(text: str) -> Query:
         else:
             terms.append(operand)
     return Query(text, *(tuple(dict.fromkeys(kind)) for kind in (terms, must, must_not)))
+
+
+def scripts_asked(query: Query) -> frozenset[str] | None:
+    """The scripts but Latin of a question; None where it does not say in which language it is.
+
+    Names and options are the same in every language. English shows by its stop words.
+    """
+    found = scripts(query.text)
+    if not found and not any(term.text.casefold() in STOP_WORDS for term in query.terms):
+        return None
+    return found
 
 
 def clean(text: str) -> str:

@@ -6,6 +6,9 @@ score = (1 - w) * keywords + w * meaning, each divided by its greatest value amo
 - meaning: cosine of the passage, plus three quarters of that of its document's mean vector;
 - w: 0.65, times the share of the query's letters that the model can read.
 
+Documents in the question's own script come before translations of them, and passages that hold
+the query's very words before all others: both add to the score.
+
 Both parts are known for every candidate, whichever list it came from. Figures and what was tried
 and dropped: docs/decisions/0003-ranking.md.
 """
@@ -19,6 +22,7 @@ from typing import TypeVar
 MEANING_WEIGHT = 0.65  # 0.6 to 0.7 are much alike
 DOCUMENT_SHARE = 2 / 3  # of the keyword evidence
 DOCUMENT_COSINE = 3 / 4  # beside 1 of the passage's
+SCRIPT_BONUS = 0.1  # 0.05 to 0.3 give the same order of translations
 LAST_LATIN_LETTER = "\u024f"
 
 Key = TypeVar("Key", bound=Hashable)
@@ -38,7 +42,7 @@ class Candidate:
     document_keyword_score: float
     cosine: float | None
     document_cosine: float | None
-    literal: float = 0.0  # what an occurrence of the query's very words adds to the score
+    bonus: float = 0.0  # for the query's very words and its script
 
 
 def readable_share(text: str) -> float:
@@ -53,6 +57,14 @@ def readable_share(text: str) -> float:
     return sum(character <= LAST_LATIN_LETTER for character in letters) / len(letters)
 
 
+def script_bonus(asked: frozenset[str] | None, document: frozenset[str]) -> float:
+    """What a document in the script of the question has before others (see `scripts_asked`)."""
+    if asked is None:
+        return 0.0
+    together = asked | document
+    return SCRIPT_BONUS * (len(asked & document) / len(together) if together else 1.0)
+
+
 def rank(candidates: Sequence[Candidate], meaning_weight: float) -> list[tuple[Candidate, float]]:
     """The candidates with their scores, best first; ties by meaning, then by id."""
     keywords = _keyword_evidence(candidates)
@@ -62,7 +74,7 @@ def rank(candidates: Sequence[Candidate], meaning_weight: float) -> list[tuple[C
             one,
             (1 - meaning_weight) * keywords[one.chunk_id]
             + meaning_weight * meaning[one.chunk_id]
-            + one.literal,
+            + one.bonus,
         )
         for one in candidates
     ]

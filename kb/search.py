@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from kb.database import Connection, Row
 from kb.operators import chunk_filters, match_prefixes
-from kb.query import Query, match_literally, match_query
-from kb.ranking import MEANING_WEIGHT, Candidate, rank, readable_share, spread
+from kb.query import Query, match_literally, match_query, scripts_asked
+from kb.ranking import MEANING_WEIGHT, Candidate, rank, readable_share, script_bonus, spread
+from kb.terms import scripts
 from kb.vectors import nearest_chunks, query_blob
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ KEYWORD_DEPTH = 300  # rows of a keyword list whose scores are known; 1,000 rank
 COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
 LITERAL_BONUS = 0.5  # above what any other evidence can add in most lists
 LITERAL_DEPTH = 20
+PROMINENT_SCRIPT = 0.1  # share of letters: a page that names π is not in Greek
 WHOLE_FILE = (0, (1 << 63) - 1)
 
 ChunkRange = tuple[int, int]
@@ -113,6 +115,7 @@ def search(
     if vector is not None:
         weight = MEANING_WEIGHT * (readable_share(query.text) if english_model else 1.0)
     blob = None if vector is None else query_blob(vector)
+    asked = scripts_asked(query)
     ranked = rank(
         [
             Candidate(
@@ -122,9 +125,10 @@ def search(
                 document_scores.get(document_id, 0.0),
                 None if distance is None else 1 - distance,
                 None if document_distance is None else 1 - document_distance,
-                literal.get(chunk_id, 0.0),
+                literal.get(chunk_id, 0.0)
+                + script_bonus(asked, scripts(beginning, PROMINENT_SCRIPT)),
             )
-            for chunk_id, document_id, distance, document_distance in connection.tuples(
+            for chunk_id, document_id, distance, document_distance, beginning in connection.tuples(
                 "candidates", query=blob, chunk_ids=json.dumps(list(ids))
             )
         ],

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 import regex
 
@@ -32,12 +33,40 @@ _PICTOGRAPH = regex.compile(r"[\p{Extended_Pictographic}--\p{ASCII}--[©®™]]"
 _CAPITAL_INSIDE = re.compile(r"\b[A-Za-z0-9_][a-z0-9_]*+[A-Z][A-Za-z0-9_]*+")
 _HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CAMEL_CASE_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+# Scripts by the first word of their letters' Unicode names. Latin is in every technical text.
+_SCRIPTS = {
+    **dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"), "Kana"),
+    "CJK": "Han",
+    **{
+        name: name.title()
+        for name in (
+            *("ARABIC", "ARMENIAN", "BENGALI", "CYRILLIC", "DEVANAGARI", "ETHIOPIC", "GEORGIAN"),
+            *("GREEK", "GUJARATI", "HANGUL", "HEBREW", "KANNADA", "KHMER", "LAO", "MALAYALAM"),
+            *("MYANMAR", "SINHALA", "TAMIL", "TELUGU", "THAI"),
+        )
+    },
+}
 _LONGEST_IDENTIFIER = 100  # longer runs are encoded data, not names
 
 
 def words(text: str) -> list[str]:
     """The words of a text in order, as the keyword index's tokenizer splits them."""
     return _WORD.findall(text)
+
+
+def scripts(text: str, share: float = 0.0) -> frozenset[str]:
+    """The scripts but Latin of a text's letters, each of more than a share of them."""
+    if text.isascii():
+        return frozenset()
+    letters = [_script(character) for character in text if character.isalpha()]
+    return frozenset(
+        script for script in set(letters) if script and letters.count(script) > share * len(letters)
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _script(letter: str) -> str:
+    return _SCRIPTS.get(unicodedata.name(letter, "").partition(" ")[0], "")
 
 
 def is_unspaced(word: str) -> bool:

@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from conftest import Filler
 
 from kb.evaluate import Judged, Run, measure, read_questions, run_queries
 from kb.knowledge_base import KnowledgeBase
 from kb.passages import search_passages
+from kb.query import parse_query, scripts_asked
+from kb.terms import scripts
 
 QUESTIONS = Path(__file__).parent.parent / "fixtures" / "windrose-questions.jsonl"
 
@@ -43,6 +46,39 @@ def test_a_heading_is_found_where_a_passage_of_a_right_page_stands_below_it() ->
     assert measured["Heading@5"] == pytest.approx(1 / 3)
     assert [measured["queries"][key]["Heading@5"] for key in "abc"] == [1, 0, 0]
     assert "Heading@5" not in measure(Judged(judged.questions, judged.relevant), run)
+
+
+TRANSLATIONS = {
+    "en.md": "# Uploads\n\nThe form sends one file. Use UploadFile for it.\n",
+    "ja.md": "# アップロード\n\nフォームはファイルを一つ送ります。UploadFile を使います。\n",
+    "zh.md": "# 上传\n\n表单发送一个文件。为此使用 UploadFile。\n",
+    "ru.md": "# Загрузка\n\nФорма отправляет один файл. Для этого есть UploadFile.\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "page"),
+    [
+        ("how do I use UploadFile", "en.md"),
+        ("UploadFile の使い方", "ja.md"),
+        ("怎么使用 UploadFile", "zh.md"),
+        ("как использовать UploadFile", "ru.md"),
+    ],
+)
+def test_of_translations_the_one_in_the_questions_script_is_first(
+    fill: Filler, question: str, page: str
+) -> None:
+    assert first_row(fill(TRANSLATIONS, embed=False), question)["documentId"] == page
+
+
+def test_a_name_asks_in_no_language() -> None:
+    for text in ("UploadFile", "--no-embed", '"type": "missing"'):
+        assert scripts_asked(parse_query(text)) is None
+    assert scripts_asked(parse_query("where is the file")) == frozenset()
+    assert scripts_asked(parse_query("ファイルの名前")) == {"Han", "Kana"}
+    assert scripts("The radius r times π is half the circumference.", 0.1) == frozenset()
+    assert scripts("Ｆｕｌｌ ﬁle, naïve 😀 1٢") == frozenset()
+    assert scripts("مرحبا שלום ไทย") == {"Arabic", "Hebrew", "Thai"}
 
 
 def first_row(kb: KnowledgeBase, query: str) -> dict[str, object]:

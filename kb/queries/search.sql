@@ -25,8 +25,9 @@ SELECT slab_id, offsets, signs FROM vector_slabs
 WHERE slab_id BETWEEN :first >> 10 AND :last >> 10 ORDER BY slab_id;
 
 -- name: candidates
--- Of each of these chunks (JSON list): its document, and the cosine distances of the query's
--- vector (int8; NULL when there is none) to the chunk and to the mean of its document.
+-- Of each of these chunks (JSON list): its document, the cosine distances of the query's vector
+-- (int8; NULL when there is none) to the chunk and to the mean of its document, and how the
+-- document begins.
 SELECT
   chunks.chunk_id,
   chunks.document_id,
@@ -36,8 +37,10 @@ SELECT
   CASE WHEN vectors.vector IS NOT NULL AND :query IS NOT NULL THEN
     vec_distance_cosine(
       vec_int8(coalesce(document_vectors.vector, vectors.vector)), vec_int8(:query))
-  END AS document_distance
+  END AS document_distance,
+  documents.title || ' ' || documents.summary AS beginning
 FROM chunks
+JOIN documents ON documents.document_id = chunks.document_id
 LEFT JOIN vectors USING (vector_id)
 LEFT JOIN document_vectors ON document_vectors.document_id = chunks.document_id
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
