@@ -4,7 +4,8 @@ score = (1 - w) * keywords + w * meaning, each divided by its greatest value amo
 
 - keywords: a third the passage's bm25, two thirds its document's, each divided by its greatest;
 - meaning: cosine of the passage, plus three quarters of that of its document's mean vector;
-- w: 0.65, times the share of the query's letters that the model can read.
+- w: 0.65, times the share of the query's letters that the model can read; 0.75 with a
+  multilingual model.
 
 Documents in the question's own script come before translations of them, and passages that hold
 the query's very words before all others: both add to the score.
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 MEANING_WEIGHT = 0.65  # 0.6 to 0.7 are much alike
+# With a multilingual model: the keywords of other languages, which nothing stems, find less.
+MULTILINGUAL_MEANING_WEIGHT = 0.75
 DOCUMENT_SHARE = 2 / 3  # of the keyword evidence
 DOCUMENT_COSINE = 3 / 4  # beside 1 of the passage's
 SCRIPT_BONUS = 0.1  # 0.05 to 0.3 give the same order of translations
@@ -43,6 +46,13 @@ class Candidate:
     cosine: float | None
     document_cosine: float | None
     bonus: float = 0.0  # for the query's very words and its script
+
+
+def meaning_weight(text: str, english_model: bool) -> float:
+    """The share of the meaning in the score of a query's text."""
+    if english_model:
+        return MEANING_WEIGHT * readable_share(text)
+    return MULTILINGUAL_MEANING_WEIGHT
 
 
 def readable_share(text: str) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kb.database import Connection, Row
 from kb.operators import chunk_filters, match_prefixes
 from kb.query import Query, match_literally, match_query, scripts_asked
-from kb.ranking import MEANING_WEIGHT, Candidate, rank, readable_share, script_bonus, spread
+from kb.ranking import Candidate, meaning_weight, rank, script_bonus, spread
 from kb.terms import scripts
 from kb.vectors import nearest_chunks, query_blob
 
@@ -111,9 +111,7 @@ def search(
         # What the operators let pass is found, even where no single word of it ranks.
         ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
     document_scores = dict(document_hits(connection, match, ranges, KEYWORD_DEPTH))
-    weight = 0.0
-    if vector is not None:
-        weight = MEANING_WEIGHT * (readable_share(query.text) if english_model else 1.0)
+    weight = 0.0 if vector is None else meaning_weight(query.text, english_model)
     blob = None if vector is None else query_blob(vector)
     asked = scripts_asked(query)
     ranked = rank(
