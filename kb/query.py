@@ -98,7 +98,7 @@ def scripts_asked(query: Query) -> frozenset[str] | None:
 
     Names and options are the same in every language. English shows by its stop words.
     """
-    found = scripts(query.text)
+    found = scripts(query.words_to_embed)
     if not found and not any(term.text.casefold() in STOP_WORDS for term in query.terms):
         return None
     return found

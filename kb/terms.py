@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from functools import lru_cache
 
 import regex
@@ -33,6 +34,7 @@ _PICTOGRAPH = regex.compile(r"[\p{Extended_Pictographic}--\p{ASCII}--[©®™]]"
 _CAPITAL_INSIDE = re.compile(r"\b[A-Za-z0-9_][a-z0-9_]*+[A-Z][A-Za-z0-9_]*+")
 _HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CAMEL_CASE_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_MAYBE_NOT_LATIN = re.compile(r"[^\W\d_\x00-\u024f]")  # quick: a search looks at many titles
 # Scripts by the first word of their letters' Unicode names. Latin is in every technical text.
 _SCRIPTS = {
     **dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"), "Kana"),
@@ -41,8 +43,8 @@ _SCRIPTS = {
         name: name.title()
         for name in (
             *("ARABIC", "ARMENIAN", "BENGALI", "CYRILLIC", "DEVANAGARI", "ETHIOPIC", "GEORGIAN"),
-            *("GREEK", "GUJARATI", "HANGUL", "HEBREW", "KANNADA", "KHMER", "LAO", "MALAYALAM"),
-            *("MYANMAR", "SINHALA", "TAMIL", "TELUGU", "THAI"),
+            *("GREEK", "GUJARATI", "GURMUKHI", "HANGUL", "HEBREW", "KANNADA", "KHMER", "LAO"),
+            *("MALAYALAM", "MYANMAR", "ORIYA", "SINHALA", "TAMIL", "TELUGU", "THAI"),
         )
     },
 }
@@ -58,15 +60,16 @@ def scripts(text: str, share: float = 0.0) -> frozenset[str]:
     """The scripts but Latin of a text's letters, each of more than a share of them."""
     if text.isascii():
         return frozenset()
-    letters = [_script(character) for character in text if character.isalpha()]
-    return frozenset(
-        script for script in set(letters) if script and letters.count(script) > share * len(letters)
-    )
+    found = Counter(map(_script, _MAYBE_NOT_LATIN.findall(text)))
+    least = share * sum(map(str.isalpha, text)) if found else 0
+    return frozenset(script for script, count in found.items() if script and count > least)
 
 
 @lru_cache(maxsize=1 << 14)
-def _script(letter: str) -> str:
-    return _SCRIPTS.get(unicodedata.name(letter, "").partition(" ")[0], "")
+def _script(character: str) -> str:
+    if not character.isalpha():
+        return ""  # the numbers of some scripts
+    return _SCRIPTS.get(unicodedata.name(character, "").partition(" ")[0], "")
 
 
 def is_unspaced(word: str) -> bool:

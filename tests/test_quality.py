@@ -76,6 +76,12 @@ def test_a_name_asks_in_no_language() -> None:
         assert scripts_asked(parse_query(text)) is None
     assert scripts_asked(parse_query("where is the file")) == frozenset()
     assert scripts_asked(parse_query("ファイルの名前")) == {"Han", "Kana"}
+    assert scripts_asked(parse_query("where is the UploadFile -ファイル")) == frozenset()
+    assert scripts_asked(parse_query("+ファイル UploadFile")) == {"Kana"}
+    for text in ("😀", '"how do I"', "-ファイル UploadFile", "+++"):
+        assert scripts_asked(parse_query(text)) is None
+    assert scripts("ab 全文", 0.5) == frozenset()
+    assert scripts("a 全文", 0.5) == {"Han"}
     assert scripts("The radius r times π is half the circumference.", 0.1) == frozenset()
     assert scripts("Ｆｕｌｌ ﬁle, naïve 😀 1٢") == frozenset()
     assert scripts("مرحبا שלום ไทย") == {"Arabic", "Hebrew", "Thai"}
