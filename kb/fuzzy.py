@@ -161,7 +161,9 @@ def add_words(connection: Connection, texts: Iterable[str]) -> None:
 
 def _is_foreign(connection: Connection, query: Query) -> bool:
     unknown = sum(
-        term.text.casefold() not in STOP_WORDS and not is_known(connection, term.text)
+        not term.is_prefix
+        and term.text.casefold() not in STOP_WORDS
+        and not is_known(connection, term.text)
         for term in query.terms
     )
     return unknown >= FOREIGN_FROM and 2 * unknown > len(query.terms)

@@ -120,6 +120,9 @@ def test_a_question_in_another_language_is_not_corrected(fill) -> None:
     result = call_tool(kb, "documents_search", {"query": "calendr dafe line"}).content
     assert result["notice"].count("searched for") == 2
     assert result["results"][0]["documentId"] == "b.md"
+    # The beginnings of words are no foreign words.
+    result = call_tool(kb, "documents_search", {"query": "calendr upl* dat* lin*"}).content
+    assert 'searched for "calendar" too' in result["notice"]
 
 
 def one_edit(word: str, choose: random.Random) -> str:
