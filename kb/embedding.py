@@ -64,7 +64,7 @@ def embed_pending(
         total = connection.value("count_chunks_without_vector", **bounds)
     if not total:
         return report
-    _follow_language(kb, total)
+    _follow_language(kb, total, report)
 
     def embed() -> None:
         embedder = kb.embedder()
@@ -274,24 +274,37 @@ def _run_in_parallel(
                 future.cancel()
 
 
-def _follow_language(kb: KnowledgeBase, waiting: int) -> None:
+def _follow_language(kb: KnowledgeBase, waiting: int, report: EmbedReport) -> None:
     """Take the model that suits the documents, if nearly all of them are still to be embedded.
 
     A note in English may have been the first text of a file that now gets Japanese documents. The
-    few passages that have a vector then wait for one of the other model's, with the rest.
+    few passages that have a vector get the other model's before it is taken: they may lie outside
+    of what is to be embedded now, and are searched meanwhile.
     """
-    suited = kb.better_model() if waiting > MANY_TIMES * _count_embedded(kb.database) else ""
-    if not suited:
+    most = (waiting - 1) // MANY_TIMES
+    with kb.database.read() as connection:
+        old = connection.row("current_model")
+        if old is None or connection.value("has_more_vectors", most=most):
+            return
+    if not (suited := kb.better_model()):
         return
+    embedder = kb.make_embedder(suited)
+    embedder.embed(["width"])  # nothing has changed when it cannot be loaded
     with kb.database.write() as connection:
-        _switch_model(connection, _insert_model(connection, kb.make_embedder(suited)))
-
-
-def _count_embedded(database: Database) -> int:
-    first, last = WHOLE_FILE
-    with database.read() as connection:
-        waiting = connection.value("count_chunks_without_vector", first=first, last=last)
-        return int(connection.value("count_chunks")) - int(waiting)
+        run = _Run(kb.database, embedder, _insert_model(connection, embedder), report, True)
+    try:
+        for _ in run.embed("chunks_with_vector"):
+            pass
+        with kb.database.write() as connection:
+            run.require_model(connection)
+            # Another process may have changed the model or embedded much meanwhile.
+            if connection.row("current_model") == old and not connection.value(
+                "has_more_vectors", most=most
+            ):
+                _switch_model(connection, run.model_id)
+                kb.keep_embedder(embedder)
+    except ModelMismatchError:
+        pass  # another process changed the model: who embeds next takes that one
 
 
 def _key(embedder: Embedder) -> dict[str, str | int]:

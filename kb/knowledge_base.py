@@ -180,6 +180,11 @@ class KnowledgeBase:
             )
         return embedder
 
+    def keep_embedder(self, embedder: Embedder) -> None:
+        """Take an embedder that is loaded already, for when the file asks for its model."""
+        with self._embedder_lock:
+            self._embedder = embedder
+
     def reranker(self) -> Reranker | None:
         """What reorders the best candidates; None when the model gives no token vectors."""
         if self._reranker is not None:

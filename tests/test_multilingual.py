@@ -18,8 +18,8 @@ from kb import models, multilingual, weights
 from kb.cli import main
 from kb.commands.collect import register
 from kb.database import Database
-from kb.embed import BUNDLED_MODEL
-from kb.embedding import embed_pending
+from kb.embed import BUNDLED_MODEL, Embedder
+from kb.embedding import embed_pending, reembed
 from kb.errors import EmbeddingError
 from kb.knowledge_base import KnowledgeBase
 from kb.models import suited_model
@@ -29,6 +29,7 @@ from kb.multilingual import (
     QUERY_PREFIX,
     MultilingualEmbedder,
 )
+from kb.search import collection_range
 from kb.sync import sync_collection
 
 pytestmark = pytest.mark.skipif(
@@ -298,6 +299,57 @@ def test_a_note_does_not_choose_for_the_documents_that_follow(tmp_path: Path) ->
         assert embed_pending(knowledge).embedded == 0
         found = call(knowledge, "context_search", query="how was the vane pointed?")
         assert "by hand" in str(found)
+
+
+def test_what_waits_in_one_collection_costs_no_other_its_vectors(tmp_path: Path) -> None:
+    pages = {f"{n}-{name}": f"{text}\n{n}\n" for n in range(9) for name, text in JAPANESE.items()}
+    with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as knowledge:
+        call(knowledge, "context_record", content="Decided to point the vane north by hand")
+        store(knowledge, tmp_path / "ja", pages)
+        with knowledge.database.read() as connection:
+            collection_id = connection.value("collection_id", name="ja")
+        embed_pending(knowledge, within=collection_range(collection_id), should_stop=lambda: True)
+        assert knowledge.model_name() == MULTILINGUAL_MODEL
+        assert "by hand" in str(call(knowledge, "context_search", query="which way is the vane?"))
+
+
+def test_where_the_other_model_cannot_be_loaded_the_old_vectors_stay(tmp_path: Path) -> None:
+    def make(name: str) -> Embedder:
+        if name == MULTILINGUAL_MODEL:
+            raise EmbeddingError("damaged")
+        return HashEmbedder(name)
+
+    with KnowledgeBase(
+        Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=make
+    ) as knowledge:
+        call(knowledge, "context_record", content="Decided to point the vane north by hand")
+        pages = {f"{n}-{name}": f"{text}{n}" for n in range(9) for name, text in JAPANESE.items()}
+        store(knowledge, tmp_path / "ja", pages)
+        with pytest.raises(EmbeddingError, match="damaged"):
+            embed_pending(knowledge)
+        assert knowledge.model_name() == BUNDLED_MODEL
+        assert "by hand" in str(call(knowledge, "context_search", query="vane"))
+
+
+def test_a_model_that_another_process_took_meanwhile_stays(tmp_path: Path) -> None:
+    def rival_reembeds() -> None:
+        with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as rival:
+            reembed(rival, HashEmbedder("third"))
+
+    def make(name: str) -> Embedder:
+        if name == MULTILINGUAL_MODEL:
+            rival_reembeds()
+        return HashEmbedder(name)
+
+    pages = {f"{n}-{name}": f"{text}\n{n}\n" for n in range(9) for name, text in JAPANESE.items()}
+    with KnowledgeBase(
+        Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=make
+    ) as knowledge:
+        call(knowledge, "context_record", content="Decided to point the vane north by hand")
+        store(knowledge, tmp_path / "ja", pages)
+        report = embed_pending(knowledge)
+        assert knowledge.model_name() == "third"
+        assert report.waiting == 0
 
 
 def test_a_model_that_was_asked_for_stays(tmp_path: Path) -> None:
