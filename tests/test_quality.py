@@ -10,6 +10,7 @@ from kb.evaluate import Judged, Run, measure, read_questions, run_queries
 from kb.knowledge_base import KnowledgeBase
 from kb.passages import search_passages
 from kb.query import parse_query, scripts_asked
+from kb.ranking import MEANING_WEIGHT, MULTILINGUAL_MEANING_WEIGHT, meaning_weight
 from kb.terms import scripts
 
 QUESTIONS = Path(__file__).parent.parent / "fixtures" / "windrose-questions.jsonl"
@@ -49,26 +50,36 @@ def test_a_heading_is_found_where_a_passage_of_a_right_page_stands_below_it() ->
 
 
 TRANSLATIONS = {
-    "en.md": "# Uploads\n\nThe form sends one file. Use UploadFile for it.\n",
-    "ja.md": "# アップロード\n\nフォームはファイルを一つ送ります。UploadFile を使います。\n",
-    "zh.md": "# 上传\n\n表单发送一个文件。为此使用 UploadFile。\n",
-    "ru.md": "# Загрузка\n\nФорма отправляет один файл. Для этого есть UploadFile.\n",
+    "en.md": "# Uploads of files from a form\n\nUploadFile\n",
+    "ja.md": "# ファイル\n\nUploadFile\n",
+    "zh.md": "# 上传文件\n\nUploadFile\n",
+    "ru.md": "# Загрузка файлов из веб формы\n\nUploadFile\n",
 }
 
 
 @pytest.mark.parametrize(
     ("question", "page"),
     [
-        ("how do I use UploadFile", "en.md"),
-        ("UploadFile の使い方", "ja.md"),
-        ("怎么使用 UploadFile", "zh.md"),
-        ("как использовать UploadFile", "ru.md"),
+        # Nothing but the name is in any of the pages.
+        ("what is UploadFile", "en.md"),
+        ("UploadFile とは", "ja.md"),
+        ("UploadFile 是什么", "zh.md"),
+        ("зачем нужен UploadFile", "ru.md"),
     ],
 )
 def test_of_translations_the_one_in_the_questions_script_is_first(
     fill: Filler, question: str, page: str
 ) -> None:
     assert first_row(fill(TRANSLATIONS, embed=False), question)["documentId"] == page
+
+
+def test_meaning_weighs_by_what_the_model_reads() -> None:
+    for question in ("ファイルの名前", "where is the file"):
+        assert meaning_weight(question, english_model=False) == MULTILINGUAL_MEANING_WEIGHT
+    assert meaning_weight("where is the file", english_model=True) == MEANING_WEIGHT
+    assert meaning_weight("ファイル", english_model=True) == 0
+    assert 0 < meaning_weight("UploadFile の名前", english_model=True) < MEANING_WEIGHT
+    assert MEANING_WEIGHT < MULTILINGUAL_MEANING_WEIGHT < 1
 
 
 def test_a_name_asks_in_no_language() -> None:
