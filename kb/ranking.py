@@ -20,12 +20,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from kb.terms import scripts
+
 MEANING_WEIGHT = 0.65  # 0.6 to 0.7 are much alike
 # With a multilingual model: the keywords of other languages, which nothing stems, find less.
 MULTILINGUAL_MEANING_WEIGHT = 0.75
 DOCUMENT_SHARE = 2 / 3  # of the keyword evidence
 DOCUMENT_COSINE = 3 / 4  # beside 1 of the passage's
 SCRIPT_BONUS = 0.1  # 0.05 to 0.3 give the same order of translations
+PROMINENT_SCRIPT = 0.1  # share of letters: a page that names π is not in Greek
 LAST_LATIN_LETTER = "\u024f"
 
 Key = TypeVar("Key", bound=Hashable)
@@ -67,12 +70,17 @@ def readable_share(text: str) -> float:
     return sum(character <= LAST_LATIN_LETTER for character in letters) / len(letters)
 
 
-def script_bonus(asked: frozenset[str] | None, document: frozenset[str]) -> float:
-    """What a document in the script of the question has before others (see `scripts_asked`)."""
+def script_bonus(asked: frozenset[str] | None, beginning: str) -> float:
+    """What a document in the script of the question has before others (see `scripts_asked`).
+
+    Args:
+        beginning: some text of the document.
+    """
     if asked is None:
         return 0.0
-    together = asked | document
-    return SCRIPT_BONUS * (len(asked & document) / len(together) if together else 1.0)
+    written = scripts(beginning, PROMINENT_SCRIPT)
+    together = asked | written
+    return SCRIPT_BONUS * (len(asked & written) / len(together) if together else 1.0)
 
 
 def rank(candidates: Sequence[Candidate], meaning_weight: float) -> list[tuple[Candidate, float]]:

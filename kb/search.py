@@ -11,7 +11,6 @@ from kb.database import Connection, Row
 from kb.operators import chunk_filters, match_prefixes
 from kb.query import Query, match_literally, match_query, scripts_asked
 from kb.ranking import Candidate, meaning_weight, rank, script_bonus, spread
-from kb.terms import scripts
 from kb.vectors import nearest_chunks, query_blob
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ KEYWORD_DEPTH = 300  # rows of a keyword list whose scores are known; 1,000 rank
 COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
 LITERAL_BONUS = 0.5  # above what any other evidence can add in most lists
 LITERAL_DEPTH = 20
-PROMINENT_SCRIPT = 0.1  # share of letters: a page that names π is not in Greek
 WHOLE_FILE = (0, (1 << 63) - 1)
 
 ChunkRange = tuple[int, int]
@@ -123,8 +121,7 @@ def search(
                 document_scores.get(document_id, 0.0),
                 None if distance is None else 1 - distance,
                 None if document_distance is None else 1 - document_distance,
-                literal.get(chunk_id, 0.0)
-                + script_bonus(asked, scripts(beginning, PROMINENT_SCRIPT)),
+                literal.get(chunk_id, 0.0) + script_bonus(asked, beginning),
             )
             for chunk_id, document_id, distance, document_distance, beginning in connection.tuples(
                 "candidates", query=blob, chunk_ids=json.dumps(list(ids))

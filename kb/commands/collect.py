@@ -12,7 +12,6 @@ from kb import render
 from kb.database import Connection, Row
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
-from kb.models import make_embedder
 from kb.search import WHOLE_FILE
 from kb.store import delete_collection, free_name, insert_collection
 from kb.sync import EmbedReport, SyncReport, embed_pending, reembed, require_source, sync_collection
@@ -78,14 +77,9 @@ def remove(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 
 def reembed_all(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     """Embed everything with the wanted model."""
-    embedder = make_embedder(
-        options.model or kb.suited_model(),
-        threads=options.threads,
-        allow_download=options.download,
-    )
-    fresh = KnowledgeBase(kb.database, project=kb.project, make_embedder=lambda _: embedder)
+    embedder = kb.make_embedder(options.model or kb.suited_model())
     with render.progress(options) as show:
-        report = reembed(fresh, embedder, progress=show)
+        report = reembed(kb, embedder, progress=show)
     if options.json:
         render.print_json(
             {"model": embedder.name, "embedded": report.embedded, "reused": report.reused}
