@@ -32,6 +32,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its exit code."""
+    _open_standard_streams()
     options = _parser().parse_args(arguments)
     logging.basicConfig(
         stream=sys.stderr, level=options.log_level.upper(), format="%(name)s: %(message)s"
@@ -58,6 +59,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         print(f"kb: internal error: {text} (--log-level debug shows more)", file=sys.stderr)
         code = FAILURE
     sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """A stream that the caller closed is empty, or goes nowhere; Python has None in its place."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            # Else the next file that is opened would take the number and the stream's words.
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
+            setattr(sys, name, stream)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -61,7 +61,8 @@ def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[A
         )
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=result.text)],
-            structured_content=result.content,
+            # Some clients hold it against the output schema even where it tells of an error.
+            structured_content=None if result.is_error else result.content,
             is_error=result.is_error,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -11,6 +12,7 @@ import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
@@ -77,10 +79,10 @@ def _repaired(error: ValidationError) -> SessionMessage | Exception:
 
 
 class _Unanswered:
-    """The requests that wait for their reply."""
+    """The requests that wait for their reply, however often a client gives one id away."""
 
     def __init__(self) -> None:
-        self._ids: set[object] = set()
+        self._ids: Counter[types.RequestId] = Counter()
         self._changed = anyio.Event()
 
     def take_request(self, item: SessionMessage | Exception) -> None:
@@ -88,7 +90,7 @@ class _Unanswered:
         if isinstance(message, types.JSONRPCRequest):
             # A subscription is open as long as its client.
             if not message.method.startswith("subscriptions/"):
-                self._ids.add(message.id)
+                self._ids[coerce_request_id(message.id)] += 1
         elif (
             isinstance(message, types.JSONRPCNotification)
             and message.method == "notifications/cancelled"
@@ -103,7 +105,13 @@ class _Unanswered:
         while self._ids:
             await self._changed.wait()
 
-    def _forget(self, request_id: object) -> None:
-        self._ids.discard(request_id)
+    def _forget(self, value: object) -> None:
+        # A notification may name anything as its request.
+        if (request_id := as_request_id(value)) is None:
+            return
+        request_id = coerce_request_id(request_id)
+        self._ids[request_id] -= 1
+        if self._ids[request_id] <= 0:
+            del self._ids[request_id]
         self._changed.set()
         self._changed = anyio.Event()

@@ -75,6 +75,13 @@ def failure(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
     return result.content
 
 
+def content_of(result: Any) -> Any:
+    """What a client reads in a tool's result: text, and structured content unless it failed."""
+    content = json.loads(result.content[0].text)
+    assert result.structured_content == (None if result.is_error else content)
+    return content
+
+
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads the user's settings or another project's file."""

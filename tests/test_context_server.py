@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from conftest import content_of
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
@@ -31,9 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_session_with_a_real_client(project: Path) -> None:
     async def content(client: Client, name: str, **arguments: Any) -> Any:
-        result = await client.call_tool(name, arguments)
-        assert json.loads(result.content[0].text) == result.structured_content
-        return result.structured_content
+        return content_of(await client.call_tool(name, arguments))
 
     async def resource(client: Client, uri: str) -> Any:
         return json.loads((await client.read_resource(uri)).contents[0].text)

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
+from conftest import content_of
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
@@ -56,9 +57,7 @@ def run(project: Path, steps: Callable[[Client], Awaitable[None]], *options: str
 
 
 async def content(client: Client, name: str, **arguments: Any) -> Any:
-    result = await client.call_tool(name, arguments)
-    assert json.loads(result.content[0].text) == result.structured_content
-    return result.structured_content
+    return content_of(await client.call_tool(name, arguments))
 
 
 async def search(client: Client, query: str, **arguments: Any) -> list[dict[str, Any]]:

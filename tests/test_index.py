@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from conftest import content_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
@@ -29,8 +30,9 @@ def call(kb: KnowledgeBase) -> Call:
         async def run() -> dict[str, Any]:
             async with Client(make_server(kb, load_tools())) as client:
                 result = await client.call_tool(name, arguments)
-                assert result.is_error == ("error" in result.structured_content)
-                return result.structured_content
+                content: dict[str, Any] = content_of(result)
+                assert result.is_error == ("error" in content)
+                return content
 
         return anyio.run(run)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+from conftest import content_of
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
@@ -115,6 +116,14 @@ def odd(file: Path) -> Process:
     return Process(ODD_SERVER, "--db", str(file), "serve")
 
 
+def error_in(result: dict[str, Any]) -> dict[str, Any]:
+    """The error that a tool's result tells of: in its text alone, which every client shows."""
+    assert result["isError"]
+    assert "structuredContent" not in result
+    error: dict[str, Any] = json.loads(result["content"][0]["text"])
+    return error
+
+
 def assert_clean_end(file: Path, code: int, errors: str) -> None:
     assert code == 0
     assert "Traceback" not in errors
@@ -147,8 +156,7 @@ def test_client_works_with_the_server(mode: Any, windrose_copy: Path) -> None:
             assert "documents_search" in {tool.name for tool in tools}
             answer = await client.call_tool("documents_search", QUERY)
             assert not answer.is_error
-            assert json.loads(answer.content[0].text) == answer.structured_content
-            rows = answer.structured_content["results"]
+            rows = content_of(answer)["results"]
             assert rows[0]["documentId"] == "how-to/calibrate the vane.md"
             for name, wrong, code in (
                 ("documents_search", {"quer": "wind"}, "VALIDATION_ERROR"),
@@ -157,8 +165,7 @@ def test_client_works_with_the_server(mode: Any, windrose_copy: Path) -> None:
             ):
                 failed = await client.call_tool(name, wrong)
                 assert failed.is_error
-                assert failed.structured_content["code"] == code
-                assert json.loads(failed.content[0].text) == failed.structured_content
+                assert content_of(failed)["code"] == code
             by_command = subprocess.run(
                 [sys.executable, *arguments[:-1], "tool", "documents_search", json.dumps(QUERY)],
                 capture_output=True,
@@ -206,8 +213,7 @@ def test_nothing_but_protocol_lines_reaches_stdout(windrose_copy: Path) -> None:
         assert process.reply()["result"]["structuredContent"] == {"answer": "done"}
         process.call("crash", {}, 2)
         crashed = process.reply()["result"]
-        assert crashed["isError"]
-        assert crashed["structuredContent"]["code"] == "INTERNAL_ERROR"
+        assert error_in(crashed)["code"] == "INTERNAL_ERROR"
         assert "Traceback" not in json.dumps(crashed)
         assert process.popen.stdin is not None
         process.popen.stdin.write("this is no JSON\n\n{}\n[]\n")
@@ -215,7 +221,7 @@ def test_nothing_but_protocol_lines_reaches_stdout(windrose_copy: Path) -> None:
         process.call("documents_search", None, 4)
         answers = process.replies(2)
         assert not answers[3]["result"]["isError"]
-        assert answers[4]["result"]["structuredContent"]["code"] == "VALIDATION_ERROR"
+        assert error_in(answers[4]["result"])["code"] == "VALIDATION_ERROR"
         code, out, errors = process.end()
     assert out == ""
     assert code == 0
@@ -252,6 +258,32 @@ def test_client_that_cancels_gets_its_next_answers(windrose_copy: Path) -> None:
             assert message["id"] in (1, 2, 3)
         assert not message["result"]["isError"]
         assert_clean_end(windrose_copy, *process.end()[::2])
+
+
+@pytest.mark.parametrize("request_id", [{"a": 1}, [1], [], None, True, 1.5, "x", 10**30])
+def test_cancelling_what_is_no_request_leaves_the_server_alone(
+    request_id: Any, windrose_copy: Path
+) -> None:
+    with serving(windrose_copy) as process:
+        process.handshake()
+        for params in ({"requestId": request_id}, {}, None):
+            process.send("notifications/cancelled", params)
+        process.call("documents_list_collections", {}, 1)
+        assert process.reply()["id"] == 1
+        assert_clean_end(windrose_copy, *process.end()[::2])
+
+
+def test_a_closed_stdin_is_an_ended_one(windrose_copy: Path) -> None:
+    command = [sys.executable, "-m", "kb", "--db", str(windrose_copy), "serve"]
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command],
+        capture_output=True,
+        env=environment(),
+        text=True,
+        timeout=HANGS,
+    )
+    assert ended.stdout == ""
+    assert_clean_end(windrose_copy, ended.returncode, ended.stderr)
 
 
 def test_client_that_stops_reading_ends_the_server(windrose_copy: Path) -> None:
