@@ -2,6 +2,7 @@
 
 KbError                      INTERNAL_ERROR
 ├── UsageError               VALIDATION_ERROR     what was asked makes no sense
+│   └── DocumentTooComplex   VALIDATION_ERROR     a text whose parsing does not end in time
 ├── ConfigurationError       CONFIG_ERROR
 ├── SourceError              FILE_SYSTEM_ERROR    a file or folder that cannot be read
 ├── FileError                FILE_SYSTEM_ERROR    the knowledge base file itself
@@ -43,6 +44,7 @@ __all__ = [
     "ConfigurationError",
     "DamagedFileError",
     "DocumentNotFound",
+    "DocumentTooComplex",
     "EmbeddingError",
     "ExternalDocsNotConfigured",
     "FileError",
@@ -88,6 +90,10 @@ class UsageError(KbError):
     """Arguments that make no sense together or are out of bounds."""
 
     code = "VALIDATION_ERROR"
+
+
+class DocumentTooComplex(UsageError):
+    """A document that takes more time to parse than one of its length may."""
 
 
 class ConfigurationError(KbError):

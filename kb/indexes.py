@@ -7,10 +7,11 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from kb.budget import within_budget
 from kb.chunk import chunk
 from kb.database import Connection, Database
 from kb.embed import load_tokenizer
-from kb.errors import IndexExists, IndexNotFound, UnknownBackend, UsageError
+from kb.errors import DocumentTooComplex, IndexExists, IndexNotFound, UnknownBackend, UsageError
 from kb.index_search import IndexOptions, count_tokens
 from kb.knowledge_base import KnowledgeBase
 from kb.parse import ParsedDocument, parse
@@ -85,7 +86,7 @@ def add_document(
 
     Raises:
         IndexNotFound: there is no such index.
-        UsageError: the content is blank, or the metadata are no JSON.
+        UsageError: the content is blank or too complex, or the metadata are no JSON.
     """
     text = content.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
@@ -106,7 +107,13 @@ def add_document(
     if known and (known["content_hash"], known["metadata"]) == (content_hash, listed):
         return True, tokens
     # Cut into passages before the file is locked.
-    new = _prepared(doc_id, text, content_hash, metadata)
+    try:
+        new = within_budget(len(text), lambda: _prepared(doc_id, text, content_hash, metadata))
+    except DocumentTooComplex as error:
+        raise DocumentTooComplex(
+            f"The content {error.message}.",
+            details={"fieldErrors": {"content": ["is too complex to be read"]}},
+        ) from error
     with database.write() as connection:
         row = connection.row("index_by_name", name=name)
         if row is None and name != DEFAULT_INDEX:  # removed since

@@ -67,7 +67,7 @@ def find_links(
                     found.append(one)
                 elif label not in footnotes:
                     footnotes[label] = one
-    found += [_with_mark(one, label, tokens) for label, one in footnotes.items()]
+    found += _with_sentences(footnotes, tokens)
     return tuple(sorted(found, key=lambda one: one.line))
 
 
@@ -204,6 +204,7 @@ def _make_parser() -> MarkdownIt:
 _PARSER = _make_parser()
 
 _FOOTNOTE = re.compile(r"^\[\^(?P<label>[^\]\s]+)\]:", re.MULTILINE)
+_FOOTNOTE_MARK = re.compile(r"\[\^(?P<label>[^\[\]\n]+)\](?!:)")  # in the text, no definition
 _OTHER_SCHEME = re.compile(r"(?!https?:)[A-Za-z][A-Za-z0-9+.-]*:", re.IGNORECASE)
 
 
@@ -255,20 +256,20 @@ def _footnote_span(
     return low, length, label
 
 
-def _with_mark(one: Link, label: str, tokens: Sequence[Token]) -> Link:
-    """A footnote's link with the sentence that the footnote belongs to, where there is one."""
-    mark = f"[^{label.partition(chr(10))[0]}]"
-    for token in tokens:
-        if token.type == "inline" and mark in token.content:
-            position = token.content.find(mark)
-            while token.content.startswith(":", position + len(mark)):
-                position = token.content.find(mark, position + 1)
-            if position >= 0:
-                end = position + len(mark)
-                return replace(
-                    one, context=context_of(token.content, position, end, 0, len(token.content))
-                )
-    return one
+def _with_sentences(footnotes: Mapping[str, Link], tokens: Sequence[Token]) -> Iterator[Link]:
+    """Footnotes' links, each with the first sentence that its footnote belongs to, if any."""
+    marks: dict[str, tuple[str, int, int]] = {}
+    for token in tokens if footnotes else ():
+        if token.type == "inline" and "[^" in token.content:
+            for match in _FOOTNOTE_MARK.finditer(token.content):
+                marks.setdefault(match["label"], (token.content, *match.span()))
+    for key, one in footnotes.items():
+        place = marks.get(key.partition("\n")[0])
+        if place is None:
+            yield one
+        else:
+            content, start, end = place
+            yield replace(one, context=context_of(content, start, end, 0, len(content)))
 
 
 # Front matter

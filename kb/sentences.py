@@ -21,9 +21,12 @@ def context_of(text: str, start: int, end: int, low: int, high: int) -> str:
     first = low
     for match in _SENTENCE_END.finditer(text, max(low, start - MAXIMUM_CONTEXT), start):
         # A full stop right before the link's own end of the range is no proof: look behind it.
-        if match.end() <= start and _SENTENCE_END.match(text, match.start()):
+        if match.end() <= start and _SENTENCE_END.match(
+            text, match.start(), start + MAXIMUM_CONTEXT
+        ):
             first = match.end()
-    closing = _SENTENCE_END.search(text, end, high)
+    # Behind a long sentence it does not matter where it ends.
+    closing = _SENTENCE_END.search(text, end, min(high, end + MAXIMUM_CONTEXT + 1))
     last = closing.end() if closing else high
     if last - first > MAXIMUM_CONTEXT + (end - start):
         first = max(first, _word_edge(text, start - CONTEXT_MARGIN, start))

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from kb.archives import ArchiveText, archive_facts, markdown_path, read_archive, walk_archive
+from kb.budget import within_budget
 from kb.chunk import chunk
 from kb.database import Connection, Database, Row, utc_now
 from kb.embed import load_tokenizer
 from kb.embedding import EmbedReport, Progress, embed_pending, no_progress, reembed
-from kb.errors import KbError, SourceError, UsageError
+from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.parse import parse
 from kb.sources import SourceFile, SourceText, read, walk
@@ -82,6 +83,8 @@ def sync_collection(
         force: read every file again even if its size and time are unchanged, and let an empty
             folder empty the collection.
 
+    A document that cannot be read, or not in reasonable time, is an error of the report.
+
     Raises:
         SourceError: the folder is missing, or empty while the collection is not.
     """
@@ -128,7 +131,7 @@ def sync_collection(
             progress("documents", done, len(files))
             try:
                 run.sync_file(file)
-            except SourceError as error:
+            except (SourceError, DocumentTooComplex) as error:
                 note(file.path, error.message)
             except KbError:
                 raise  # the knowledge base itself: it would fail for the next file too
@@ -236,11 +239,19 @@ class _Run:
 def prepare_document(
     file: SourceFile, source: SourceText, options: Mapping[str, Any] | None = None
 ) -> NewDocument:
-    """Parse and chunk a file's text; `options` are its collection's."""
+    """Parse and chunk a file's text; `options` are its collection's.
+
+    Raises:
+        DocumentTooComplex: it takes too long.
+    """
+    return within_budget(len(source.text), lambda: _prepare(file, source, options or {}))
+
+
+def _prepare(file: SourceFile, source: SourceText, options: Mapping[str, Any]) -> NewDocument:
     parsed = parse(source.text, markdown_path(file.path))
     metadata: dict[str, Any] = {}
     if isinstance(source, ArchiveText):
-        facts = archive_facts(file, source, parsed, options or {})
+        facts = archive_facts(file, source, parsed, options)
         parsed = replace(parsed, title=facts.title or parsed.title)
         metadata = facts.as_metadata()
     return NewDocument(

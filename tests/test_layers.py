@@ -34,6 +34,7 @@ OWNERS = {
 LAYERS = (
     {
         "errors",
+        "budget",
         "suggest",
         "statements",
         "terms",

@@ -75,3 +75,17 @@ def test_any_text_is_read_and_lines_lie_inside(text: str) -> None:
     for one in links(text):
         assert 1 <= one.line <= text.count("\n") + 1
         assert one.url
+
+
+def test_a_footnote_whose_mark_is_nowhere_else_ends_with_its_own_sentence() -> None:
+    # "See:" ends where a search that found nothing goes on: it once never ended.
+    (one,) = links("See:\n[^1]: [t](u)\n")
+    assert (one.url, one.kind, one.context) == ("u", "footnote", "[t](u)")
+
+
+def test_each_of_many_footnotes_in_one_paragraph_has_its_own_sentence() -> None:
+    number = 300
+    marks = " ".join(f"Fact {i}[^{i}]." for i in range(number))
+    notes = "\n".join(f"[^{i}]: See [page {i}](p{i}.md)." for i in range(number))
+    found = links(f"{marks}\n\nNotes:\n{notes}\n")
+    assert [one.context for one in found] == [f"Fact {i}[^{i}]." for i in range(number)]
