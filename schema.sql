@@ -113,7 +113,7 @@ CREATE TABLE chunks (
   end_line        INTEGER NOT NULL,
   start_character INTEGER NOT NULL,     -- from 0; the text is content[start:end]
   end_character   INTEGER NOT NULL,
-  extra_terms     TEXT NOT NULL,        -- terms that the tokenizer cannot see: see kb/terms.py
+  extra_terms     TEXT NOT NULL,        -- terms that the tokenizer cannot see: see kb/text/terms.py
   text_hash       BLOB NOT NULL,        -- of the embedded text (title, path, text); as in vectors
   vector_id       INTEGER REFERENCES vectors,  -- NULL: not embedded yet
   UNIQUE (document_id, position)
@@ -246,7 +246,7 @@ CREATE TABLE vocabulary (
 CREATE INDEX vocabulary_by_stem ON vocabulary (stem);
 
 -- One row is a word with one of its letters left out. Two words that differ by one edit share a
--- deletion or one is a deletion of the other, so typos are found by look-ups. See kb/fuzzy.py.
+-- deletion or one is a deletion of the other, so typos are found by look-ups. See kb/search/typos.py.
 CREATE TABLE word_deletions (
   deletion TEXT NOT NULL,
   word_id  INTEGER NOT NULL,
@@ -288,7 +288,7 @@ CREATE TABLE report_paragraphs (
 ) STRICT;
 CREATE INDEX report_paragraphs_by_document ON report_paragraphs (document_id);
 
--- Numbers by which alike paragraphs are found: most pairs of them share one (see kb/similar.py).
+-- Numbers by which alike paragraphs are found: most pairs of them share one (see kb/store/similar.py).
 -- They follow from a paragraph's words, so an index to delete them by would be waste.
 CREATE TABLE report_signatures (
   signature    INTEGER NOT NULL,        -- hash of one band of the paragraph's MinHash values

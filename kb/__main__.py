@@ -1,5 +1,5 @@
 """`python -m kb`."""
 
-from kb.cli import main
+from kb.cli.main import main
 
 main()

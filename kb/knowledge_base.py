@@ -9,25 +9,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from kb.calls import CallLog
-from kb.config import find_project, load_aliases
-from kb.database import Connection, Database, Row
-from kb.embed import PACKAGED_MODELS, Calibration, Embedder, is_english_model
 from kb.errors import CollectionNotFound, DocumentNotFound, EmbeddingError, ModelMismatchError
-from kb.limits import RateLimits
-from kb.models import make_embedder as make_named_embedder
-from kb.models import suited_model
-from kb.rerank import LateInteraction, Reranker, TokenEmbedder
-from kb.results import DEFAULT_REPLY_TOKENS
-from kb.search import WHOLE_FILE, ChunkRange, collection_range
-from kb.sessions import SessionLog
-from kb.suggest import nearest
+from kb.models.choose import make_embedder as make_named_embedder
+from kb.models.choose import suited_model
+from kb.models.embedder import PACKAGED_MODELS, Calibration, Embedder, is_english_model
+from kb.models.rerank import LateInteraction, Reranker, TokenEmbedder
+from kb.search.hybrid import WHOLE_FILE, ChunkRange, collection_range
+from kb.settings import find_project, load_aliases
+from kb.store.calls import CallLog
+from kb.store.database import Connection, Database, Row
+from kb.store.sessions import SessionLog
+from kb.text.nearest import nearest
+from kb.tools.limits import RateLimits
+from kb.tools.replies import DEFAULT_REPLY_TOKENS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kb.project import ActiveProject
+    from kb.project.config import ActiveProject
 
 # Kinds whose documents the documents tools see. External documentation belongs to one active
 # project, discoveries to the context tools.

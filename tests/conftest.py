@@ -2,84 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
+from support import WINDROSE, Filler, HashEmbedder
 
-from kb.activation import activate, restore
-from kb.commands.collect import register
-from kb.database import Database
-from kb.discoveries import record_discovery
-from kb.embed import Calibration, FastembedEmbedder
+from kb.cli.collect import register
+from kb.ingest.discoveries import record_discovery
+from kb.ingest.sync import embed_pending, sync_collection
 from kb.knowledge_base import KnowledgeBase
-from kb.registry import call_tool
-from kb.sync import embed_pending, sync_collection
-from kb.terms import words
-
-ROOT = Path(__file__).resolve().parent.parent
-NOBODY = 65534
-WINDROSE = ROOT / "fixtures" / "windrose"
-
-
-class HashEmbedder:
-    """Real vectors without a model: each word adds its own fixed direction.
-
-    Texts that share words are near each other, so everything but meaning can be tested fast.
-    """
-
-    def __init__(self, name: str = "hash-64", width: int = 64) -> None:
-        self.name = name
-        self.width = width
-        self.sha256 = ""
-        self.calibration = Calibration(slope=6.0, intercept=-3.0)
-        self.texts: list[str] = []
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self.texts += texts
-        return np.stack([self._vector(text) for text in texts])
-
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self.embed(texts)
-
-    def _vector(self, text: str) -> NDArray[np.float32]:
-        total = np.full(self.width, 1e-3, dtype=np.float32)
-        for word in words(text.casefold()):
-            seed = int.from_bytes(
-                hashlib.sha256(f"{self.name} {word}".encode()).digest()[:8], "big"
-            )
-            total += np.random.default_rng(seed).standard_normal(self.width).astype(np.float32)
-        return total / np.linalg.norm(total)
-
-
-def call(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
-    """What a tool answers, which must not be an error."""
-    result = call_tool(kb, name, arguments)
-    assert not result.is_error, result.content
-    return result.content
-
-
-def failure(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
-    """The error that a tool answers with."""
-    result = call_tool(kb, name, arguments)
-    assert result.is_error, result.content
-    return result.content
-
-
-def content_of(result: Any) -> Any:
-    """What a client reads in a tool's result: text, and structured content unless it failed."""
-    content = json.loads(result.content[0].text)
-    assert result.structured_content == (None if result.is_error else content)
-    return content
+from kb.models.embedder import FastembedEmbedder
+from kb.project.activation import activate, restore
+from kb.store.database import Database
 
 
 @pytest.fixture(autouse=True)
@@ -112,9 +52,6 @@ def folder(tmp_path: Path) -> Path:
     path = tmp_path / "docs"
     path.mkdir()
     return path
-
-
-Filler = Callable[..., KnowledgeBase]
 
 
 @pytest.fixture
@@ -173,21 +110,6 @@ def open_folder() -> Iterator[Path]:
     yield folder
     folder.chmod(0o755)
     shutil.rmtree(folder)
-
-
-@contextlib.contextmanager
-def ordinary_user() -> Iterator[None]:
-    """Permissions mean nothing to the superuser, who runs the tests in many containers."""
-    if os.name != "posix":
-        pytest.skip("needs POSIX permissions")
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, WINDROSE
+from support import ROOT, WINDROSE
 
-from kb.embed import PACKAGED_MODELS
+from kb.models.embedder import PACKAGED_MODELS
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 

@@ -9,16 +9,16 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from kb.archive_search import FoundDocument, search_archives
-from kb.archive_sync import sync_configured_archives
-from kb.archives import RESEARCH
-from kb.database import Connection, Row
+from kb.cli.graph_formats import graph_dict
 from kb.errors import KbError
-from kb.graph import citation_graph, document_names
-from kb.graph_formats import graph_dict
+from kb.formats.archive import RESEARCH
+from kb.ingest.archives import sync_configured_archives
 from kb.knowledge_base import KnowledgeBase
-from kb.registry import tool
-from kb.results import add_notice, cut, estimate_tokens, rows_within
+from kb.search.archives import FoundDocument, search_archives
+from kb.store.citation_graph import citation_graph, document_names
+from kb.store.database import Connection, Row
+from kb.tools.registry import tool
+from kb.tools.replies import add_notice, cut, estimate_tokens, rows_within
 
 log = logging.getLogger("kb.tools")
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from kb.context_results import ContextResults, FileResult, GrepResults, RecordResult
 from kb.errors import KbError
 from kb.knowledge_base import KnowledgeBase
-from kb.reading import first_line, read_lines
-from kb.registry import tool
-from kb.results import add_notice, cut, estimate_tokens, lines_within, rows_within
+from kb.tools.context_results import ContextResults, FileResult, GrepResults, RecordResult
 from kb.tools.parameters import EndLine, StartCharacter, StartLine
+from kb.tools.reading import first_line, read_lines
+from kb.tools.registry import tool
+from kb.tools.replies import add_notice, cut, estimate_tokens, lines_within, rows_within
 
 
 @tool(
@@ -42,7 +42,7 @@ def context_search(
     Discoveries come in with context_record. For exact text in files use grep_codebase, for
     documents documents_search.
     """  # noqa: E501 - the first line is what clients of the founding specification know
-    from kb.discoveries import search_discoveries
+    from kb.ingest.discoveries import search_discoveries
 
     started = time.perf_counter()
     rows, total = search_discoveries(
@@ -93,7 +93,7 @@ def context_record(
     Use it for patterns in use, rules to keep, decisions with their reasons, issues and their
     fixes. What is known already is merged, not stored twice.
     """  # noqa: E501
-    from kb.discoveries import record_discovery
+    from kb.ingest.discoveries import record_discovery
 
     recorded = record_discovery(kb, content, type, module, source)
     result: Any = {"id": recorded.discovery_id, "type": recorded.type, "status": recorded.status}
@@ -127,8 +127,8 @@ def read_file(
     Secrets, `.git` and `node_modules` are not shown. To find something in files use
     grep_codebase first.
     """
-    from kb.code import imports, module_of, role_of
-    from kb.project_files import DISK, read_text
+    from kb.project.source_files import imports, module_of, role_of
+    from kb.project.tree import DISK, read_text
 
     file = read_text(kb, path)
     dependencies: list[Any] = []
@@ -185,7 +185,7 @@ def grep_codebase(
     Regular expressions as ripgrep takes them: no look-around, no back-references. What ignore
     files hide is not searched. Read around a match with read_file.
     """  # noqa: E501 - the first line is what clients of the founding specification know
-    from kb.project_files import grep_project
+    from kb.project.tree import grep_project
 
     started = time.perf_counter()
     found, searched = grep_project(kb, pattern, filePattern, caseSensitive, limit)
@@ -238,7 +238,7 @@ def _lines_of(
 
 def _add_contents(kb: KnowledgeBase, result: Any, tokens: int) -> None:
     """Give the dependencies their content as long as the reply has room."""
-    from kb.project_files import read_text
+    from kb.project.tree import read_text
 
     shortened = 0
     for dependency in result["dependencies"]:

@@ -6,12 +6,16 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kb.database import Connection, Row
 from kb.knowledge_base import KnowledgeBase
-from kb.passages import nearest_documents, passage_rows, search_passages
-from kb.reading import first_line, read_lines
-from kb.registry import tool
-from kb.results import (
+from kb.search.hybrid import WHOLE_FILE, Hit, collection_range
+from kb.search.passages import nearest_documents, passage_rows, search_passages
+from kb.search.sections import find_section
+from kb.store.database import Connection, Row
+from kb.store.vectors import mean_vector, nearest_chunks
+from kb.tools.parameters import LAST_POSITION, EndLine, StartCharacter, StartLine
+from kb.tools.reading import first_line, read_lines
+from kb.tools.registry import tool
+from kb.tools.replies import (
     BatchResults,
     Collections,
     DocumentContent,
@@ -24,10 +28,6 @@ from kb.results import (
     cut,
     rows_within,
 )
-from kb.search import WHOLE_FILE, Hit, collection_range
-from kb.sections import find_section
-from kb.tools.parameters import LAST_POSITION, EndLine, StartCharacter, StartLine
-from kb.vectors import mean_vector, nearest_chunks
 
 MOST_ALTERNATIVES = 20
 

@@ -14,16 +14,16 @@ from kb.errors import (
     FileError,
     ProjectNotActivated,
 )
-from kb.external_results import ActivationResult, ExternalResults
 from kb.knowledge_base import KnowledgeBase
-from kb.models import how_to_get
-from kb.query import parse_query
-from kb.registry import Progress, tool
-from kb.results import add_notice, cut, rows_within
-from kb.search import Hit, collection_range, search
+from kb.models.choose import how_to_get
+from kb.search.hybrid import Hit, collection_range, search
+from kb.search.query import parse_query
+from kb.tools.external_results import ActivationResult, ExternalResults
+from kb.tools.registry import Progress, tool
+from kb.tools.replies import add_notice, cut, rows_within
 
 if TYPE_CHECKING:
-    from kb.project import ActiveProject
+    from kb.project.config import ActiveProject
 
 # Passages of each list that are ranked: all of a documentation of some thousand pages, so that
 # total_matches counts every document.
@@ -54,7 +54,7 @@ def activate_project(
     Call it once before search_external_docs. Later changes of the files are followed by
     themselves; call it again after the configuration changed, or for another project.
     """
-    from kb.activation import activate
+    from kb.project.activation import activate
 
     # Somebody who hears of the progress waits on; others give up after a minute.
     if progress is None:

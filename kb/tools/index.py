@@ -8,13 +8,20 @@ from typing import Annotated, Any, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from kb.highlight import excerpts, spans
-from kb.index_search import IndexOptions, Ranking, rank_documents
-from kb.indexes import BLANK_CONTENT, DEFAULT_INDEX, Index, add_document, create_index, find_index
+from kb.ingest.indexes import (
+    BLANK_CONTENT,
+    DEFAULT_INDEX,
+    Index,
+    add_document,
+    create_index,
+    find_index,
+)
 from kb.knowledge_base import KnowledgeBase
-from kb.query import Operand, Query, parse_query
-from kb.registry import tool
-from kb.results import add_notice, cut, rows_within
+from kb.search.bm25 import IndexOptions, Ranking, rank_documents
+from kb.search.highlight import excerpts, spans
+from kb.search.query import Operand, Query, parse_query
+from kb.tools.registry import tool
+from kb.tools.replies import add_notice, cut, rows_within
 
 MOST_HIGHLIGHTS = 3
 

@@ -1,0 +1,250 @@
+"""`kb search`, `kb list`, `kb get`, `kb outline`, `kb section`, `kb related`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+from kb.cli import render
+from kb.errors import DocumentNotFound, UsageError
+from kb.knowledge_base import KnowledgeBase
+from kb.store.database import Row
+from kb.text.nearest import nearest
+
+NO_BUDGET = 1 << 60  # a person's terminal has no context window
+_LINES = re.compile(r"(.+?):(\d+)(-?)(\d*)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
+
+
+def search(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Search, after adding a folder if one is given."""
+    from kb.search.passages import search_passages
+
+    names = options.collection
+    if options.folder is not None:
+        from kb.cli.collect import register, sync_for_search
+
+        collection = register(kb, options.folder)
+        sync_for_search(kb, collection, options)
+        names = names or [collection["name"]]
+    found = search_passages(kb, [(options.query, names)], options.limit, 2.0, True, options.rerank)
+    rows: list[dict[str, Any]] = [dict(row) for row in found.rows[0]]
+    if options.explain:
+        for row, hit in zip(rows, found.hits[0], strict=True):
+            row |= {
+                "keywordRank": hit.keyword_rank,
+                "vectorRank": hit.vector_rank,
+                "fusedScore": round(hit.fused_score, 6),
+            }
+    sources = _sources(kb)
+    for row in rows:
+        row["place"] = _place(row, sources)
+    render.search_results(rows, found.notice, options)
+    return 0 if rows else 1
+
+
+def list_names(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """List collections, or one collection's documents."""
+    if options.name is None:
+        with kb.database.read() as connection:
+            rows = [
+                {
+                    **kb.named(row),
+                    "documentCount": kb.count_documents(connection, row),
+                    "kind": row["kind"],
+                    "source": row["source"],
+                    "description": row["description"] or "",
+                }
+                for row in kb.collections(connection)
+            ]
+        columns = ("collection", "documentCount", "kind", "source", "description")
+        render.table({"collections": rows}, rows, columns, options)
+        if not rows:
+            render.remark("the file holds no collection yet: add one with `kb add FOLDER`", options)
+    else:
+        with kb.database.read() as connection:
+            collection = kb.collection(connection, options.name)
+            rows = connection.rows(
+                "collection_documents",
+                collection_id=collection["collection_id"],
+                limit=-1,
+                offset=0,
+            )
+            result = {**kb.named(collection), "documents": rows, "total": len(rows)}
+        render.table(result, rows, ("id", "title", "size"), options)
+    return 0 if rows else 1
+
+
+def get(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Print a document, or some of its lines."""
+    text, first, last = options.document, 0, 0
+    try:
+        collection, document = resolve(kb, text, options.collection)
+    except DocumentNotFound:
+        if not (match := _LINES.match(text)):
+            raise
+        text, first = match[1], int(match[2])
+        last = int(match[4] or 0) if match[3] else first
+        if not first:
+            raise UsageError("lines count from 1") from None
+        collection, document = resolve(kb, text, options.collection)
+    result = _call(
+        kb,
+        "documents_get_document",
+        collection=collection,
+        document=document,
+        startLine=first,
+        endLine=last,
+    )
+    render.text(result, result["content"], options)
+    return 0
+
+
+def outline(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Print a document's headings, indented by level, with their lines."""
+    collection, document = resolve(kb, options.document, options.collection)
+    result = _call(
+        kb,
+        "documents_get_outline",
+        collection=collection,
+        document=document,
+        maxDepth=options.depth,
+    )
+    lines = [
+        f"{row['line']:>6}  {'  ' * (row['level'] - 1)}{row['text']}" for row in result["outline"]
+    ]
+    render.text(result, "\n".join(lines), options)
+    if not lines:
+        render.remark(f"{document} has no headings", options)
+    return 0 if lines else 1
+
+
+def section(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Print one section."""
+    collection, document = resolve(kb, options.document, options.collection)
+    result = _call(
+        kb,
+        "documents_get_section",
+        collection=collection,
+        document=document,
+        section=options.heading,
+        includeSubsections=not options.no_subsections,
+    )
+    render.text(result, result["content"], options)
+    return 0
+
+
+def related(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """List documents close in meaning."""
+    collection, document = resolve(kb, options.document, options.collection)
+    result = _call(
+        kb, "documents_find_related", collection=collection, document=document, limit=options.limit
+    )
+    rows = [
+        {"score": row["relevanceScore"], "document": row["document"], "title": row["documentTitle"]}
+        for row in result["related"]
+    ]
+    render.table(result, rows, ("score", "document", "title"), options)
+    render.remark(result.get("notice", "" if rows else "nothing found"), options)
+    return 0 if rows else 1
+
+
+def _call(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
+    """Run a tool's function for a person: without budget, and with errors raised."""
+    from kb.tools.registry import load_tools
+
+    kb.reply_tokens = NO_BUDGET
+    result: dict[str, Any] = load_tools()[name].function(kb, **arguments)
+    return result
+
+
+def resolve(kb: KnowledgeBase, text: str, name: str) -> tuple[str, str]:
+    """The collection and id of the document that somebody means.
+
+    Tried in order: an id in the named or any collection, `COLLECTION/id`, a path on disk inside
+    a collection's folder, the end of one id.
+    """
+    with kb.database.read() as connection:
+        rows = [kb.collection(connection, name)] if name else kb.collections(connection)
+        documents = {
+            row["name"]: [
+                path
+                for (path,) in connection.tuples(
+                    "document_paths", collection_id=row["collection_id"]
+                )
+            ]
+            for row in rows
+        }
+    wanted = _normal(text)
+    everything = [(name, path) for name, paths in documents.items() for path in paths]
+    found = [(name, path) for name, path in everything if _normal(path) == wanted]
+    if not found:
+        called = {name: name for name in documents} | {
+            alias: name for alias, name in kb.aliases.items() if name in documents
+        }
+        found = [
+            (name, path)
+            for shown, name in called.items()
+            for path in documents[name]
+            if wanted in (f"{_normal(shown)}/{_normal(path)}", f"{_normal(shown)}:{_normal(path)}")
+        ]
+    if not found:
+        found = _on_disk(text, rows, documents)
+    if not found:
+        found = [(name, path) for name, path in everything if _normal(path).endswith(f"/{wanted}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        choices = ", ".join(f"{name}/{path}" for name, path in found[:5])
+        raise UsageError(f"{text} names {len(found)} documents: say {choices}")
+    where = f'collection "{name}"' if name else "any collection"
+    raise DocumentNotFound(
+        f'Document "{text}" not found in {where}.',
+        suggestions=nearest(text, [path for _, path in everything]),
+    )
+
+
+def _normal(text: str) -> str:
+    """A name as it compares: a Mac writes accents apart, keyboards do not."""
+    return unicodedata.normalize("NFC", text)
+
+
+def _on_disk(text: str, rows: list[Row], documents: dict[str, list[str]]) -> list[tuple[str, str]]:
+    file = Path(text).expanduser()
+    places = {Path(os.path.normpath(file.absolute())), file.resolve()}
+    found = []
+    for row in rows:
+        root = Path(row["source"] or "/nonexistent")
+        for place in places:
+            if place == root:  # a collection of one file
+                path = root.name
+            elif place.is_relative_to(root):
+                path = place.relative_to(root).as_posix()
+            else:
+                continue
+            found += [
+                (row["name"], p) for p in documents[row["name"]] if _normal(p) == _normal(path)
+            ]
+    return list(dict.fromkeys(found))
+
+
+def _sources(kb: KnowledgeBase) -> dict[str, str]:
+    with kb.database.read() as connection:
+        return {row["name"]: row["source"] for row in kb.collections(connection)}
+
+
+def _place(row: dict[str, Any], sources: dict[str, str]) -> str:
+    """Where to open a hit: its file seen from here when it is there, else collection/id."""
+    name = row.get("collectionId", row["collection"])
+    lines = f":{row['startLine']}-{row['endLine']}"
+    root = Path(sources.get(name) or "/nonexistent")
+    file = root if root.is_file() else root / row["documentId"]
+    if file.is_file():
+        try:
+            return f"{file.relative_to(Path.cwd())}{lines}"
+        except ValueError:
+            return f"{file}{lines}"
+    return f"{row['collection']}/{row['documentId']}{lines}"

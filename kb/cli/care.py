@@ -1,0 +1,175 @@
+"""`kb serve`, `kb tools`, `kb tool`, `kb status`, `kb copy`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from kb.cli import render
+from kb.errors import EmbeddingError, UsageError
+from kb.knowledge_base import KnowledgeBase
+from kb.store.call_statistics import call_statistics
+from kb.store.sessions import file_scores
+from kb.tools.limits import RateLimits, parse_limits
+
+TOP_FILES = 10
+
+
+def serve(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Run the MCP server until its client goes."""
+    from kb.server.mcp import serve as run
+
+    if options.max_reply_tokens:
+        kb.reply_tokens = options.max_reply_tokens
+    if options.rate_limit:
+        kb.limits = RateLimits(parse_limits(options.rate_limit))
+    kb.allowed_docs = options.allow_docs
+    run(kb, tuple(filter(None, options.tools.split(","))), watch_folders=options.watch)
+    return 0
+
+
+def list_tools(_: KnowledgeBase, options: argparse.Namespace) -> int:
+    """List the tools; with --json as a client sees them."""
+    from kb.tools.registry import load_tools
+
+    tools = load_tools().values()
+    result = {
+        "tools": [
+            {
+                "name": tool.name,
+                "family": tool.family,
+                "title": tool.title,
+                "description": tool.description,
+                "inputSchema": tool.input_schema,
+                "outputSchema": tool.output_schema,
+            }
+            for tool in tools
+        ]
+    }
+    rows = [
+        {
+            "tool": tool.name,
+            "parameters": ", ".join(tool.input_schema["properties"]),
+            "does": tool.description.split("\n")[0],
+        }
+        for tool in tools
+    ]
+    render.table(result, rows, ("tool", "parameters", "does"), options)
+    return 0
+
+
+def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Call a tool and print its result, exactly as a client would get it."""
+    from kb.server.background import embed_added
+    from kb.tools.registry import call_tool, load_tools
+
+    text = sys.stdin.read() if options.arguments == "-" else options.arguments
+    try:
+        arguments = json.loads(text or "{}")
+    except ValueError as error:
+        raise UsageError(f"the arguments are not JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise UsageError('the arguments must be a JSON object, such as {"query": "wind"}')
+    if options.max_reply_tokens:
+        kb.reply_tokens = options.max_reply_tokens
+    kb.allowed_docs = options.allow_docs
+    if (tool := load_tools().get(options.name)) is not None and tool.family == "external":
+        from kb.project.activation import restore
+
+        restore(kb)
+    result = call_tool(kb, options.name, arguments)
+    print(result.text, flush=True)
+    if kb.has_added.is_set():
+        try:
+            embed_added(kb)
+        except EmbeddingError as error:
+            print(f"kb: searches use keywords alone: {error.message}", file=sys.stderr)
+    return 1 if result.is_error else 0
+
+
+def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Show sizes, the model and what waits to be embedded."""
+    if options.calls:
+        return _status_of_calls(kb, options)
+    path = Path(kb.database.path)
+    with kb.database.read() as connection:
+        files = [file for file in file_scores(connection) if not file.is_archived]
+        counts = connection.row("status_counts") or {}
+        model = connection.row("current_model")
+        rows = [
+            {**row, "documents": kb.count_documents(connection, row)}
+            for row in connection.rows("collections")
+        ]
+    result: dict[str, Any] = {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        **counts,
+        "waiting": counts["chunks"] - counts["embedded_chunks"],
+        "model": model["name"] if model else None,
+        "collections": [
+            {
+                "collection": row["name"],
+                "kind": row["kind"],
+                "documents": row["documents"],
+                "source": row["source"],
+                "synced": row["synced_at"],
+            }
+            for row in rows
+        ],
+        "topFiles": [
+            {
+                "path": file.path,
+                "score": round(file.score, 4),
+                "reads": file.access_count,
+                "lastRead": file.last_accessed_at,
+            }
+            for file in files[:TOP_FILES]
+        ],
+    }
+    lines = [
+        f"{path} ({result['bytes'] / 1e6:.1f} MB)",
+        f"{counts['documents']} documents, {counts['characters'] / 1e6:.1f} million characters, "
+        f"{counts['chunks']} passages, {counts['embedded_chunks']} with a vector",
+        f"model: {model['name']}, {model['width']} dimensions" if model else "no vectors yet",
+    ]
+    if result["waiting"]:
+        lines.append(f"{result['waiting']} passages wait for their vector: run `kb sync`")
+    lines += [
+        f"  {row['name']}: {row['documents']} documents"
+        + (f" from {row['source']}" if row["source"] else "")
+        + (f", synced {row['synced_at']}" if row["synced_at"] else "")
+        for row in rows
+    ]
+    if result["topFiles"]:
+        lines.append("files read most and last:")
+    lines += [f"  {f['score']:.2f}  {f['path']} ({f['reads']} reads)" for f in result["topFiles"]]
+    render.text(result, "\n".join(lines), options)
+    return 0
+
+
+def _status_of_calls(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    with kb.database.read() as connection:
+        rows = call_statistics(connection)
+    shown = [
+        {**row, "errors": ", ".join(f"{code} {n}" for code, n in row["errors"].items())}
+        for row in rows
+    ]
+    columns = ("tool", "calls", "successRate", "p50", "p95", "p99", "errors")
+    render.table({"calls": rows}, shown, columns, options)
+    render.remark("" if rows else "no calls yet", options)
+    return 0 if rows else 1
+
+
+def copy(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Write a clean, compact copy."""
+    destination = options.destination.expanduser()
+    if destination.is_dir():
+        destination = destination / Path(kb.database.path).name
+    kb.database.copy_to(destination)
+    size = destination.stat().st_size
+    text = f"{destination} ({size / 1e6:.1f} MB)"
+    render.text({"copy": str(destination), "bytes": size}, text, options)
+    return 0

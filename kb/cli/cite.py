@@ -1,0 +1,146 @@
+"""`kb cite` and `kb graph`: citations."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from kb.cli import render
+from kb.cli.browse import resolve
+from kb.cli.graph_formats import FORMATS, graph_dict
+from kb.errors import DocumentNotFound, FileError
+from kb.knowledge_base import KnowledgeBase
+from kb.store.citation_graph import (
+    BrokenLink,
+    broken_links,
+    citation_graph,
+    document_names,
+    whole_graph,
+)
+from kb.store.database import Connection
+
+CONTEXT_CHARACTERS = 120
+EVERYTHING = -1  # a LIMIT
+
+
+def cite(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """List what a document cites and what cites it; further away, what the graph holds."""
+    collection, path = resolve(kb, options.document, options.collection)
+    with kb.database.read() as connection:
+        document_id = _document_id(kb, connection, collection, path)
+        made = connection.rows("citations_made", document_id=document_id, limit=EVERYTHING)
+        received = connection.rows("citations_received", document_id=document_id, limit=EVERYTHING)
+        ids = {row[key] for row in (*made, *received) for key in _ENDS} - {None}
+        names = document_names(connection, ids | {document_id})
+        graph = citation_graph(connection, [document_id], options.depth)
+    rows = [
+        {
+            "way": way,
+            "line": row["line"],
+            "document": names.get(row[end], "") if row[end] is not None else "",
+            "target": row["target_url"],
+            "kind": row["kind"],
+            "confidence": row["confidence"],
+            "context": row["context"],
+        }
+        for way, end, part in (("cites", _ENDS[1], made), ("cited by", _ENDS[0], received))
+        for row in part
+    ]
+    result: dict[str, Any] = {"document": names[document_id], "citations": rows}
+    if options.depth > 1:
+        result["citationGraph"] = graph_dict(graph)
+    shown = [
+        {
+            "way": row["way"],
+            "page": row["document"] or row["target"],
+            "line": row["line"],
+            "context": row["context"][:CONTEXT_CHARACTERS],
+        }
+        for row in rows
+    ]
+    near = {row["page"] for row in shown} | {result["document"]}
+    shown += [
+        {"way": "further", "page": node.id, "line": "", "context": node.label}
+        for node in (graph.nodes if options.depth > 1 else ())
+        if node.id not in near
+    ]
+    render.table(result, shown, ("way", "page", "line", "context"), options)
+    return 0 if rows else 1
+
+
+def graph(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Export the graph of the whole file or round some documents, or report broken links."""
+    if options.broken:
+        return _broken(kb, options)
+    places = [resolve(kb, text, options.collection) for text in options.documents]
+    with kb.database.read() as connection:
+        if places:
+            ids = [_document_id(kb, connection, *place) for place in places]
+            found = citation_graph(connection, ids, options.depth)
+        else:
+            found = whole_graph(connection)
+    text = FORMATS[options.format or "json"](found)
+    if options.output is None:
+        print(text)
+    else:
+        try:
+            options.output.expanduser().write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise FileError(f"cannot write {options.output}: {error.strerror}") from error
+        if not options.quiet:
+            print(
+                f"{options.output}: {len(found.nodes)} pages, {len(found.edges)} citations",
+                file=sys.stderr,
+            )
+    return 0 if found.nodes else 1
+
+
+def _broken(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    with kb.database.read() as connection:
+        names = (
+            [kb.collection(connection, options.collection)["name"]] if options.collection else ()
+        )
+        found = broken_links(connection, names)
+        sources = {row["name"]: row["source"] for row in connection.rows("collections")}
+    rows = [
+        {
+            "collection": one.collection,
+            "document": one.path,
+            "line": one.line,
+            "target": one.url,
+            "kind": one.kind,
+        }
+        for one in found
+    ]
+    if options.json:
+        render.print_json({"broken": rows})
+    else:
+        for one in found:
+            print(f"{_file(one, sources)}:{one.line}: {one.url}")
+        if not options.quiet:
+            print(f"kb: {len(found) or 'no'} broken links", file=sys.stderr)
+    return 1 if found else 0
+
+
+def _file(link: BrokenLink, sources: dict[str, str]) -> str:
+    """The file as seen from here, where it is there; else COLLECTION/id."""
+    root = Path(sources.get(link.collection) or "/nonexistent")
+    file = root if root.is_file() else root / link.path
+    if not file.is_file():
+        return f"{link.collection}/{link.path}"
+    near = os.path.relpath(file)
+    return str(file) if near.startswith("..") else near
+
+
+def _document_id(kb: KnowledgeBase, connection: Connection, collection: str, path: str) -> int:
+    found = kb.collection(connection, collection)
+    document_id = connection.value("document_id", collection_id=found["collection_id"], path=path)
+    if document_id is None:
+        raise DocumentNotFound(f'Document "{path}" not found in collection "{collection}".')
+    return int(document_id)
+
+
+_ENDS = ("source_document_id", "target_document_id")

@@ -1,0 +1,316 @@
+"""`kb add`, `kb sync`, `kb remove`, `kb reembed`: what goes into the file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from kb.cli import render
+from kb.errors import EmbeddingError, KbError, SourceError, UsageError
+from kb.ingest.sync import (
+    EmbedReport,
+    SyncReport,
+    embed_pending,
+    reembed,
+    require_source,
+    sync_collection,
+)
+from kb.knowledge_base import KnowledgeBase
+from kb.search.hybrid import WHOLE_FILE
+from kb.store.database import Connection, Row
+from kb.store.documents import delete_collection, free_name, insert_collection
+
+ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
+KINDS_WITHOUT_SOURCE = ("index", "discoveries")
+
+
+def add(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Register a folder and sync it."""
+    collection = register(
+        kb,
+        options.source,
+        name=options.name,
+        kind=options.kind,
+        include=options.include,
+        exclude=options.exclude,
+        description=options.description,
+        settings=_settings(options),
+    )
+    return _sync_all(kb, [collection], options, is_addition=True)
+
+
+def sync(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Sync the named collections, or all that have a source."""
+    with kb.database.read() as connection:
+        if options.names:
+            rows = [kb.collection(connection, name) for name in options.names]
+        else:
+            # A project's external docs are synced by its activation, on the branch of then.
+            rows = [
+                row
+                for row in kb.collections(connection, ALL_KINDS)
+                if row["source"] and row["project_id"] is None
+            ]
+        first, last = WHOLE_FILE
+        waiting = connection.value("count_chunks_without_vector", first=first, last=last)
+    for row in rows:
+        require_source(row)
+    if not rows and not waiting:
+        raise UsageError("there is nothing to sync: add a folder with `kb add FOLDER`")
+    return _sync_all(kb, rows, options)
+
+
+def remove(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Remove a collection; the source folder stays as it is."""
+    with kb.database.read() as connection:
+        row = kb.collection(connection, options.name, ALL_KINDS)
+        count = kb.count_documents(connection, row)
+    if count and not row["source"] and not options.force:
+        raise UsageError(
+            f'the {count} documents of "{row["name"]}" are nowhere but in this file: repeat with '
+            "--force if they shall go"
+        )
+    with kb.database.write() as connection:
+        delete_collection(connection, row["collection_id"])
+    if options.json:
+        render.print_json({"removed": row["name"], "documents": count})
+    elif not options.quiet:
+        print(f"removed {row['name']} with {count} documents")
+    return 0
+
+
+def reembed_all(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Embed everything with the wanted model."""
+    embedder = kb.make_embedder(options.model or kb.suited_model())
+    with render.progress(options) as show:
+        report = reembed(kb, embedder, progress=show)
+    if options.json:
+        render.print_json(
+            {"model": embedder.name, "embedded": report.embedded, "reused": report.reused}
+        )
+    elif not options.quiet:
+        print(f"{embedder.name}: {report.embedded} passages embedded, {report.reused} reused")
+    return 0
+
+
+def register(
+    kb: KnowledgeBase,
+    source: str,
+    *,
+    name: str | None = None,
+    kind: str | None = None,
+    include: list[str] | None = None,
+    exclude: list[str] | None = None,
+    description: str | None = None,
+    settings: dict[str, Any] | None = None,
+) -> Row:
+    """The collection of a folder; made when there is none, changed when it is registered anew.
+
+    Globs that are given replace all earlier ones; without any the earlier ones stay. So does the
+    kind, which is "documents" of a new collection unless another one is given.
+
+    Raises:
+        SourceError: there is no such folder, or its path cannot be stored.
+        UsageError: the name is blank or belongs to something else.
+    """
+    root = Path(source).expanduser().resolve()
+    if not (root.is_dir() or root.is_file()):
+        raise SourceError(f"there is no folder or file {source}", path=str(root))
+    if any("\ud800" <= character <= "\udfff" for character in str(root)):
+        raise SourceError(f"the path {source} is not valid UTF-8: rename it")
+    if name is not None and not name.strip():
+        raise UsageError("a collection's name must not be blank")
+    globs_given = bool(include or exclude)
+    fields: dict[str, Any] = {
+        "include": json.dumps(include or [], ensure_ascii=False),
+        "exclude": json.dumps(exclude or [], ensure_ascii=False),
+        "description": description,
+    }
+    with kb.database.write() as connection:
+        rows = connection.rows("collections")
+        by_name = {row["name"]: row for row in rows}
+        # The same folder as a project's external docs is another matter.
+        same = [row for row in rows if row["source"] == str(root) and row["project_id"] is None]
+        if name is None:
+            name = same[0]["name"] if same else free_name(root.name or "root", by_name)
+        known = by_name.get(name)
+        if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
+            raise UsageError(
+                f'the collection "{name}" is filled by tool calls: choose another --name'
+            )
+        if known is None and same and not globs_given:
+            raise UsageError(
+                f'{root} is the collection "{same[0]["name"]}" already and every hit would come '
+                "twice: give globs that tell the two apart, or `kb remove` it first"
+            )
+        if known is None:
+            insert_collection(
+                connection,
+                name,
+                kind or "documents",
+                source=str(root),
+                include=include or [],
+                exclude=exclude or [],
+                options=settings,
+                description=description,
+            )
+        elif known["source"] != str(root):
+            raise UsageError(
+                f'the collection "{name}" holds {known["source"]}: choose another --name, or '
+                f"`kb remove {name}` first"
+            )
+        else:
+            if not globs_given:
+                fields |= {"include": None, "exclude": None}
+            connection.run(
+                "update_collection",
+                collection_id=known["collection_id"],
+                kind=kind,
+                source=None,
+                **fields,
+            )
+            _change_settings(connection, known, kind, settings or {})
+        return next(row for row in connection.rows("collections") if row["name"] == name)
+
+
+def _change_settings(
+    connection: Connection, known: Row, kind: str | None, settings: dict[str, Any]
+) -> None:
+    """Keep new settings; what they or another kind make of the documents is read anew."""
+    merged = {**json.loads(known["options"]), **settings}
+    if merged != json.loads(known["options"]):
+        connection.run(
+            "update_collection_options",
+            collection_id=known["collection_id"],
+            options=json.dumps(merged, ensure_ascii=False),
+        )
+    elif kind in (known["kind"], None):
+        return
+    connection.run("forget_content_hashes", collection_id=known["collection_id"])
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of `kb add` that are kept as settings of the collection."""
+    settings: dict[str, Any] = {}
+    if options.holds:
+        settings["source"] = options.holds
+    if options.url_field:
+        settings["url_field"] = options.url_field
+    if options.published_at:
+        pairs = [
+            text.rpartition("=") if "=" in text else (text, "", "") for text in options.published_at
+        ]
+        settings["published"] = [[address, folder.strip("/")] for address, _, folder in pairs]
+    return settings
+
+
+def sync_for_search(kb: KnowledgeBase, collection: Row, options: argparse.Namespace) -> None:
+    """Sync before a search: say what is wrong, but search whatever is there."""
+    with render.progress(options) as show:
+        report = sync_collection(kb, collection, progress=show)
+        _say_problems(report, options)
+        if not options.no_embed:
+            try:
+                embed_pending(kb, progress=show)
+            except EmbeddingError as error:
+                print(f"kb: {error.message}", file=sys.stderr)
+            except KeyboardInterrupt:
+                print(
+                    "kb: interrupted; searching with what is there, `kb sync` does the rest",
+                    file=sys.stderr,
+                )
+    if not options.quiet and not options.json:
+        print(_summary(report), file=sys.stderr)
+
+
+def _sync_all(
+    kb: KnowledgeBase, rows: list[Row], options: argparse.Namespace, *, is_addition: bool = False
+) -> int:
+    reports: list[SyncReport] = []
+    embedded = EmbedReport()
+    failure = False
+    with render.progress(options) as show:
+        for row in rows:
+            try:
+                reports.append(
+                    sync_collection(kb, row, force=getattr(options, "force", False), progress=show)
+                )
+            except SourceError as error:
+                # One missing folder must not keep the others from being synced.
+                failure = True
+                reports.append(_failed(row["name"], error))
+        embedding_error = ""
+        if not options.no_embed:
+            try:
+                embedded = embed_pending(kb, progress=show)
+            except EmbeddingError as error:
+                embedding_error = error.message
+    notice = f"searches use keywords alone: {embedding_error}" if embedding_error else ""
+    if is_addition and embedded.embedded:
+        notice = notice or _better_model(kb)
+    if options.json:
+        result: dict[str, Any] = {
+            "collections": [report.as_dict() for report in reports],
+            "embedded": embedded.embedded,
+            "reused": embedded.reused,
+        }
+        if notice:
+            result["notice"] = notice
+        render.print_json(result)
+    else:
+        for report in reports:
+            _say_problems(report, options)
+            if not options.quiet:
+                print(_summary(report))
+        if (embedded.embedded or embedded.reused) and not options.quiet:
+            reused = f", {embedded.reused} had a known text" if embedded.reused else ""
+            print(f"{embedded.embedded} passages embedded with {kb.model_name()}{reused}")
+    if notice and (embedding_error or not options.quiet):
+        print(f"kb: {notice}", file=sys.stderr)
+    return 3 if failure else 0
+
+
+def _better_model(kb: KnowledgeBase) -> str:
+    """What to do when the documents have other languages than those the file began with."""
+    if not (suited := kb.better_model()):
+        return ""
+    return (
+        f"the languages of the documents suit another model than the file's {kb.model_name()}: "
+        f"`kb reembed --model {suited}` finds more"
+    )
+
+
+def _failed(name: str, error: KbError) -> SyncReport:
+    report = SyncReport(name)
+    report.errors.append({"path": "", "message": error.message})
+    return report
+
+
+def _summary(report: SyncReport) -> str:
+    if report.errors and not report.errors[0]["path"]:  # of the whole collection
+        return f"{report.collection}: not synced"
+    changes = [
+        f"{count} {word}"
+        for count, word in (
+            (report.added, "added"),
+            (report.updated, "updated"),
+            (report.removed, "removed"),
+            (report.unchanged, "unchanged"),
+            (len(report.errors), "failed"),
+        )
+        if count
+    ]
+    return (
+        f"{report.collection}: {', '.join(changes) or 'nothing there'} ({report.total} documents)"
+    )
+
+
+def _say_problems(report: SyncReport, options: argparse.Namespace) -> None:
+    if options.quiet:
+        return
+    for problem in (*report.errors, *report.notices):
+        place = f"{problem['path']}: " if problem["path"] else ""
+        print(f"kb: {report.collection}: {place}{problem['message']}", file=sys.stderr)

@@ -1,0 +1,83 @@
+"""`kb grep`, `kb record`, `kb recall`: the working memory on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+
+from kb.cli import render
+from kb.errors import UsageError
+from kb.ingest.discoveries import all_discoveries, as_markdown, record_discovery, search_discoveries
+from kb.knowledge_base import KnowledgeBase
+from kb.project.tree import STORED, grep_project
+
+SHORTEST, LONGEST = 10, 1000  # characters, as for the tool
+
+
+def record(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Record a discovery."""
+    text = sys.stdin.read() if options.text == "-" else options.text
+    if not SHORTEST <= len(text.strip()) <= LONGEST:
+        raise UsageError(
+            f"a discovery has {SHORTEST} to {LONGEST} characters, this one {len(text.strip())}"
+        )
+    recorded = record_discovery(kb, text, options.type, options.module, options.source)
+    result = {
+        "id": recorded.discovery_id,
+        "type": recorded.type,
+        "module": recorded.module,
+        "status": recorded.status,
+    }
+    place = f" of {recorded.module}" if recorded.module else ""
+    if not options.quiet or options.json:
+        render.text(
+            result, f"{recorded.status}: {recorded.type}{place} {recorded.discovery_id}", options
+        )
+    if recorded.notice:
+        print(f"kb: {recorded.notice}", file=sys.stderr)
+    return 0
+
+
+def recall(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Search the discoveries; without a query print them all as Markdown, by module."""
+    if options.query is None:
+        with kb.database.read() as connection:
+            rows = [
+                row
+                for row in all_discoveries(connection)
+                if options.type in ("", row["type"])
+                and options.module.casefold() in ("", row.get("module", "").casefold())
+            ]
+        render.text({"discoveries": rows}, as_markdown(rows).rstrip("\n") if rows else "", options)
+        return 0 if rows else 1
+    rows, total = search_discoveries(kb, options.query, options.type, options.module, options.limit)
+    columns = ("score", "type", "module", "content")
+    render.table({"results": rows, "totalFound": total}, rows, columns, options)
+    return 0 if rows else 1
+
+
+def grep(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Search the project's files; print one line a match."""
+    found, searched = grep_project(
+        kb, options.pattern, options.glob, options.case_sensitive, options.limit
+    )
+    result = {
+        "matches": [asdict(match) for match in found.matches],
+        "totalMatches": found.total_matches,
+        "filesSearched": found.files_searched,
+        "searched": searched,
+    }
+    lines = [f"{one.file}:{one.line}:{one.column}:{one.text}" for one in found.matches]
+    render.text(result, "\n".join(lines), options)
+    if not options.quiet and not options.json:
+        if not found.matches:
+            print("nothing found", file=sys.stderr)
+        left = found.total_matches - len(found.matches)
+        if left:
+            print(f"kb: {left} more matching lines; see them with -n", file=sys.stderr)
+        if found.truncated:
+            print("kb: the time was over before all was searched", file=sys.stderr)
+        if searched == STORED:
+            print("kb: the project's folder is not here: searched what is stored", file=sys.stderr)
+    return 0 if found.matches else 1

@@ -1,0 +1,111 @@
+"""A citation graph as JSON, GraphML, DOT, Mermaid, or one HTML page that draws itself offline."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import escape
+from importlib import resources
+from typing import Any
+
+from kb.store.citation_graph import Graph
+
+# What XML 1.0 cannot hold.
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def graph_dict(graph: Graph) -> dict[str, Any]:
+    """Nodes and edges as in the archive tool's `citationGraph`."""
+    return {
+        "nodes": [{"id": node.id, "label": node.label, "type": node.type} for node in graph.nodes],
+        "edges": [
+            {"from": edge.source, "to": edge.target, "confidence": edge.confidence}
+            for edge in graph.edges
+        ],
+    }
+
+
+def to_json(graph: Graph) -> str:
+    return json.dumps(graph_dict(graph), ensure_ascii=False, indent=2)
+
+
+def to_graphml(graph: Graph) -> str:
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
+        '  <key id="label" for="node" attr.name="label" attr.type="string"/>',
+        '  <key id="type" for="node" attr.name="type" attr.type="string"/>',
+        '  <key id="external" for="node" attr.name="external" attr.type="boolean"/>',
+        '  <key id="confidence" for="edge" attr.name="confidence" attr.type="double"/>',
+        '  <graph id="citations" edgedefault="directed">',
+    ]
+    lines += [
+        f'    <node id="{_xml(node.id)}"><data key="label">{_xml(node.label)}</data>'
+        f'<data key="type">{node.type}</data>'
+        f'<data key="external">{str(node.is_external).lower()}</data></node>'
+        for node in graph.nodes
+    ]
+    lines += [
+        f'    <edge source="{_xml(edge.source)}" target="{_xml(edge.target)}">'
+        f'<data key="confidence">{edge.confidence}</data></edge>'
+        for edge in graph.edges
+    ]
+    return "\n".join([*lines, "  </graph>", "</graphml>"])
+
+
+def to_dot(graph: Graph) -> str:
+    lines = ["digraph citations {", "  rankdir=LR;", "  node [shape=box];"]
+    for node in graph.nodes:
+        style = ", style=dashed" if node.is_external else ""
+        lines.append(f"  {_dot(node.id)} [label={_dot(node.label)}{style}];")
+    for edge in graph.edges:
+        weak = f' [label="{edge.confidence:.2f}", style=dashed]' if edge.confidence < 1 else ""
+        lines.append(f"  {_dot(edge.source)} -> {_dot(edge.target)}{weak};")
+    return "\n".join([*lines, "}"])
+
+
+def to_mermaid(graph: Graph) -> str:
+    names = {node.id: f"n{number}" for number, node in enumerate(graph.nodes)}
+    lines = ["graph LR"]
+    for node in graph.nodes:
+        left, right = ("([", "])") if node.is_external else ("[", "]")
+        lines.append(f'  {names[node.id]}{left}"{_mermaid(node.label)}"{right}')
+    for edge in graph.edges:
+        arrow = f"-. {edge.confidence:.2f} .->" if edge.confidence < 1 else "-->"
+        lines.append(f"  {names[edge.source]} {arrow} {names[edge.target]}")
+    return "\n".join(lines)
+
+
+def to_html(graph: Graph) -> str:
+    """A page with the graph in it and a script that draws it; nothing is loaded."""
+    page = (resources.files("kb") / "assets" / "graph.html").read_text(encoding="utf-8")
+    data = graph_dict(graph)
+    for shown, node in zip(data["nodes"], graph.nodes, strict=True):
+        shown["external"] = node.is_external
+    # No text of a document may end the script element.
+    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    return page.replace("{{graph}}", text)
+
+
+FORMATS: dict[str, Callable[[Graph], str]] = {
+    "json": to_json,
+    "graphml": to_graphml,
+    "dot": to_dot,
+    "mermaid": to_mermaid,
+    "html": to_html,
+}
+
+
+def _xml(text: str) -> str:
+    return escape(_NO_XML.sub("\ufffd", text))
+
+
+def _dot(text: str) -> str:
+    flat = " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{_NO_XML.sub(chr(0xFFFD), flat)}"'
+
+
+def _mermaid(text: str) -> str:
+    flat = " ".join(text.split())
+    return re.sub(r"[#\"<>&`\[\]{}|\\;]", lambda match: f"#{ord(match[0])};", flat)

@@ -1,0 +1,1 @@
+"""Files: reading, containment, globs, searching, watching."""

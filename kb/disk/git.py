@@ -1,0 +1,53 @@
+"""Which branch is checked out, from git's files: a repository can make git itself run programs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kb.disk.read import read_bytes
+from kb.errors import ConfigurationError
+
+__all__ = ["NO_BRANCH", "git_branch"]
+
+NO_BRANCH = "default"  # the branch of a project that is no git repository
+MAXIMUM_GIT_BYTES = 10_000  # HEAD and the files that lead to it hold one line
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_REFERENCE = re.compile(r"ref:\s*(?:refs/heads/|refs/)?(\S.*)")
+
+
+def git_branch(root: Path) -> str:
+    """The branch that is checked out around a folder, read from git's files.
+
+    `detached-<first 8 of the commit>` for a detached head, `NO_BRANCH` without git. Each
+    worktree has a HEAD of its own.
+
+    Raises:
+        ConfigurationError: git keeps its references in a way that only git can read.
+    """
+    entry = next((at / ".git" for at in (root, *root.parents) if (at / ".git").exists()), None)
+    if entry is None:
+        return NO_BRANCH
+    try:
+        folder = entry
+        if entry.is_file():  # a worktree or a submodule
+            folder = entry.parent / _one_line(entry).removeprefix("gitdir:").strip()
+        head = _one_line(folder / "HEAD")
+    except (OSError, ValueError):  # not git's after all, or broken
+        return NO_BRANCH
+    if _COMMIT.fullmatch(head):
+        return f"detached-{head[:8]}"
+    found = _REFERENCE.fullmatch(head)
+    if found is None:
+        return NO_BRANCH
+    if found[1] == ".invalid":
+        raise ConfigurationError(
+            f"the branch cannot be read from {folder / 'HEAD'}, since this repository keeps its "
+            "references as reftable: give branch_name"
+        )
+    return found[1]
+
+
+def _one_line(file: Path) -> str:
+    return read_bytes(file, MAXIMUM_GIT_BYTES).decode("utf-8").strip("\n\r ")

@@ -1,0 +1,251 @@
+"""Search by regular expression: the files of a project, or texts that are stored.
+
+Both are searched by ripgrep, so that a pattern means the same. A match is a line, as in grep: a
+line counts once however often the pattern occurs in it.
+
+A folder is asked twice. The first pass counts over all files; the second reads the few files
+that come into the reply and hands their text to ripgrep, which says where each line matches.
+Asked once for everything, ripgrep prints 300 MB for the pattern "." and 8 MB of files.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kb.disk.globs import Globs
+from kb.disk.inside import HIDDEN_NAMES, is_hidden_from_tools, read_beneath
+from kb.disk.ripgrep import (
+    MAXIMUM_BYTES,
+    Place,
+    Query,
+    count_in_folder,
+    count_in_text,
+    first_places,
+)
+from kb.errors import SourceError
+
+__all__ = ["SKIPPED_FOLDERS", "GrepMatch", "GrepResult", "grep", "grep_texts"]
+
+SKIPPED_FOLDERS = ("dist", "build", ".next", ".context", ".kb")  # and the hidden names
+
+TIME_LIMIT = 3.0  # seconds for a call; 60 times what 1,600 files take
+_REPLY_SECONDS = 0.5  # kept for the second pass when the first takes all the time
+
+CONTEXT_LINES = 2
+# Characters. A minified file is one line; a reply of 100 matches must stay readable.
+TEXT_LENGTH = 500
+CONTEXT_LENGTH = 200
+
+_BATCH_BYTES = 16 * 1024 * 1024  # of text handed over at once; starting ripgrep takes 5 ms
+
+
+@dataclass(frozen=True, slots=True)
+class GrepMatch:
+    """A matching line and its neighbours."""
+
+    file: str
+    line: int  # from 1
+    column: int  # from 1, in characters of the whole line, where the first match starts
+    text: str  # without its line end; of a long line what is around the match, "…" for the rest
+    before: list[str]
+    after: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class GrepResult:
+    """The first matches by path and line, and what was seen beyond them."""
+
+    matches: list[GrepMatch]
+    total_matches: int  # all matching lines
+    files_searched: int  # those that the file pattern takes and that hold text
+    truncated: bool  # the time was over before all was searched: the numbers are too low
+
+
+def grep(
+    root: Path, pattern: str, file_pattern: str, case_sensitive: bool, limit: int
+) -> GrepResult:
+    """Search the text files of a folder.
+
+    Args:
+        root: the project's folder.
+        pattern: a regular expression in ripgrep's syntax (the one of Rust): Unicode, no
+            look-around, no back-references; it matches within a line.
+        file_pattern: a glob (see `Globs`) that files must match; "" takes all.
+        limit: how many matches to return.
+
+    Raises:
+        InvalidPattern: the pattern is malformed or too large.
+        SourceError: the folder is missing.
+        UsageError: a glob that can match nothing.
+    """
+    root = Path(os.path.realpath(root))
+    if not root.is_dir():
+        raise SourceError(f"Cannot search {root}: it is no folder.", path=str(root))
+    wanted = _wanted(file_pattern)
+    query = Query(pattern, case_sensitive)
+    deadline = time.monotonic() + TIME_LIMIT
+    skipped = [f"{name}/" for name in SKIPPED_FOLDERS]
+    seconds = TIME_LIMIT - _REPLY_SECONDS
+    found, complete = count_in_folder(query, root, skipped, HIDDEN_NAMES, seconds)
+    counts = {path: found[path] for path in sorted(found) if _takes(wanted, path)}
+    matches: list[GrepMatch] = []
+    for batch in _batches(_first_files(root, counts, limit)):
+        seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
+        places, in_time = first_places(query, batch.text(), limit - len(matches), seconds)
+        matches += batch.matches(places)
+        complete = complete and in_time
+        if len(matches) == limit or not in_time:
+            break
+    return GrepResult(matches, sum(counts.values()), len(counts), truncated=not complete)
+
+
+def grep_texts(
+    texts: Iterable[tuple[str, str]],
+    pattern: str,
+    file_pattern: str,
+    case_sensitive: bool,
+    limit: int,
+) -> GrepResult:
+    """Search stored texts, given as path and text, in the order in which they come.
+
+    The arguments and the pattern's meaning are those of `grep`. Texts are read as they are
+    needed, some megabytes at a time.
+
+    Raises:
+        InvalidPattern: the pattern is malformed or too large.
+        UsageError: a glob that can match nothing.
+    """
+    wanted = _wanted(file_pattern)
+    query = Query(pattern, case_sensitive)
+    deadline = time.monotonic() + TIME_LIMIT
+    # A bad pattern is an error even when there is nothing to search.
+    total, complete = count_in_text(query, b"", TIME_LIMIT)
+    taken = ((path, text.encode(errors="replace")) for path, text in texts if _takes(wanted, path))
+    matches: list[GrepMatch] = []
+    searched = 0
+    for batch in _batches(taken):
+        seconds = deadline - time.monotonic()
+        if seconds <= 0 or not complete:
+            complete = False
+            break
+        count, complete = count_in_text(query, batch.text(), seconds)
+        total += count
+        searched += len(batch.paths)
+        if count and len(matches) < limit:
+            seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
+            places, in_time = first_places(query, batch.text(), limit - len(matches), seconds)
+            matches += batch.matches(places)
+            complete = complete and in_time
+    return GrepResult(matches, total, searched, truncated=not complete)
+
+
+class _Batch:
+    """Some texts put one after the other, so that one run of ripgrep searches them all."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.size = 0  # bytes
+        self._texts: list[bytes] = []
+        self._starts: list[int] = []  # for each text, the number of lines before it
+        self._line_count = 0
+
+    def add(self, path: str, text: bytes) -> None:
+        if text and not text.endswith(b"\n"):
+            text += b"\n"
+        self.paths.append(path)
+        self._texts.append(text)
+        self._starts.append(self._line_count)
+        self._line_count += text.count(b"\n")
+        self.size += len(text)
+
+    def text(self) -> bytes:
+        return b"".join(self._texts)
+
+    def matches(self, places: Iterable[Place]) -> Iterator[GrepMatch]:
+        at, lines = -1, [b""]
+        for place in places:
+            # Of texts with the same start all but the last are empty.
+            index = bisect_right(self._starts, place.line - 1) - 1
+            if index != at:
+                at, lines = index, self._texts[index].split(b"\n")[:-1]
+            yield _match(self.paths[index], lines, place.line - 1 - self._starts[index], place.byte)
+
+
+def _match(path: str, lines: list[bytes], index: int, byte: int) -> GrepMatch:
+    column = len(lines[index][:byte].decode("utf-8", "replace"))
+    text = _without_return(lines[index]).decode("utf-8", "replace")
+    start = max(0, min(column - TEXT_LENGTH // 4, len(text) - TEXT_LENGTH))
+    left = "…" if start else ""
+    right = "…" if start + TEXT_LENGTH < len(text) else ""
+    before = lines[max(0, index - CONTEXT_LINES) : index]
+    after = lines[index + 1 : index + 1 + CONTEXT_LINES]
+    return GrepMatch(
+        # A name that is not UTF-8 has lone surrogates, which no reply can hold.
+        file=os.fsencode(path).decode("utf-8", "replace"),
+        line=index + 1,
+        column=column + 1,
+        text=left + text[start : start + TEXT_LENGTH] + right,
+        before=[_context(line) for line in before],
+        after=[_context(line) for line in after],
+    )
+
+
+def _context(line: bytes) -> str:
+    # No letter takes more than four bytes: a long line need not be decoded to its end.
+    text = _without_return(line[: 4 * (CONTEXT_LENGTH + 1)]).decode("utf-8", "replace")
+    return text if len(text) <= CONTEXT_LENGTH else text[:CONTEXT_LENGTH] + "…"
+
+
+def _without_return(line: bytes) -> bytes:
+    return line.removesuffix(b"\r")
+
+
+def _batches(documents: Iterable[tuple[str, bytes]]) -> Iterator[_Batch]:
+    batch = _Batch()
+    for path, text in documents:
+        if batch.paths and batch.size + len(text) > _BATCH_BYTES:
+            yield batch
+            batch = _Batch()
+        batch.add(path, text)
+    if batch.paths:
+        yield batch
+
+
+def _first_files(root: Path, counts: dict[str, int], limit: int) -> Iterator[tuple[str, bytes]]:
+    """The files that hold the first matches, as UTF-8."""
+    matches = 0
+    for path, count in counts.items():
+        if matches >= limit:
+            return
+        if count == 0:
+            continue
+        try:
+            data, _ = read_beneath(root, path.split("/"), MAXIMUM_BYTES)
+        except OSError:
+            continue  # gone or replaced since it was counted
+        matches += count
+        yield path, _as_utf_8(data)
+
+
+def _as_utf_8(data: bytes) -> bytes:
+    """The text as ripgrep sees it: without byte order mark, UTF-16 converted."""
+    if data.startswith(codecs.BOM_UTF8):
+        return data[len(codecs.BOM_UTF8) :]
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace").encode()
+    return data
+
+
+def _wanted(file_pattern: str) -> Globs | None:
+    return Globs([file_pattern], descend=False) if file_pattern else None
+
+
+def _takes(wanted: Globs | None, path: str) -> bool:
+    # Hidden names again: ripgrep compares them letter by letter, this also in their other forms.
+    return (wanted is None or wanted.match(path)) and not is_hidden_from_tools(path)

@@ -1,0 +1,245 @@
+"""Which files of a project a tool may read, and reading one without leaving the project.
+
+A path that a client sends is judged twice: as text, before the disk is touched, and as the place
+that it leads to once all links are followed. Both must be inside and hold no hidden name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from kb.errors import FileNotFound, FileTooLarge, PermissionDenied
+from kb.text.nearest import nearest
+
+__all__ = [
+    "HIDDEN_NAMES",
+    "MAXIMUM_BYTES",
+    "ProjectFile",
+    "is_hidden_from_tools",
+    "read_beneath",
+    "read_inside",
+    "resolve_inside",
+]
+
+MAXIMUM_BYTES = 1024 * 1024
+
+# Names of files and folders that no tool shows, in any case of letters. Not `.env*`, which would
+# take `.environment.md` too.
+HIDDEN_NAMES = (
+    *(".env", ".env.*", ".env-*", ".env_*", ".env~", ".envrc*"),
+    *(".git", "node_modules"),
+    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk"),
+    *("*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx"),
+    *(".ssh", ".gnupg", ".aws", ".git-credentials", ".npmrc", ".netrc", "_netrc"),
+    *(".pypirc", ".pgpass", ".my.cnf", ".htpasswd", ".dockercfg"),
+)
+_HIDDEN = re.compile("|".join(fnmatch.translate(name) for name in HIDDEN_NAMES))
+
+# Characters that look like a dot or a slash and that NFKC leaves as they are.
+_LOOK_ALIKES = str.maketrans(
+    {
+        **dict.fromkeys("\u2044\u2215\u29f8\u2571\u27cb\u1735", "/"),
+        **dict.fromkeys("\u2216\u29f5\u29f9\u2572\u27cd", "\\"),
+        **dict.fromkeys("\u3002\ua4f8\U00010a50", "."),
+    }
+)
+# A path is unfolded until it stays the same; nobody encodes a real name this often.
+_UNFOLDINGS_AT_MOST = 8
+
+_ABSOLUTE = "Absolute paths not allowed"
+_TRAVERSAL = "Path traversal not allowed"
+_DENIED = "Permission denied"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    """One file as it was at the moment it was read."""
+
+    path: str  # relative to the root, links followed, "/" on every system
+    data: bytes
+    modified: float  # seconds since 1970, UTC
+
+
+def is_hidden_from_tools(path: str) -> bool:
+    """Whether any part of a relative path has a name that no tool shows."""
+    return any(_is_hidden_name(name) for name in path.replace("\\", "/").split("/"))
+
+
+def resolve_inside(root: Path, path: str) -> Path:
+    """Where a path from a client leads: a regular file inside the project.
+
+    Args:
+        root: the project's folder.
+        path: relative to it, with "/" between names.
+
+    Raises:
+        PermissionDenied: the path is absolute, leads out of the project, or is written so that
+            it could for a less strict reader; or one of its names is hidden.
+        FileNotFound: no regular file is there.
+    """
+    refusal = _refusal(path)
+    if refusal is not None:
+        message, reason = refusal
+        raise PermissionDenied(message, path=path, reason=reason)
+    folder = os.path.realpath(root)
+    try:
+        target = Path(os.path.realpath(os.path.join(folder, path)))
+    except OSError as error:
+        raise _not_found(folder, path) from error
+    # Compared part by part: `/proj_secret` begins with `/proj` but is outside it.
+    if not target.is_relative_to(folder):
+        raise PermissionDenied(_DENIED, path=path, reason="a link leads out of the project")
+    if is_hidden_from_tools(target.relative_to(folder).as_posix()):
+        raise PermissionDenied(_DENIED, path=path, reason="a link leads to a hidden file")
+    try:
+        is_regular = stat.S_ISREG(os.lstat(target).st_mode)
+    except PermissionError as error:
+        raise PermissionDenied(_DENIED, path=path) from error
+    except OSError as error:
+        raise _not_found(folder, path) from error
+    if not is_regular:
+        raise FileNotFound("File not found", path=path, reason="this is not a regular file")
+    return target
+
+
+def read_inside(root: Path, path: str, maximum: int = MAXIMUM_BYTES) -> ProjectFile:
+    """Read a file of the project.
+
+    Raises:
+        PermissionDenied, FileNotFound: as `resolve_inside`.
+        FileTooLarge: it holds more than `maximum` bytes.
+    """
+    target = resolve_inside(root, path)
+    folder = Path(os.path.realpath(root))
+    relative = target.relative_to(folder)
+    try:
+        data, status = read_beneath(folder, relative.parts, maximum)
+    except FileNotFoundError as error:
+        raise _not_found(str(folder), path) from error
+    except OSError as error:  # also: a part of it has become a link since
+        raise PermissionDenied(_DENIED, path=path) from error
+    if len(data) > maximum:
+        size = max(status.st_size, len(data))
+        raise FileTooLarge("File too large", path=path, size=size, maximumSize=maximum)
+    return ProjectFile(relative.as_posix(), data, status.st_mtime)
+
+
+def read_beneath(folder: Path, parts: Sequence[str], maximum: int) -> tuple[bytes, os.stat_result]:
+    """Up to `maximum` + 1 bytes of a regular file, following no link below `folder`.
+
+    Args:
+        folder: a real folder, its own links resolved.
+        parts: the names from there down to the file.
+        maximum: bytes; one more in the result says that the file is larger.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or one of its parts is a link.
+    """
+    with os.fdopen(_open_beneath(folder, parts), "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("not a regular file")
+        return stream.read(maximum + 1), status
+
+
+def _open_beneath(folder: Path, parts: Sequence[str]) -> int:
+    # Opened name by name, so that a folder swapped for a link between check and use is refused
+    # by the system. O_NONBLOCK: do not wait for a fifo's writer.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    if os.open not in os.supports_dir_fd:
+        return os.open(folder.joinpath(*parts), flags)
+    folder_flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    at = os.open(folder, folder_flags)
+    try:
+        for name in parts[:-1]:
+            below = os.open(name, folder_flags | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(parts[-1], flags, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+def _refusal(path: str) -> tuple[str, str] | None:
+    """The message and the reason for not even looking, in any reading of the path."""
+    form = path
+    for _ in range(_UNFOLDINGS_AT_MOST):
+        refusal = _refusal_as_written(form)
+        if refusal is not None:
+            return refusal
+        plain = _unescaped(form)
+        if "\N{REPLACEMENT CHARACTER}" in plain and "\N{REPLACEMENT CHARACTER}" not in form:
+            return _TRAVERSAL, "percent-encoded bytes that are not valid UTF-8"
+        plain = _folded(plain)
+        if plain == form:
+            return None
+        form = plain
+    return _TRAVERSAL, "encoded over and over"
+
+
+def _refusal_as_written(path: str) -> tuple[str, str] | None:
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in path):
+        return _DENIED, "control characters in the path"
+    path = path.strip()
+    # A drive letter, a home folder, or an address such as file:///.
+    if re.match(r"[/\\~]|[A-Za-z]:|[A-Za-z][A-Za-z0-9+.-]+:[/\\]", path):
+        return _ABSOLUTE, "give the path relative to the project's root"
+    names = re.split(r"[/\\]", path)
+    # Three dots and more are parents' parents on some systems, and no one's file.
+    if any(re.fullmatch(r" *\.[ .]*\. *", name) for name in names):
+        return _TRAVERSAL, "give the path from the project's root without .."
+    if "\\" in path:
+        return _DENIED, "write / between the names of a path"
+    if any(_is_hidden_name(name) for name in names):
+        return _DENIED, "this name is hidden from tools"
+    return None
+
+
+def _is_hidden_name(name: str) -> bool:
+    # As the file systems see it that fold case and width, drop invisible letters and trailing
+    # dots or blanks, and take what follows a colon for the name of a stream.
+    plain = _folded(name).casefold().split(":")[0].strip(" ").rstrip(" .")
+    return _HIDDEN.match(plain) is not None
+
+
+def _folded(text: str) -> str:
+    if text.isascii():
+        return text
+    # Look-alikes first and last: NFKC makes some and unmakes others.
+    folded = unicodedata.normalize("NFKC", text.translate(_LOOK_ALIKES)).translate(_LOOK_ALIKES)
+    return "".join(letter for letter in folded if not _is_invisible(letter))
+
+
+def _is_invisible(letter: str) -> bool:
+    return unicodedata.category(letter) == "Cf" or "\ufe00" <= letter <= "\ufe0f"
+
+
+def _unescaped(text: str) -> str:
+    if "%" not in text:
+        return text
+    text = re.sub(r"(?i)%u([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), text)
+    return unquote(text, errors="replace")
+
+
+def _not_found(folder: str, path: str) -> FileNotFound:
+    """The error, with names that exist and look like the one that does not."""
+    parent, slash, name = path.rpartition("/")
+    names: list[str] = []
+    with contextlib.suppress(OSError):  # also: the folder is being replaced at this moment
+        place = Path(os.path.realpath(os.path.join(folder, parent)))
+        inside = place.is_relative_to(folder)
+        if name and inside and not is_hidden_from_tools(place.relative_to(folder).as_posix()):
+            names = os.listdir(place)
+    near = nearest(name, [entry for entry in names if not _is_hidden_name(entry)])
+    details = {"suggestions": [parent + slash + entry for entry in near]} if near else {}
+    return FileNotFound("File not found", path=path, **details)

@@ -1,0 +1,236 @@
+"""Measure retrieval quality on judged collections: nDCG@10, recall@10, recall@100, MRR@10.
+
+Two layouts are read: BEIR (`corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`),
+whose documents are loaded into a file of their own, and a file of questions about documents
+that are in the knowledge base already, one JSON object a line:
+`{"question": ..., "document": ..., "heading": ..., "alternatives": [...]}`. Where a heading is
+named, `Heading@5` says how often one of the first five rows stands below it.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kb.errors import SourceError, UsageError
+from kb.formats.parse import PATH_SEPARATOR
+from kb.ingest.sync import prepare_document
+from kb.knowledge_base import KnowledgeBase
+from kb.search.hybrid import WHOLE_FILE, ChunkRange, load_documents, load_rows, search
+from kb.search.query import parse_query
+from kb.sources.folder import SourceFile, SourceText
+from kb.store.documents import insert_collection, store_document
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MODES = ("keyword", "vector", "hybrid")
+MEASURES = ("nDCG@10", "R@10", "R@100", "RR@10", "Success@5")
+HEADING_MEASURE = "Heading@5"
+DEPTH = 100  # documents a query that are judged
+FIRST_ROWS = 5  # rows whose headings are
+_MARKUP = re.compile(r"[`*_\\]|\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Questions and which documents answer them, by question id; relevance above 0 is relevant."""
+
+    questions: dict[str, str]
+    relevant: dict[str, dict[str, int]]
+    headings: dict[str, str] = field(default_factory=dict)  # of questions that name one
+
+
+@dataclass(slots=True)
+class Run:
+    """What one way of searching found, by question id."""
+
+    documents: dict[str, list[str]] = field(default_factory=dict)  # best first
+    first_rows: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # with heading path
+
+
+def is_beir(folder: Path) -> bool:
+    """Whether a folder is a collection in BEIR layout."""
+    return (folder / "corpus.jsonl").is_file()
+
+
+def beir_file(folder: Path, model: str | None) -> Path:
+    """The file that holds a BEIR folder with the vectors of a model, None for the one that suits.
+
+    It is kept, so that a collection is embedded once.
+    """
+    from platformdirs import user_cache_path
+
+    key = f"{folder}\n{model}" if model else str(folder)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    return user_cache_path("kb") / f"eval-{folder.name}-{digest}.db"
+
+
+def read_beir(folder: Path) -> Judged:
+    """The judged queries of a BEIR folder.
+
+    Raises:
+        SourceError: a file is missing or malformed.
+    """
+    qrels = next(
+        (file for name in ("qrels.tsv", "qrels/test.tsv") if (file := folder / name).is_file()),
+        None,
+    )
+    if qrels is None:
+        raise SourceError(f"{folder} has no qrels.tsv and no qrels/test.tsv")
+    relevant: dict[str, dict[str, int]] = {}
+    with qrels.open(encoding="utf-8", newline="") as lines:
+        for number, row in enumerate(csv.reader(lines, delimiter="\t"), 1):
+            if number == 1 and row and row[-1].strip() == "score":
+                continue
+            try:
+                query, document, score = row
+                relevant.setdefault(query, {})[f"{document}.md"] = int(score)
+            except ValueError:
+                raise SourceError(
+                    f"{qrels}, line {number}: expected query-id, corpus-id and score, by tabs"
+                ) from None
+    queries = {row["_id"]: row["text"] for row in _json_lines(folder / "queries.jsonl")}
+    return Judged({key: queries[key] for key in relevant if key in queries}, relevant)
+
+
+def read_questions(file: Path) -> Judged:
+    """Questions with the document, and perhaps the alternatives, that answer them."""
+    questions: dict[str, str] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    headings: dict[str, str] = {}
+    for number, row in enumerate(_json_lines(file), 1):
+        try:
+            key = str(row.get("id", number))
+            questions[key] = row["question"]
+            relevant[key] = dict.fromkeys([row["document"], *row.get("alternatives", [])], 1)
+            if row.get("heading"):
+                headings[key] = str(row["heading"])
+        except (KeyError, TypeError, AttributeError):
+            raise SourceError(
+                f"{file}, line {number}: each line needs a question and a document"
+            ) from None
+    return Judged(questions, relevant, headings)
+
+
+def load_beir(kb: KnowledgeBase, folder: Path, progress: Callable[[str, int, int], None]) -> None:
+    """Store a BEIR folder's documents as the collection `folder.name`; once."""
+    rows = list(_json_lines(folder / "corpus.jsonl"))
+    with kb.database.write() as connection:
+        if connection.value("collection_id", name=folder.name) is None:
+            insert_collection(connection, folder.name, "documents")
+        collection_id = connection.value("collection_id", name=folder.name)
+        known = {row[0] for row in connection.tuples("document_paths", collection_id=collection_id)}
+        for done, row in enumerate(rows):
+            progress("documents", done, len(rows))
+            if (path := f"{row['_id']}.md") in known:
+                continue
+            text = f"# {row['title']}\n\n{row['text']}" if row.get("title") else row["text"]
+            file = SourceFile(path, folder, len(text), 0)
+            digest = hashlib.sha256(text.encode()).digest()
+            new = prepare_document(file, SourceText(text, digest, "utf-8", ""))
+            store_document(connection, collection_id, new)
+
+
+def run_queries(
+    kb: KnowledgeBase,
+    judged: Judged,
+    ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
+    modes: Sequence[str] = MODES,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> dict[str, Run]:
+    """What each query finds, by mode."""
+    runs = {mode: Run() for mode in modes}
+    for done, (key, text) in enumerate(judged.questions.items()):
+        progress("queries", done, len(judged.questions))
+        query = parse_query(text)
+        vectors = kb.embed_queries([query.words_to_embed])
+        vector: NDArray[np.float32] | None = vectors[0] if vectors else None
+        with kb.database.read() as connection:
+            for mode in modes:
+                hits = search(
+                    connection,
+                    query,
+                    None if mode == "keyword" else vector,
+                    ranges=ranges,
+                    limit=10 * DEPTH,
+                    use_keywords=mode != "vector",
+                    english_model=kb.has_english_model(connection),
+                )
+                documents = load_documents(connection, [hit.chunk_id for hit in hits])
+                runs[mode].documents[key] = list(dict.fromkeys(documents))[:DEPTH]
+                first = [hit.chunk_id for hit in hits[:FIRST_ROWS]]
+                runs[mode].first_rows[key] = [
+                    (row["document"], row["heading_path"]) for row in load_rows(connection, first)
+                ]
+    return runs
+
+
+def measure(judged: Judged, run: Run) -> dict[str, Any]:
+    """The mean of each measure, and its value for each query under "queries".
+
+    `HEADING_MEASURE` is the share of the questions that name a heading; without any it is left out.
+
+    Raises:
+        UsageError: the evaluation library is not installed.
+    """
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise UsageError(
+            "evaluation needs the package ir-measures: pip install ir-measures"
+        ) from error
+    measures = [ir_measures.parse_measure(name) for name in MEASURES]
+    scored = {
+        key: {document: float(len(ranked) - rank) for rank, document in enumerate(ranked)}
+        for key, ranked in run.documents.items()
+    }
+    judgements = {key: judged.relevant[key] for key in judged.questions}
+    queries: dict[str, dict[str, float]] = {}
+    for metric in ir_measures.iter_calc(measures, judgements, scored):
+        queries.setdefault(metric.query_id, {})[str(metric.measure)] = metric.value
+    means = {
+        name: sum(values.get(name, 0.0) for values in queries.values()) / max(len(judgements), 1)
+        for name in MEASURES
+    }
+    under_heading = {
+        key: float(any(_is_below(judged, key, *row) for row in run.first_rows[key]))
+        for key in judged.headings
+    }
+    for key, value in under_heading.items():
+        queries.setdefault(key, {})[HEADING_MEASURE] = value
+    if under_heading:
+        means[HEADING_MEASURE] = sum(under_heading.values()) / len(under_heading)
+    return {**means, "queries": queries}
+
+
+def _is_below(judged: Judged, key: str, document: str, heading_path: str) -> bool:
+    """Whether a passage of a right document stands below the right heading."""
+    wanted = _plain(judged.headings[key])
+    return judged.relevant[key].get(document, 0) > 0 and wanted in map(
+        _plain, heading_path.split(PATH_SEPARATOR)
+    )
+
+
+def _plain(heading: str) -> str:
+    return "".join(_MARKUP.sub(" ", heading).split()).casefold()
+
+
+def _json_lines(file: Path) -> Iterator[Any]:
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    try:
+                        yield json.loads(line)
+                    except ValueError as error:
+                        raise SourceError(f"{file}, line {number} is no JSON: {error}") from error
+    except OSError as error:
+        raise SourceError(f"cannot read {file}: {error.strerror}") from error

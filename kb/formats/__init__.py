@@ -1,0 +1,1 @@
+"""Text becomes title, outline, blocks, links and chunks."""

@@ -1,0 +1,291 @@
+"""The links that a Markdown document makes, found with the parser's own inline tokens.
+
+Inline and reference links, autolinks (`<https://...>` and, as GitHub does, a bare `https://...`
+in the text), wiki links (`[[Page]]`, `[[Page#part|text]]`), links inside or behind footnotes, and
+the `url` and `source` of the front matter. Never from code, comments or other HTML. A picture is
+no citation, and neither is a link to a heading of the same page or to a mail address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import normalizeReference
+from markdown_it.rules_inline import StateInline, autolink, link
+from markdown_it.token import Token
+
+from kb.text.sentences import context_of
+
+# Characters of one block that are searched as one. Inline parsing of hostile text is quadratic;
+# a longer paragraph is read in pieces of this size, cut at line ends.
+MAXIMUM_INLINE = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of a document."""
+
+    url: str  # the destination as written; of a wiki link the page with its "#part"
+    kind: str  # inline, reference, autolink, wiki, footnote or metadata
+    line: int  # 1-based, of the file
+    context: str  # the sentence round it, as written, on one line
+
+
+class KeepingLinks(MarkdownIt):
+    """A parser that leaves destinations as they are written, without percent-encoding."""
+
+    def normalizeLink(self, url: str) -> str:  # noqa: N802 - markdown-it's name
+        return url
+
+
+def find_links(
+    tokens: Sequence[Token],
+    references: Mapping[str, Any],
+    front_matter: Mapping[str, Any],
+    lines: Sequence[str],
+    first_line: int,
+) -> tuple[Link, ...]:
+    """All links of a document, in order.
+
+    Args:
+        tokens: what the block rules made of the text behind the front matter.
+        references: the environment of that run, with the link definitions.
+        front_matter: its values.
+        lines: the whole file.
+        first_line: lines of the front matter.
+    """
+    found = list(_front_matter_links(front_matter, lines[:first_line]))
+    footnotes: dict[str, Link] = {}
+    for content, line in _inline_blocks(tokens, bool(references.get("references"))):
+        for piece, offset in _pieces(content):
+            for one, label in _links_of(piece, line + offset + first_line + 1, references):
+                if label is None:
+                    found.append(one)
+                elif label not in footnotes:
+                    footnotes[label] = one
+    found += _with_sentences(footnotes, tokens)
+    return tuple(sorted(found, key=lambda one: one.line))
+
+
+# Blocks
+
+
+def _inline_blocks(tokens: Sequence[Token], has_references: bool) -> Iterator[tuple[str, int]]:
+    """Text with its first line (from 0) of each block that can hold a link."""
+    line = 0
+    for token in tokens:
+        if token.map is not None:
+            line = token.map[0]
+        if token.type != "inline":
+            continue
+        content = token.content
+        # A reference link needs no more than a bracket, anything else one of these.
+        marks = ("[",) if has_references else ("](", "[[")
+        if "://" in content or any(mark in content for mark in marks):
+            yield content, line
+
+
+def _pieces(content: str) -> Iterator[tuple[str, int]]:
+    """A block's text, in pieces if it is very long, each with the lines before it."""
+    offset = start = 0
+    while len(content) - start > MAXIMUM_INLINE:
+        end = content.rfind("\n", start, start + MAXIMUM_INLINE) + 1 or start + MAXIMUM_INLINE
+        yield content[start:end], offset
+        offset += content.count("\n", start, end)
+        start = end
+    yield content[start:] if start else content, offset
+
+
+# Inline rules: those that matter for links, with positions. markdown-it keeps none.
+
+
+def _positioned(
+    rule: Callable[[StateInline, bool], bool],
+) -> Callable[[StateInline, bool], bool]:
+    def positioned(state: StateInline, silent: bool) -> bool:
+        start, count = state.pos, len(state.tokens)
+        if not rule(state, silent):
+            return False
+        if not silent:
+            for token in state.tokens[count:]:
+                if token.type == "link_open":
+                    token.meta = {"start": start, "end": state.pos}
+                    break
+        return True
+
+    return positioned
+
+
+_WIKI = re.compile(r"\[\[(?P<page>[^\[\]\n|]+)(?:\|[^\[\]\n]*)?\]\]")
+
+
+def _wiki_link(state: StateInline, silent: bool) -> bool:
+    if not state.src.startswith("[[", state.pos):
+        return False
+    match = _WIKI.match(state.src, state.pos, state.posMax)
+    if match is None or not any(map(str.isalnum, match["page"].partition("#")[0])):
+        return False
+    # `[[1]](url)`, `[[1]][label]` and `[[label]]` with a definition are links with a bracket in
+    # their text.
+    references = state.env.get("references", {})
+    if state.src.startswith(("(", "["), match.end()):
+        return False
+    if normalizeReference(match[0][2:-2]) in references:
+        return False
+    if not silent and not state.linkLevel:
+        _push_link(state, match["page"].strip(), "wiki", match.start(), match.end())
+    state.pos = match.end()
+    return True
+
+
+_SCHEME = re.compile(r"(?<![A-Za-z0-9+.-])https?\Z", re.IGNORECASE)
+# What ends a bare URL, besides white space: quotes, brackets and full-width punctuation.
+_BARE_URL = re.compile(r"://[^\s<>\"`\\^{}|\[\]（）。，、；：「」『』【】《》“”]+")
+
+
+def _bare_url(state: StateInline, silent: bool) -> bool:
+    if silent or state.linkLevel or not state.src.startswith("://", state.pos):
+        return False
+    scheme = _SCHEME.search(state.pending[-10:])
+    match = _BARE_URL.match(state.src, state.pos, state.posMax)
+    if scheme is None or match is None:
+        return False
+    rest = _without_trailing_punctuation(match[0])
+    if len(rest) < 4 or not rest[3].isalnum():
+        return False
+    length = len(scheme[0])
+    state.pending = state.pending[:-length]
+    end = state.pos + len(rest)
+    _push_link(state, scheme[0] + rest, "autolink", state.pos - length, end)
+    state.pos = end
+    return True
+
+
+def _without_trailing_punctuation(url: str) -> str:
+    """GitHub's rule: a sentence's punctuation and a closing bracket too many are not the URL's."""
+    while url:
+        if url[-1] in "?!.,:;*_~'" or (url[-1] == ")" and url.count(")") > url.count("(")):
+            url = url[:-1]
+        else:
+            break
+    return url
+
+
+def _push_link(state: StateInline, url: str, kind: str, start: int, end: int) -> None:
+    token = state.push("link_open", "a", 1)
+    token.attrs = {"href": url}
+    token.meta = {"start": start, "end": end}
+    token.info = kind
+    state.push("link_close", "a", -1)
+
+
+_INLINE_RULES = ["text", "escape", "bare_url", "backticks", "wiki", "link", "image"]
+_INLINE_RULES += ["autolink", "html_inline"]
+
+
+def _make_parser() -> MarkdownIt:
+    parser = KeepingLinks("commonmark")
+    rules = parser.inline.ruler
+    rules.at("link", _positioned(link))
+    rules.at("autolink", _positioned(autolink))
+    rules.before("link", "wiki", _wiki_link)
+    rules.after("escape", "bare_url", _bare_url)
+    rules.enableOnly(_INLINE_RULES)
+    parser.inline.ruler2.enableOnly([])
+    # Emphasis and the like are of no interest: fewer stops, measured a third faster.
+    parser.inline.terminator_re = re.compile(r"[\[\]\\`!<:]")
+    return parser
+
+
+_PARSER = _make_parser()
+
+_FOOTNOTE = re.compile(r"^\[\^(?P<label>[^\]\s]+)\]:", re.MULTILINE)
+_FOOTNOTE_MARK = re.compile(r"\[\^(?P<label>[^\[\]\n]+)\](?!:)")  # in the text, no definition
+_OTHER_SCHEME = re.compile(r"(?!https?:)[A-Za-z][A-Za-z0-9+.-]*:", re.IGNORECASE)
+
+
+def _links_of(
+    content: str, line: int, references: Mapping[str, Any]
+) -> Iterator[tuple[Link, str | None]]:
+    """The links of one block's text, each with the label of the footnote it belongs to."""
+    tokens: list[Token] = []
+    _PARSER.inline.parse(content, _PARSER, dict(references), tokens)
+    opened = [token for token in tokens if token.type == "link_open" and token.meta]
+    if not opened:
+        return
+    definitions = list(_FOOTNOTE.finditer(content)) if "[^" in content else []
+    for token in opened:
+        url = str(token.attrs["href"]).strip()
+        start, end = token.meta["start"], token.meta["end"]
+        if not url or url.startswith("#") or _OTHER_SCHEME.match(url):
+            continue
+        low, high, label = _footnote_span(definitions, start, len(content))
+        kind = token.info if token.info in ("wiki", "autolink") else ""
+        if not kind and token.markup == "autolink":
+            kind = "autolink"
+        elif not kind:
+            kind = "inline" if content[end - 1] == ")" else "reference"
+        written = content[start:end]
+        if label is None and written.startswith("[^"):
+            # `[^1]: https://...` on a line of its own is a link definition to the parser.
+            if not _looks_like_place(url):
+                continue
+            label = written[2:-1]
+        one = Link(
+            url,
+            "footnote" if label is not None else kind,
+            line + content.count("\n", 0, start),
+            context_of(content, start, end, low, high),
+        )
+        yield one, label if label is None else f"{label}\n{url}"
+
+
+def _footnote_span(
+    definitions: Sequence[re.Match[str]], position: int, length: int
+) -> tuple[int, int, str | None]:
+    """The part of a block that belongs together with a position, and its footnote's label."""
+    low, label = 0, None
+    for match in definitions:
+        if match.start() > position:
+            return low, match.start(), label
+        low, label = match.end(), match["label"]
+    return low, length, label
+
+
+def _with_sentences(footnotes: Mapping[str, Link], tokens: Sequence[Token]) -> Iterator[Link]:
+    """Footnotes' links, each with the first sentence that its footnote belongs to, if any."""
+    marks: dict[str, tuple[str, int, int]] = {}
+    for token in tokens if footnotes else ():
+        if token.type == "inline" and "[^" in token.content:
+            for match in _FOOTNOTE_MARK.finditer(token.content):
+                marks.setdefault(match["label"], (token.content, *match.span()))
+    for key, one in footnotes.items():
+        place = marks.get(key.partition("\n")[0])
+        if place is None:
+            yield one
+        else:
+            content, start, end = place
+            yield replace(one, context=context_of(content, start, end, 0, len(content)))
+
+
+# Front matter
+
+
+def _front_matter_links(values: Mapping[str, Any], lines: Sequence[str]) -> Iterator[Link]:
+    for key in ("url", "source"):
+        value = values.get(key)
+        for url in value if isinstance(value, list) else [value]:
+            if isinstance(url, str) and _looks_like_place(url.strip()):
+                line = next((i for i, text in enumerate(lines, 1) if url.strip() in text), 1)
+                yield Link(url.strip(), "metadata", line, f"{key}: {url.strip()}")
+
+
+def _looks_like_place(text: str) -> bool:
+    """Whether a value is a URL or a file, not a name such as `source: Wikipedia`."""
+    if text.startswith(("http://", "https://")):
+        return not any(map(str.isspace, text))
+    return text.lower().endswith((".md", ".markdown", ".mdx"))

@@ -1,0 +1,195 @@
+"""The blocks of a document -> pieces: lines, sentences or parts of them, none to be cut further.
+
+A piece is as large as the content lets it be: a block that fits into a chunk is one. The text is
+tokenized once, in `Source`, which then counts the tokens of any range.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from kb.formats.parse import Block, ParsedDocument
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MAXIMUM_CHARACTERS = 2000  # of a chunk: a word of any length can be a single [UNK]
+
+# WordPiece makes at most one token of each character of a word, and [UNK] of a longer word.
+_MAXIMUM_WORD = 100
+
+# A stretch without a line or sentence end that must be cut yields pieces an eighth of a chunk
+# long, so that they fill chunks well.
+_FRAGMENTS = 8
+
+# Characters encoded in one call: 10 MB of base64 in a single one took 3 GB of memory. A part
+# ends behind one of these, at which words always end, so it encodes as it does in the whole.
+_ENCODED_AT_ONCE = 1 << 18
+_WORD_ENDS = ("\n", " ", "。", ",", ".", "/", "-")
+
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*[ \t]+|[。！？；｡][”’」』）]*")
+_MODEL_SPACE = " \t\n\u3000"  # str.isspace holds for more, which the model's tokenizer drops
+
+
+class Source:
+    """A document's text, tokenized once."""
+
+    def __init__(self, text: str, document: ParsedDocument, tokenizer: Tokenizer) -> None:
+        self.text = text
+        self._lines = array("Q", [0])
+        self._lines.extend(match.end() for match in re.finditer("\n", text))
+        self._tokens = array("Q")  # where each starts
+        self._opens_word = bytearray()  # whether it opens a word: a cut there adds no token
+        first = next((b for b in document.blocks if b.kind != "front_matter"), None)
+        start = self.range(first)[0] if first else len(text)
+        while start < len(text):
+            end = self._encoding_end(start)
+            encoding = tokenizer.encode(text[start:end], add_special_tokens=False)
+            self._tokens.extend(start + offset for offset, _ in encoding.offsets)
+            words = [None, *encoding.word_ids]
+            self._opens_word.extend(word != before for before, word in pairwise(words))
+            start = end
+
+    def _encoding_end(self, start: int) -> int:
+        limit = start + _ENCODED_AT_ONCE
+        if limit < len(self.text):
+            for mark in _WORD_ENDS:
+                if end := self.text.rfind(mark, start, limit) + 1:
+                    return end
+        return len(self.text)
+
+    def range(self, block: Block) -> tuple[int, int]:
+        after = block.end_line < len(self._lines)
+        end = self._lines[block.end_line] - 1 if after else len(self.text)
+        return self._lines[block.start_line - 1], end
+
+    def line(self, character: int) -> int:
+        return bisect_right(self._lines, character)
+
+    def token_count(self, start: int, end: int) -> int:
+        """Count the tokens of a range; exact when neither end cuts a word."""
+        return bisect_left(self._tokens, end) - bisect_left(self._tokens, start)
+
+    def fits(self, start: int, end: int, budget: int) -> bool:
+        return end - start <= MAXIMUM_CHARACTERS and self.token_count(start, end) <= budget
+
+    def cuts_word(self, character: int) -> bool:
+        around = self.text[character - 1 : character + 1]
+        if len(around) < 2 or around[0] in _MODEL_SPACE or around[1] in _MODEL_SPACE:
+            return False
+        token = bisect_left(self._tokens, character)
+        starts_here = token < len(self._tokens) and self._tokens[token] == character
+        return not (starts_here and self._opens_word[token])
+
+    def word_starts(self, start: int, end: int) -> Iterator[int]:
+        """Yield where words start within a range, beyond its first character."""
+        for token in range(bisect_right(self._tokens, start), bisect_left(self._tokens, end)):
+            if self._opens_word[token]:
+                yield self._tokens[token]
+
+    def trimmed(self, start: int, end: int) -> tuple[int, int]:
+        """Take blank characters off both ends, but not the first line's indentation."""
+        text = self.text[start:end].rstrip()
+        if start and self.text[start - 1] != "\n":
+            start += len(text) - len(text.lstrip())
+            text = text.lstrip()
+        return start, start + len(text)
+
+
+class Cut(IntEnum):
+    """What the place in front of a piece is; the higher, the better to cut there."""
+
+    AFTER_HEADING = 0
+    IN_SENTENCE = 1
+    SENTENCE = 2
+    LINE = 3
+    BLANK_LINE = 4
+    AFTER_COLON = 5  # a block that the one before it announces
+    BLOCK = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that is not cut any further."""
+
+    start: int
+    end: int
+    cut: Cut
+    tokens: int
+
+
+def split_blocks(source: Source, blocks: Sequence[Block], budget: int) -> Iterator[Piece]:
+    cut = Cut.BLOCK
+    for block in blocks:
+        start, end = source.range(block)
+        yield from _split_lines(source, start, end, cut, budget)
+        cut = Cut.BLOCK
+        if block.kind == "heading":
+            cut = Cut.AFTER_HEADING
+        elif source.text[start:end].rstrip().endswith((":", "：")):
+            cut = Cut.AFTER_COLON
+
+
+def _split_lines(source: Source, start: int, end: int, cut: Cut, budget: int) -> Iterator[Piece]:
+    """Yield a block as one piece if it fits, else its lines, else their sentences."""
+    if source.fits(start, end, budget):
+        yield Piece(start, end, cut, source.token_count(start, end))
+        return
+    while start < end:
+        line_end = source.text.find("\n", start, end)
+        line_end = end if line_end < 0 else line_end
+        if source.fits(start, line_end, budget):
+            if source.text[start:line_end].strip():
+                yield Piece(start, line_end, cut, source.token_count(start, line_end))
+                cut = Cut.LINE
+            else:
+                cut = Cut.BLANK_LINE
+        else:
+            yield from _split_line(source, start, line_end, cut, budget)
+            cut = Cut.LINE
+        start = line_end + 1
+
+
+def _split_line(source: Source, start: int, end: int, cut: Cut, budget: int) -> Iterator[Piece]:
+    ends = [match.end() for match in _SENTENCE_END.finditer(source.text, start, end)]
+    for sentence_start, sentence_end in pairwise([start, *ends, end]):
+        if source.fits(sentence_start, sentence_end, budget):
+            tokens = source.token_count(sentence_start, sentence_end)
+            pieces = [Piece(sentence_start, sentence_end, cut, tokens)]
+        else:
+            pieces = list(_split_sentence(source, sentence_start, sentence_end, cut, budget))
+        yield from (p for p in pieces if source.text[p.start : p.end].strip())
+        cut = Cut.SENTENCE
+
+
+def _split_sentence(source: Source, start: int, end: int, cut: Cut, budget: int) -> Iterator[Piece]:
+    """Yield pieces that end at a space, else at a word of the tokenizer's, else anywhere."""
+    while start < end:
+        limit = min(end, start + MAXIMUM_CHARACTERS // _FRAGMENTS)
+        words = list(source.word_starts(start, limit))
+        if limit < end or source.token_count(start, limit) > budget // _FRAGMENTS:
+            few = [w for w in words if source.token_count(start, w) <= budget // _FRAGMENTS]
+            spaces = [w for w in few if source.text[w - 1] in _MODEL_SPACE]
+            limit = (spaces or few or words[:1] or [limit])[-1]
+        yield Piece(start, limit, cut, _piece_tokens(source, start, limit))
+        cut = Cut.IN_SENTENCE
+        start = limit
+
+
+def _piece_tokens(source: Source, start: int, end: int) -> int:
+    """Bound the tokens of a piece, either end of which may cut a word."""
+    if source.cuts_word(end):  # then it holds no other word
+        text = source.text[start:end]
+        is_long = len(text) > _MAXIMUM_WORD and text.isascii() and text.isalnum()
+        return 1 if is_long else _MAXIMUM_WORD
+    if source.cuts_word(start):
+        word = next(source.word_starts(start, end), end)
+        return _MAXIMUM_WORD + source.token_count(word, end)
+    return source.token_count(start, end)

@@ -1,0 +1,1 @@
+"""Sources become documents, chunks and vectors, and are kept fresh."""

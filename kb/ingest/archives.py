@@ -1,0 +1,79 @@
+"""Archives that the environment names: registered and synced before they are searched."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+from kb.errors import SourceError
+from kb.formats.archive import RESEARCH, URL_CONTENT
+from kb.ingest.sync import sync_collection
+from kb.knowledge_base import KnowledgeBase
+from kb.store.database import Connection, Row
+from kb.store.documents import free_name, insert_collection
+
+log = logging.getLogger("kb.archives")
+
+VARIABLES = {"RESEARCH_ARCHIVE_PATH": RESEARCH, "URL_CONTENT_ARCHIVE_PATH": URL_CONTENT}
+
+_synced: set[tuple[str, str]] = set()  # file and archive, once in a process
+_lock = threading.Lock()
+
+
+def sync_configured_archives(kb: KnowledgeBase) -> None:
+    """Bring the archives of the environment up to date, once in a process.
+
+    A folder that is missing is an error only when nothing of it is stored: a copied file works
+    without its sources.
+
+    Raises:
+        SourceError: a variable names a folder that is not there.
+    """
+    for variable, source in VARIABLES.items():
+        value = os.environ.get(variable)
+        if not value or kb.database.read_only:
+            continue
+        root = Path(value).expanduser().resolve()
+        mark = (str(kb.database.path), str(root))
+        with _lock:
+            if mark in _synced:
+                continue
+            if not root.is_dir():
+                with kb.database.read() as connection:
+                    known = _known(connection, root)
+                if known is None:
+                    raise SourceError(
+                        f"{variable} names {root}, which is no folder", path=str(root)
+                    )
+                log.warning("%s names %s, which is gone: searching what is stored", variable, root)
+                _synced.add(mark)
+                continue
+            report = sync_collection(kb, _registered(kb, root, source))
+            for problem in report.errors:
+                log.warning("%s: %s: %s", root, problem["path"], problem["message"])
+            _synced.add(mark)
+            kb.has_added.set()  # vectors follow in the background
+
+
+def _known(connection: Connection, root: Path) -> Row | None:
+    rows = connection.rows("collections")
+    return next((row for row in rows if row["source"] == str(root)), None)
+
+
+def _registered(kb: KnowledgeBase, root: Path, source: str) -> Row:
+    with kb.database.write() as connection:
+        if (known := _known(connection, root)) is not None:
+            return known
+        taken = {row["name"] for row in connection.rows("collections")}
+        insert_collection(
+            connection,
+            free_name(root.name or "root", taken),
+            "archive",
+            source=str(root),
+            options={"source": source},
+        )
+        found = _known(connection, root)
+        assert found is not None
+        return found

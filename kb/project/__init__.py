@@ -1,0 +1,1 @@
+"""A project's own files: configuration, activation, tree, imports."""

@@ -1,0 +1,282 @@
+"""A project as its configuration file and git describe it. Nothing of either is trusted.
+
+A cloned repository brings both along. So a configuration names documents inside the project
+only (unless the user allows more), nothing in it is run and no model is taken from it; git's
+files are read, git itself is not started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from kb.disk.git import git_branch
+from kb.disk.globs import Globs
+from kb.disk.read import read_bytes, reason
+from kb.errors import ConfigurationError, UsageError
+from kb.text.nearest import nearest
+
+__all__ = [
+    "CONFIG_FILES",
+    "ActiveProject",
+    "ExternalDocs",
+    "Project",
+    "ProjectConfig",
+    "allowed_folders",
+    "find_config",
+    "load_project",
+]
+
+CONFIG_FILES = (".kb/config.json", ".csharp-compounding-docs/config.json")
+MOST_BRACES = 5
+MAXIMUM_CONFIG_BYTES = 1_000_000
+
+
+def _usable_pattern(pattern: str) -> str:
+    if pattern.count("{") > MOST_BRACES:  # each pair doubles the patterns it stands for
+        raise ValueError(f"more than {MOST_BRACES} braces")
+    try:
+        Globs([pattern], descend=False)
+    except UsageError as error:
+        raise ValueError(error.message) from error
+    return pattern
+
+
+Pattern = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_usable_pattern)]
+
+
+class ExternalDocs(BaseModel):
+    """Where a project keeps documentation that is searched but never written."""
+
+    model_config = ConfigDict(strict=True)
+
+    path: Annotated[str, Field(min_length=1)]
+    include_patterns: list[Pattern] = ["**/*.md"]
+    exclude_patterns: list[Pattern] = ["**/node_modules/**"]
+
+
+class SemanticSearch(BaseModel):
+    """Settings that win over a search's own parameters."""
+
+    model_config = ConfigDict(strict=True)
+
+    min_relevance_score: Annotated[float, Field(ge=0, le=1)] | None = None
+    default_limit: Annotated[int, Field(ge=1, le=100)] | None = None
+
+
+class ProjectConfig(BaseModel):
+    """What kb reads of a configuration file; other programs' keys are passed over."""
+
+    model_config = ConfigDict(strict=True)
+
+    project_name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=100)]
+    external_docs: ExternalDocs | None = None
+    semantic_search: SemanticSearch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project on one branch in one folder: a tenant of the file."""
+
+    root: Path  # absolute, links resolved
+    config_file: str  # as people know it: relative to the root, "/" on every system
+    config: ProjectConfig
+    branch: str
+    branch_is_given: bool  # by the caller, not read from git
+    docs_folder: Path | None  # absolute, links resolved; None: no external docs
+    warnings: tuple[str, ...]
+
+    @property
+    def path_hash(self) -> str:
+        """What tells folders apart: 16 hex digits of SHA-256 of the root, "/" between names."""
+        path = self.root.as_posix().rstrip("/") or "/"
+        return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+@dataclass(slots=True)
+class ActiveProject:
+    """The project whose external docs are searched."""
+
+    project: Project
+    project_id: int
+    collection: dict[str, Any] | None  # row of the external docs; None: not configured
+    stop: Callable[[], None] = lambda: None  # ends what runs in the background
+
+
+def load_project(
+    config_path: str = "", branch: str = "", *, start: Path, allowed: Sequence[Path] = ()
+) -> Project:
+    """Read and check a project's configuration, and find its branch.
+
+    Args:
+        config_path: a configuration file, or a project's folder; "": searched from `start`
+            upwards.
+        branch: "": read from git.
+        allowed: folders outside the project that the user lets external docs lie in.
+
+    Raises:
+        ConfigurationError: no such file, or it cannot be used; all that is wrong with it at once.
+    """
+    file = _named_config(config_path, start) if config_path else find_config(start)
+    name = f"{file.parent.name}/{file.name}"
+    root = file.parent.parent.resolve()
+    content = _read_json(file, name)
+    problems, config = _validated(content)
+    docs_folder = None
+    raw_docs = content.get("external_docs") if isinstance(content, dict) else None
+    raw_path = raw_docs.get("path") if isinstance(raw_docs, dict) else None
+    if isinstance(raw_path, str) and raw_path:
+        docs_folder, problem = _docs_folder(root, raw_path, allowed)
+        if problem:
+            problems.setdefault("external_docs.path", []).append(problem)
+    if problems or config is None:
+        texts = [f"{where}: {text}" for where, found in problems.items() for text in found]
+        raise ConfigurationError(
+            f"{name} cannot be used: {'; '.join(texts)}",
+            configFile=name,
+            path=str(file),
+            fieldErrors=problems,
+        )
+    return Project(
+        root=root,
+        config_file=name,
+        config=config,
+        branch=branch or git_branch(root),
+        branch_is_given=bool(branch),
+        docs_folder=docs_folder,
+        warnings=tuple(_unknown_keys(content, name)),
+    )
+
+
+def find_config(start: Path) -> Path:
+    """The configuration file of the nearest folder upwards that has one.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        for name in CONFIG_FILES:
+            if (folder / name).is_file():
+                return folder / name
+    raise ConfigurationError(
+        f"no project configuration found in {start} or any folder above it: create "
+        f'{CONFIG_FILES[0]} with {{"project_name": "my-project"}}, or name a file with config_path',
+        searchedFrom=str(start),
+        configFiles=list(CONFIG_FILES),
+    )
+
+
+def allowed_folders(given: Sequence[str] = ()) -> tuple[Path, ...]:
+    """Folders outside a project that the user lets external docs lie in.
+
+    Those of the command line, and `external_docs.allowed_paths` of the user's own config.json.
+
+    Raises:
+        ConfigurationError: the user's file cannot be read as that.
+    """
+    from platformdirs import user_config_path
+
+    file = user_config_path("kb") / "config.json"
+    texts = list(given)
+    if file.is_file():
+        content = _read_json(file, str(file))
+        section = content.get("external_docs", {}) if isinstance(content, dict) else None
+        paths = section.get("allowed_paths", []) if isinstance(section, dict) else None
+        if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+            raise ConfigurationError(
+                f'{file} must hold {{"external_docs": {{"allowed_paths": ["/a/folder"]}}}}',
+                path=str(file),
+            )
+        texts += paths
+    return tuple(Path(text).expanduser().resolve() for text in texts)
+
+
+def _named_config(config_path: str, start: Path) -> Path:
+    try:
+        path = (start / Path(config_path).expanduser()).absolute()
+        # The file, the project's folder, or the folder that holds the file. A file of another
+        # name is none: its folder, which the tools may then read, need not be a project.
+        candidates = [path, *(path / name for name in CONFIG_FILES), path / "config.json"]
+        for file in candidates:
+            if f"{file.parent.name}/{file.name}" in CONFIG_FILES and file.is_file():
+                return file
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL, or ~nobody
+        raise ConfigurationError(f"config_path {config_path!r} is no path: {error}") from error
+    raise ConfigurationError(
+        f"there is no configuration file {path}: create it, or give the path of "
+        f"{' or '.join(CONFIG_FILES)}",
+        path=str(path),
+    )
+
+
+def _read_json(file: Path, name: str) -> Any:
+    try:
+        data = read_bytes(file.resolve(), MAXIMUM_CONFIG_BYTES)
+        return json.loads(data.decode("utf-8-sig"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {name}: {reason(error)}", path=str(file)) from error
+    except (ValueError, RecursionError) as error:
+        where = str(error) if isinstance(error, json.JSONDecodeError) else "it is not UTF-8 JSON"
+        raise ConfigurationError(f"{name} is not JSON: {where}", path=str(file)) from error
+
+
+def _validated(content: Any) -> tuple[dict[str, list[str]], ProjectConfig | None]:
+    """What is wrong, by key, and the configuration when nothing is."""
+    problems: dict[str, list[str]] = {}
+    try:
+        return problems, ProjectConfig.model_validate(content)
+    except ValidationError as error:
+        for problem in error.errors(include_url=False):
+            key = ".".join(str(part) for part in problem["loc"]) or "(the file)"
+            text = problem["msg"][0].lower() + problem["msg"][1:]
+            if key == "project_name" and problem["type"] == "string_pattern_mismatch":
+                text = "must be lower-case letters, digits and hyphens, starting with a letter"
+            elif problem["type"] == "missing":
+                text = "is required"
+            elif problem["type"] == "model_type":
+                text = "must be a JSON object"
+            problems.setdefault(key, []).append(text)
+        return problems, None
+
+
+def _docs_folder(root: Path, path: str, allowed: Sequence[Path]) -> tuple[Path | None, str]:
+    """The folder of the external docs, and what is wrong with it."""
+    try:
+        folder = (root / path.replace("\\", "/")).resolve()
+        if not any(folder.is_relative_to(place) for place in (root, *allowed)):
+            return None, (
+                f"{path} leads out of the project: only the user can allow that, with "
+                "`kb serve --allow-docs FOLDER` or external_docs.allowed_paths in the user's own "
+                "kb configuration"
+            )
+        if not folder.exists():
+            return None, f"{path} does not exist"
+        if not folder.is_dir():
+            return None, f"{path} is a file, not a folder"
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL, a loop of links
+        return None, f"{path!r} is no usable path: {error}"
+    return folder, ""
+
+
+def _unknown_keys(content: dict[str, Any], name: str) -> list[str]:
+    """Keys that look like misspelt ones. Keys of other programs are none of our business."""
+    models: list[tuple[str, Any, type[BaseModel]]] = [
+        ("", content, ProjectConfig),
+        ("external_docs.", content.get("external_docs"), ExternalDocs),
+        ("semantic_search.", content.get("semantic_search"), SemanticSearch),
+    ]
+    warnings = []
+    for prefix, values, model in models:
+        for key in values if isinstance(values, dict) else ():
+            near = nearest(key, model.model_fields, limit=1)
+            if key not in model.model_fields and near:
+                meant = f'did you mean "{prefix}{near[0]}"?'
+                warnings.append(f'{name}: the key "{prefix}{key}" is not used; {meant}')
+    return warnings

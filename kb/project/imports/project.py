@@ -1,0 +1,133 @@
+"""The files of a project as import resolvers ask for them, by path relative to the root.
+
+Nothing here reads or names a file that `read_file` would refuse.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import posixpath
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kb.disk.inside import is_hidden_from_tools, read_inside, resolve_inside
+from kb.errors import KbError
+from kb.text.decode import NoTextError, decode
+
+__all__ = ["Project", "folders_above", "strings", "table"]
+
+_DEPTH_OF_STARS = 3  # what "**" in a list of workspace folders descends
+
+
+class Project:
+    """One look at a project: answers are kept, so make a new one for each question."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = Path(os.path.realpath(root))
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, list[str]] = {}
+        self._texts: dict[str, str] = {}
+
+    def file(self, path: str) -> str:
+        """The path of a readable file, links followed and ".." resolved; "" if there is none."""
+        path = posixpath.normpath(path)
+        if path not in self._files:
+            self._files[path] = self._find(path)
+        return self._files[path]
+
+    def first(self, paths: Iterable[str]) -> str:
+        """The first that exists, or ""."""
+        return next((found for path in paths if (found := self.file(path))), "")
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(self._root / path)
+
+    def files_in(self, folder: str, suffix: str) -> list[str]:
+        """The files of one folder, sorted."""
+        names = [name for name in self._names(folder) if name.endswith(suffix)]
+        return [found for name in names if (found := self.file(posixpath.join(folder, name)))]
+
+    def folders_like(self, pattern: str) -> list[str]:
+        """The folders that fit a pattern such as `packages/*`, sorted."""
+        found = [""]
+        for part in posixpath.normpath(pattern).split("/"):
+            if part == "**":
+                found = [below for folder in found for below in self._below(folder)]
+            elif part != ".":
+                found = [
+                    posixpath.join(folder, name)
+                    for folder in found
+                    for name in (self._names(folder) if set(part) & set("*?[") else [part])
+                    if fnmatch.fnmatchcase(name, part)
+                ]
+                found = [folder for folder in found if self._is_open_folder(folder)]
+        return found
+
+    def text(self, path: str) -> str:
+        """The text of a configuration file; "" if there is none that can be read."""
+        path = posixpath.normpath(path)
+        if path not in self._texts:
+            try:
+                self._texts[path] = decode(read_inside(self._root, path).data).text
+            except (KbError, NoTextError):
+                self._texts[path] = ""
+        return self._texts[path]
+
+    def toml(self, path: str) -> dict[str, Any]:
+        """A TOML file; empty if there is none or it is malformed."""
+        try:
+            return tomllib.loads(self.text(path))
+        except ValueError:
+            return {}
+
+    def _find(self, path: str) -> str:
+        if path.startswith(("../", "/")) or not os.path.isfile(self._root / path):
+            return ""
+        try:
+            return resolve_inside(self._root, path).relative_to(self._root).as_posix()
+        except KbError:
+            return ""
+
+    def _names(self, folder: str) -> list[str]:
+        if folder not in self._folders:
+            try:
+                self._folders[folder] = sorted(os.listdir(self._root / folder))
+            except (OSError, ValueError):
+                self._folders[folder] = []
+        return self._folders[folder]
+
+    def _is_open_folder(self, folder: str) -> bool:
+        place = self._root / folder
+        if ".." in folder.split("/"):
+            return False
+        return place.is_dir() and not place.is_symlink() and not is_hidden_from_tools(folder)
+
+    def _below(self, folder: str, depth: int = _DEPTH_OF_STARS) -> Iterator[str]:
+        yield folder
+        for name in self._names(folder) if depth else ():
+            inner = posixpath.join(folder, name)
+            if self._is_open_folder(inner):
+                yield from self._below(inner, depth - 1)
+
+
+def folders_above(path: str) -> list[str]:
+    """The folders that hold a file, the nearest first, "" for the root last."""
+    folders = [posixpath.dirname(path)]
+    while folders[-1]:
+        folders.append(posixpath.dirname(folders[-1]))
+    return folders
+
+
+def table(value: Any, *keys: str) -> dict[str, Any]:
+    """A table inside a parsed configuration file; empty when anything on the way is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def strings(value: Any) -> list[str]:
+    """The strings of a list in a parsed configuration file."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -1,0 +1,127 @@
+"""The project's files as the tools see them: on disk where the tree is, else as stored.
+
+A knowledge base file that was copied elsewhere has no tree beside it, but the texts of all its
+documents.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kb.disk.grep import GrepResult, grep, grep_texts
+from kb.disk.inside import is_hidden_from_tools, read_inside
+from kb.errors import FileNotFound, SourceError
+from kb.knowledge_base import KnowledgeBase
+from kb.project.source_files import language_of
+from kb.store.database import Connection
+from kb.text.decode import NoTextError, decode
+
+__all__ = [
+    "DISK",
+    "STORED",
+    "TextFile",
+    "grep_project",
+    "read_text",
+    "stored_texts",
+    "tree_is_here",
+]
+
+DISK, STORED = "disk", "stored"
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """The text of one file."""
+
+    path: str
+    text: str  # line ends as "\n"
+    size: int  # bytes
+    modified: str  # UTC; "" when it is not known
+    origin: str  # DISK or STORED
+
+    @property
+    def language(self) -> str:
+        return language_of(self.path)
+
+
+def tree_is_here(kb: KnowledgeBase, connection: Connection) -> bool:
+    """Whether the project's folder is on this machine, and not only its knowledge base file.
+
+    It is, unless every collection comes from a folder that is neither there nor was ever
+    inside the present project.
+    """
+    sources = [Path(row["source"]) for row in kb.collections(connection) if row["source"]]
+    return not sources or any(
+        os.path.exists(source) or source.is_relative_to(kb.root) for source in sources
+    )
+
+
+def read_text(kb: KnowledgeBase, path: str) -> TextFile:
+    """A file of the project, from the disk or, where there is no tree, as stored.
+
+    Raises:
+        PermissionDenied, FileNotFound, FileTooLarge: as `kb.paths.read_inside`.
+        SourceError: it is binary.
+    """
+    try:
+        file = read_inside(kb.root, path)
+    except FileNotFound:
+        stored = _read_stored(kb, path)
+        if stored is None:
+            raise
+        return stored
+    try:
+        text = decode(file.data).text
+    except NoTextError as error:
+        raise SourceError(f"Cannot show a binary file: {error}", path=path) from error
+    modified = datetime.fromtimestamp(file.modified, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return TextFile(file.path, text, len(file.data), modified, DISK)
+
+
+def stored_texts(kb: KnowledgeBase, connection: Connection) -> Iterator[tuple[str, str]]:
+    """Path and text of every stored document, by path; hidden names are left out.
+
+    Where there are several collections the path begins with the collection's name.
+    """
+    collections = kb.collections(connection)
+    for row in collections:
+        prefix = f"{row['name']}/" if len(collections) > 1 else ""
+        for path, text in connection.tuples("collection_texts", collection_id=row["collection_id"]):
+            if not is_hidden_from_tools(path):
+                yield prefix + path, text
+
+
+def grep_project(
+    kb: KnowledgeBase, pattern: str, file_pattern: str, case_sensitive: bool, limit: int
+) -> tuple[GrepResult, str]:
+    """Search the project's files, on disk where they are; where it was searched is told too.
+
+    Raises:
+        InvalidPattern: the pattern is malformed or too large.
+        UsageError: a glob that can match nothing.
+    """
+    with kb.database.read() as connection:
+        if not tree_is_here(kb, connection):
+            texts = stored_texts(kb, connection)
+            return grep_texts(texts, pattern, file_pattern, case_sensitive, limit), STORED
+    return grep(kb.root, pattern, file_pattern, case_sensitive, limit), DISK
+
+
+def _read_stored(kb: KnowledgeBase, path: str) -> TextFile | None:
+    """The stored document that a path names, by itself or after its collection's name."""
+    with kb.database.read() as connection:
+        if tree_is_here(kb, connection):
+            return None
+        for row in kb.collections(connection):
+            for inner in (path, path.removeprefix(f"{row['name']}/")):
+                found = connection.row(
+                    "stored_text", collection_id=row["collection_id"], path=inner
+                )
+                if found is not None:
+                    text = found["content"]
+                    return TextFile(path, text, found["size"], "", STORED)
+    return None

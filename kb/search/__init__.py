@@ -1,0 +1,1 @@
+"""A query becomes lists, evidence, one order; and what is shown of it."""

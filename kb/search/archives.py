@@ -1,0 +1,273 @@
+"""Search archives document by document: exact matches, then misspelt and longer words."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kb.knowledge_base import KnowledgeBase
+from kb.search.candidates import documents_of, matching_any
+from kb.search.highlight import excerpts, marked, spans
+from kb.search.hybrid import ChunkRange, collection_range, keyword_hits, load_rows, search
+from kb.search.operators import document_filters, documents_holding
+from kb.search.query import STOP_WORDS, Query, parse_query, quote
+from kb.search.typos import ONE_EDIT_FROM, correct, is_known, prefixed, variants
+from kb.store.database import Connection, Row
+from kb.store.vectors import chunk_distances
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CHUNK_DEPTH = 200  # passages that are looked at for each kind of match
+# A document that only meaning finds has to be this near: otherwise any query would find all.
+LEAST_SCORE_WITHOUT_WORDS = 0.7
+FUZZY_DISCOUNT = 0.9
+NEAR_WEIGHT = 0.5  # of a word that is only near the typed one
+RANK_CONSTANT = 20  # of the fusion of passages' ranks with documents' coverage
+MOST_LONGER_WORDS = 50  # that a word of the query is the beginning of
+
+Filters = tuple[set[int] | None, set[int] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """One document of an archive and why it was found."""
+
+    row: Row  # of the statement archive_documents
+    passage: Row  # its best passage: of the statement hit_rows
+    score: float  # 0 to 1
+    highlights: list[tuple[str, list[str]]]  # field and its snippets with <mark>
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """A document's best passage."""
+
+    chunk_id: int
+    score: float
+
+
+def search_archives(
+    kb: KnowledgeBase, text: str, *, fuzzy: bool, limit: int
+) -> tuple[list[FoundDocument], str]:
+    """The documents that a query finds, best first, and what to tell the reader.
+
+    What holds a word of the query comes first, then what holds only words near it. Operators
+    hold for the whole document. A document that is near in meaning alone is found with `fuzzy`.
+    """
+    query = _without_stop_words(parse_query(text))
+    with kb.database.read() as connection:
+        if not kb.collections(connection, ("archive",)):
+            return [], "There is no archive yet: add one with `kb add FOLDER --kind archive`."
+        if query.asks_for_nothing:
+            return [], ""
+        corrected, said = correct(connection, query, even_foreign=True) if fuzzy else (query, "")
+    vectors, notice = kb.try_embed_queries([corrected.words_to_embed])
+    with kb.database.read() as connection:
+        archives = kb.collections(connection, ("archive",))
+        ranges = [collection_range(row["collection_id"]) for row in archives]
+        near = _near_words(connection, query) if fuzzy else {}
+        found = _ranked(kb, connection, query, corrected, vectors[0], ranges, near, limit)
+        shown = _shown(connection, query, near, found)
+        return shown, " ".join(filter(None, (said, notice)))
+
+
+def _ranked(
+    kb: KnowledgeBase,
+    connection: Connection,
+    query: Query,
+    corrected: Query,
+    vector: NDArray[np.float32] | None,
+    ranges: Sequence[ChunkRange],
+    near: Mapping[str, Sequence[str]],
+    limit: int,
+) -> list[tuple[int, _Passage]]:
+    """Document ids with their best passage: exact ones, those close in meaning, fuzzy ones."""
+    filters = _chunk_filters(connection, query, ranges)
+    hits = search(
+        connection,
+        corrected,
+        vector,
+        ranges=ranges,
+        limit=CHUNK_DEPTH,
+        filters=filters,
+        english_model=kb.has_english_model(connection),
+    )
+    match = " OR ".join(quote(word) for words in near.values() for word in words)
+    only, without = filters
+    loose = keyword_hits(connection, match, ranges, CHUNK_DEPTH, only=only, without=without)
+    holding, coverage = _coverage(connection, query, ranges, near)
+    exact_ids = [hit.chunk_id for hit in hits]
+    loose_ids = [chunk_id for chunk_id, _ in loose]
+    document_of = documents_of(connection, {*exact_ids, *loose_ids})
+    scores = _scores(kb, connection, vector, [*exact_ids, *loose_ids], document_of, coverage)
+    exact = _first_of_each(exact_ids, document_of, scores)
+    # Ranks choose, the score orders what was chosen: the best score is on top.
+    chosen = [
+        (document_id, exact[document_id])
+        for document_id in _fused(list(exact), coverage)
+        if document_id in holding
+        or (near and vector is not None and exact[document_id].score >= LEAST_SCORE_WITHOUT_WORDS)
+    ][:limit]
+    chosen.sort(key=lambda item: -item[1].score)
+    seen = {document_id for document_id, _ in chosen} | holding
+    similar = [
+        (document_id, one)
+        for document_id, one in _first_of_each(loose_ids, document_of, scores).items()
+        if document_id not in seen
+    ]
+    similar.sort(key=lambda item: (-item[1].score, item[0]))
+    ceiling = min((one.score for _, one in chosen), default=1.0)
+    rest = [
+        (document_id, replace(one, score=min(ceiling, FUZZY_DISCOUNT * one.score)))
+        for document_id, one in similar
+    ]
+    return [*chosen, *rest][:limit]
+
+
+def _fused(ranked: Sequence[int], coverage: Mapping[int, float]) -> list[int]:
+    """Documents by the rank of their best passage and by the words that they hold together.
+
+    A passage's rank alone knows nothing of a word that stands elsewhere in its document.
+    """
+    levels = {value: n for n, value in enumerate(sorted({*coverage.values(), 0.0}, reverse=True))}
+    fused = {
+        document_id: 1 / (RANK_CONSTANT + rank)
+        + 1 / (RANK_CONSTANT + 4 * levels[coverage.get(document_id, 0.0)])
+        for rank, document_id in enumerate(ranked)
+    }
+    return sorted(fused, key=lambda document_id: (-fused[document_id], document_id))
+
+
+def _coverage(
+    connection: Connection,
+    query: Query,
+    ranges: Sequence[ChunkRange],
+    near: Mapping[str, Sequence[str]],
+) -> tuple[set[int], dict[int, float]]:
+    """The documents that hold an operand, and each document's share of the query's words.
+
+    The share is weighted by how rare an operand is; a word near it counts half.
+    """
+    total = sum(
+        connection.value("count_documents", collection_id=first >> 32) for first, _ in ranges
+    )
+    holding: set[int] = set()
+    weights: dict[int, float] = {}
+    whole = 0.0
+    for operand in dict.fromkeys((*query.must, *query.terms)):
+        exact = documents_holding(connection, operand, ranges)
+        words = near.get(operand.text, ())
+        like = matching_any(connection, "matching_document_ids", words, ranges) - exact
+        weight = math.log(1 + max(1, total) / max(1, len(exact) or len(like)))
+        whole += weight
+        for document_id in exact:
+            weights[document_id] = weights.get(document_id, 0.0) + weight
+        for document_id in like:
+            weights[document_id] = weights.get(document_id, 0.0) + NEAR_WEIGHT * weight
+        holding |= exact
+    return holding, {document_id: value / whole for document_id, value in weights.items()}
+
+
+def _scores(
+    kb: KnowledgeBase,
+    connection: Connection,
+    vector: NDArray[np.float32] | None,
+    chunk_ids: Sequence[int],
+    document_of: Mapping[int, int],
+    coverage: Mapping[int, float],
+) -> dict[int, float]:
+    """A score for each passage: its calibrated similarity.
+
+    Without a vector it is the share of the query's words that its document holds.
+    """
+    calibration = kb.calibration(connection)
+    distances: dict[int, float] = {}
+    if vector is not None:
+        distances = chunk_distances(connection, vector, chunk_ids)
+    scores: dict[int, float] = {}
+    for chunk_id in chunk_ids:
+        if chunk_id in distances and calibration is not None:
+            scores[chunk_id] = calibration.score(distances[chunk_id])
+        else:
+            scores[chunk_id] = coverage.get(document_of[chunk_id], 0.0)
+    return scores
+
+
+def _first_of_each(
+    chunk_ids: Sequence[int], document_of: Mapping[int, int], scores: Mapping[int, float]
+) -> dict[int, _Passage]:
+    best: dict[int, _Passage] = {}
+    for chunk_id in chunk_ids:
+        best.setdefault(document_of[chunk_id], _Passage(chunk_id, scores[chunk_id]))
+    return best
+
+
+def _chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkRange]) -> Filters:
+    """The operators' documents as the chunks that may be found, or that may not."""
+
+    def chunks(document_ids: set[int] | None) -> set[int] | None:
+        if document_ids is None:
+            return None
+        listed = json.dumps(sorted(document_ids))
+        return {row[0] for row in connection.tuples("chunk_ids_of_documents", document_ids=listed)}
+
+    only, without = document_filters(connection, query, ranges)
+    return chunks(only), chunks(without)
+
+
+def _without_stop_words(query: Query) -> Query:
+    """Words that say nothing find nothing and are not marked, unless there are no others."""
+    telling = tuple(one for one in query.terms if one.text.casefold() not in STOP_WORDS)
+    return replace(query, terms=telling) if telling or query.must else query
+
+
+def _near_words(connection: Connection, query: Query) -> dict[str, list[str]]:
+    """For each bare word of a query the words of the file near it: typos and longer words."""
+    near: dict[str, list[str]] = {}
+    for operand in query.terms:
+        words: list[str] = []
+        for _, _, word in connection.tokenize(operand.text):
+            words += [one.word for one in variants(connection, word)]
+            if len(word) >= ONE_EDIT_FROM:
+                words += sorted(prefixed(connection, word))[:MOST_LONGER_WORDS]
+        near[operand.text] = list(dict.fromkeys(words))
+    return near
+
+
+def _shown(
+    connection: Connection,
+    query: Query,
+    near: Mapping[str, Sequence[str]],
+    found: Sequence[tuple[int, _Passage]],
+) -> list[FoundDocument]:
+    ids = json.dumps([document_id for document_id, _ in found])
+    rows = {
+        row["document_id"]: row for row in connection.rows("archive_documents", document_ids=ids)
+    }
+    passages = {
+        row["document_id"]: row for row in load_rows(connection, [one.chunk_id for _, one in found])
+    }
+    # A word that the file does not hold was taken for others: those are what matched.
+    meant = {text: words for text, words in near.items() if not is_known(connection, text)}
+    result = []
+    for document_id, one in found:
+        row, passage = rows[document_id], passages[document_id]
+        highlights: list[tuple[str, list[str]]] = []
+        for name, text in (
+            ("title", row["title"]),
+            ("content", passage["content"]),
+            ("query", row["query"] or ""),
+        ):
+            places = spans(connection, text, query, variants=meant)
+            if not places and near:
+                places = spans(connection, text, query, variants=near)
+            if places:
+                pieces = excerpts(text, places) if name == "content" else [marked(text, places)]
+                highlights.append((name, pieces))
+        result.append(FoundDocument(row, passage, one.score, highlights))
+    return result

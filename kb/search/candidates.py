@@ -1,0 +1,100 @@
+"""What the keyword indexes propose for a pattern, to be checked against the text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from kb.search.query import quote
+from kb.search.typos import prefix_bounds, prefixed
+from kb.search.words import Pattern, unspaced_runs
+from kb.store.database import Connection
+from kb.text.terms import bigrams
+
+IdRange = tuple[int, int]  # of chunks or of documents: a collection's ids are one range
+
+WORDS_AT_ONCE = 500  # alternatives of one MATCH expression
+CHUNKS_AT_ONCE = 1000  # whose texts are held in memory
+
+T = TypeVar("T")
+
+
+def match_words_of(wanted: Pattern) -> str:
+    """A MATCH expression that every chunk with these words of a pattern satisfies."""
+    unspaced, others = unspaced_runs(wanted)
+    if not unspaced and not wanted.has_pictographs:
+        in_a_row = quote(" ".join(others)) + ("*" if wanted.is_prefix else "")
+        if len(others) == 1:
+            return in_a_row
+        # A word whose compatibility form differs stands in the column `extra`, out of its row.
+        last = [quote(others[-1]) + ("*" if wanted.is_prefix else "")]
+        each = [quote(word) for word in others[:-1]] + last
+        return f"{in_a_row} OR ({' AND '.join(each)} AND extra : ({' OR '.join(each)}))"
+    parts = [quote(word) for word in others]
+    if wanted.is_prefix and others and wanted.folded[-1] == others[-1]:
+        parts[-1] += "*"
+    parts += [
+        quote(run) + "*" if len(run) == 1 else quote(" ".join(bigrams(run))) for run in unspaced
+    ]
+    return " AND ".join(parts)
+
+
+def words_with_prefix(connection: Connection, wanted: Pattern) -> tuple[list[str], list[str]]:
+    """A word of each stem that words with a prefix have.
+
+    First those whose stem no other word has, then those whose stem proves nothing: what they find
+    must be checked.
+    """
+    prefix = wanted.folded[0]
+    # The index stems what it is asked for, so it is asked for a word of each stem.
+    word_of = {stem: word for word, stem in prefixed(connection, prefix).items()}
+    if wanted.case:
+        return [], list(word_of.values())
+    shared = {
+        row[0]
+        for row in connection.tuples(
+            "stems_of_other_words", stems=json.dumps(list(word_of)), **prefix_bounds(prefix)
+        )
+    }
+    return (
+        [word for stem, word in word_of.items() if stem not in shared],
+        [word for stem, word in word_of.items() if stem in shared],
+    )
+
+
+def matching(
+    connection: Connection, statement: str, match: str, ranges: Iterable[IdRange]
+) -> set[int]:
+    return {
+        row[0]
+        for first, last in ranges
+        for row in connection.tuples(statement, match=match, first=first, last=last)
+    }
+
+
+def matching_any(
+    connection: Connection, statement: str, words: Sequence[str], ranges: Iterable[IdRange]
+) -> set[int]:
+    found: set[int] = set()
+    for some in slices(words, WORDS_AT_ONCE):
+        found |= matching(connection, statement, " OR ".join(map(quote, some)), ranges)
+    return found
+
+
+def bodies(
+    connection: Connection, chunk_ids: Iterable[int]
+) -> Iterator[tuple[int, int, str, str, str]]:
+    for ids in slices(sorted(chunk_ids), CHUNKS_AT_ONCE):
+        yield from connection.tuples("chunk_bodies", chunk_ids=json.dumps(ids))
+
+
+def documents_of(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
+    """The document of each chunk, by row ids."""
+    ids = json.dumps(sorted(chunk_ids))
+    return dict(connection.tuples("document_ids_of_chunks", chunk_ids=ids))
+
+
+def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

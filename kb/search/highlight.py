@@ -1,0 +1,215 @@
+"""Where a query's words stand in a text, excerpts round them, and `<mark>` tags.
+
+The archive and index tools use it. Words are matched as the search matches them: whole words by
+stem, phrases and prefixes exactly, misspelt words by what they were taken for, and runs of
+unspaced script inside sentences.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kb.search.query import Operand, Query
+from kb.search.words import Pattern, Words, find, pattern, split, unspaced_runs
+from kb.store.database import Connection
+from kb.text.terms import bigrams, identifier_parts, is_unspaced
+
+EXCERPT_CHARACTERS = 160
+ELLIPSIS = "..."
+MOST_SPANS = 1000  # of a long text, the first so many take part in the choice of excerpts
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A place in a text that a query's operand matches: whole words."""
+
+    start: int
+    end: int
+    operand: int  # number of the operand, musts first
+
+
+def spans(
+    connection: Connection,
+    text: str,
+    query: Query,
+    *,
+    variants: Mapping[str, Iterable[str]] | None = None,
+    case: bool = False,
+) -> list[Span]:
+    """Every place that matches an operand of the query, exclusions aside, in order.
+
+    Args:
+        variants: for an operand's text, further words that count for it (typos, longer words).
+        case: upper and lower case must agree.
+    """
+    text_words = _Texts(connection, text)
+    found: set[Span] = set()
+    for number, operand in enumerate((*query.must, *query.terms)):
+        wanted = pattern(connection, operand, case=case)
+        places = text_words.places(wanted)
+        if not (places or operand.is_phrase):
+            places = text_words.parts(wanted)
+        for word in (variants or {}).get(operand.text, ()):
+            places += text_words.places(pattern(connection, Operand(word), case=case))
+        found.update(Span(start, end, number) for start, end in places)
+    return sorted(found)
+
+
+def marked(text: str, found: Sequence[Span]) -> str:
+    """A text with `<mark>` round each span and everything else escaped for HTML."""
+    parts: list[str] = []
+    done = 0
+    for start, end in merged(found):
+        parts += [html.escape(text[done:start], quote=False), "<mark>"]
+        parts += [html.escape(text[start:end], quote=False), "</mark>"]
+        done = end
+    return "".join(parts) + html.escape(text[done:], quote=False)
+
+
+def excerpts(
+    text: str,
+    found: Sequence[Span],
+    *,
+    most: int = 3,
+    width: int = EXCERPT_CHARACTERS,
+    mark: bool = True,
+) -> list[str]:
+    """Up to `most` pieces of a text round different operands, in its order, on one line each.
+
+    The piece with the most different operands comes first in the choice, then each that adds an
+    operand, then others. Cuts lie between words and show as "...".
+
+    Args:
+        width: about how many characters a piece has.
+        mark: tag the matched words and escape the rest for HTML; False leaves plain text.
+    """
+    chosen: list[tuple[int, int]] = []
+    seen: set[int] = set()
+    windows = _windows(found, width)
+    while windows and len(chosen) < most:
+        best = max(windows, key=lambda w: (len(w[2] - seen), len(w[2]), -w[0]))
+        if chosen and not best[2] - seen:
+            break
+        seen |= best[2]
+        start, end = _word_bounds(text, best[0], best[1], width)
+        chosen.append((start, end))
+        windows = [w for w in windows if w[1] <= start or w[0] >= end]
+    return [_piece(text, start, end, found, mark=mark) for start, end in sorted(chosen)]
+
+
+def merged(found: Iterable[Span]) -> list[tuple[int, int]]:
+    """The spans as ranges that neither overlap nor touch."""
+    ranges: list[tuple[int, int]] = []
+    for span in sorted(found):
+        if ranges and span.start <= ranges[-1][1]:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], span.end))
+        else:
+            ranges.append((span.start, span.end))
+    return ranges
+
+
+class _Texts:
+    """One text's words in the forms that patterns ask for, each made once."""
+
+    def __init__(self, connection: Connection, text: str) -> None:
+        self._connection = connection
+        self._text = text
+        self._forms: dict[tuple[bool, bool, bool], Words] = {}
+
+    def words(self, wanted: Pattern) -> Words:
+        key = (wanted.is_stem, wanted.case, wanted.has_pictographs)
+        if key not in self._forms:
+            stem, case, pictographs = key
+            self._forms[key] = split(
+                self._connection, self._text, stem=stem, case=case, pictographs=pictographs
+            )
+        return self._forms[key]
+
+    def places(self, wanted: Pattern) -> list[tuple[int, int]]:
+        words = self.words(wanted)
+        found = [(words.starts[i], words.ends[j - 1]) for i, j in find(words, wanted)]
+        if len(wanted.words) == 1 and not wanted.case and not found:
+            found = self._identifiers(wanted)
+        return found
+
+    def parts(self, wanted: Pattern) -> list[tuple[int, int]]:
+        """Where the words of an operand that is not there as a whole stand by themselves."""
+        runs, others = unspaced_runs(wanted)
+        pieces: list[tuple[str, ...]]
+        pieces = [(word,) for word in others] if runs or len(others) > 1 else []
+        pieces += [tuple(pair) for run in runs if len(run) > 2 for pair in bigrams(run)]
+        found: list[tuple[int, int]] = []
+        for piece in pieces:
+            glued = (False, *(True for _ in piece[1:]))
+            if wanted.is_stem:
+                stems = split(self._connection, " ".join(piece), stem=True).words
+                piece = tuple(stems)
+            found += self.places(
+                replace(wanted, words=piece, folded=piece, glued=glued, is_prefix=False)
+            )
+        return found
+
+    def _identifiers(self, wanted: Pattern) -> list[tuple[int, int]]:
+        """Whole identifiers that have the word as a part: `exception` in `HTTPException`."""
+        word = wanted.words[0]
+        words = self.words(wanted)
+        found: list[tuple[int, int]] = []
+        for start, end in zip(words.starts, words.ends, strict=True):
+            raw = self._text[start:end]
+            if raw.islower() or word not in raw.lower() or is_unspaced(word):
+                continue
+            parts = " ".join(identifier_parts(raw))
+            terms = [term for _, _, term in self._connection.tokenize(parts, stem=wanted.is_stem)]
+            if any(t.startswith(word) if wanted.is_prefix else t == word for t in terms):
+                found.append((start, end))
+        return found
+
+
+def _windows(found: Sequence[Span], width: int) -> list[tuple[int, int, set[int]]]:
+    """For each span, the stretch from it that holds as many more as fit, and their operands."""
+    ordered = sorted(found)[:MOST_SPANS]
+    windows: list[tuple[int, int, set[int]]] = []
+    for number, span in enumerate(ordered):
+        end, operands = span.end, {span.operand}
+        for other in ordered[number + 1 :]:
+            if other.end - span.start > width:
+                break
+            end = max(end, other.end)
+            operands.add(other.operand)
+        windows.append((span.start, end, operands))
+    return windows
+
+
+def _word_bounds(text: str, start: int, end: int, width: int) -> tuple[int, int]:
+    """A window widened to about `width` on both sides, its ends between words."""
+    room = max(width - (end - start), 0)
+    before = min(room // 2, start)
+    first, last = start - before, min(end + room - before, len(text))
+    if first > 0:
+        while first < start and not text[first - 1].isspace() and _in_word(text, first):
+            first += 1
+    if last < len(text):
+        while last > end and _in_word(text, last):
+            last -= 1
+    return first, last
+
+
+def _in_word(text: str, place: int) -> bool:
+    """Whether a cut there divides a word; unspaced script may be cut anywhere."""
+    around = text[place - 1 : place + 1]
+    return not any(character.isspace() for character in around) and not is_unspaced(around)
+
+
+def _piece(text: str, start: int, end: int, found: Sequence[Span], *, mark: bool) -> str:
+    inside = [
+        replace(span, start=max(span.start, start) - start, end=min(span.end, end) - start)
+        for span in found
+        if span.start < end and span.end > start
+    ]
+    piece = text[start:end]
+    shown = " ".join((marked(piece, inside) if mark else piece).split())
+    before = ELLIPSIS if text[:start].strip() else ""
+    after = ELLIPSIS if text[end:].strip() else ""
+    return f"{before}{shown}{after}"

@@ -1,0 +1,164 @@
+"""Which chunks and documents hold an operand, exactly.
+
+The keyword index proposes, the text decides. Its terms are stems, so a phrase, a prefix or a word
+in quotes is looked up there as widely as needed and then compared with the words of the text:
+
+- A bare word matches by its stem, as the index has it; no check is needed.
+- A bare operand of several words (`+state-of-the-art`) is those stems in a row.
+- A phrase is exactly those words in a row, in a title, a heading or the text. It may reach from
+  one chunk into the next.
+- A prefix is the beginning of a word as written: porter's stem of `relational` is `relat`, which
+  `relatio*` must find all the same.
+
+See docs/decisions for what that costs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from kb.search.borders import across_chunks
+from kb.search.candidates import (
+    IdRange,
+    bodies,
+    documents_of,
+    match_words_of,
+    matching,
+    matching_any,
+    slices,
+    words_with_prefix,
+)
+from kb.search.query import Operand, Query, quote
+from kb.search.typos import prefixed
+from kb.search.words import Pattern, holds, holds_prefix, pattern, unspaced_runs
+from kb.store.database import Connection
+
+HEADING_SEPARATOR = " > "
+MOST_PREFIX_WORDS = 500  # that take part in a ranking
+DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
+
+
+def chunk_filters(
+    connection: Connection, query: Query, ranges: Sequence[IdRange]
+) -> tuple[set[int] | None, set[int] | None]:
+    """The only chunks that may be found, or else the chunks that may not; None: no such limit.
+
+    A passage is judged with its title and its headings.
+    """
+    return _filters(query, lambda operand: chunks_holding(connection, operand, ranges))
+
+
+def document_filters(
+    connection: Connection, query: Query, ranges: Sequence[IdRange], *, case: bool = False
+) -> tuple[set[int] | None, set[int] | None]:
+    """As `chunk_filters` for whole documents, by their row ids; operands may lie far apart."""
+    return _filters(query, lambda one: documents_holding(connection, one, ranges, case=case))
+
+
+def documents_holding(
+    connection: Connection, operand: Operand, ranges: Sequence[IdRange], *, case: bool = False
+) -> set[int]:
+    """The documents that hold an operand in their title or text, all of them and no other.
+
+    Args:
+        ranges: of document ids.
+        case: upper and lower case must agree; then words are not stemmed either.
+    """
+    wanted = pattern(connection, operand, case=case)
+    found = _holding(connection, wanted, ranges, "matching_document_ids", _judged_documents)
+    if any(len(run) > 1 for run in unspaced_runs(wanted)[0]):
+        # Pairs of characters are made chunk by chunk, so that a pair across a border is missing.
+        found |= set(documents_of(connection, across_chunks(connection, wanted, ranges)).values())
+    return found
+
+
+def chunks_holding(connection: Connection, operand: Operand, ranges: Sequence[IdRange]) -> set[int]:
+    """The chunks that hold an operand, all of them and no other."""
+    wanted = pattern(connection, operand)
+    found = _holding(connection, wanted, ranges, "matching_chunk_ids", _judged_chunks)
+    if len(wanted.words) > 1:
+        found |= across_chunks(connection, wanted, ranges)
+    return found
+
+
+def match_prefixes(connection: Connection, query: Query) -> list[str]:
+    """FTS5 alternatives that rank what the prefixes of a query find: a word of each stem.
+
+    Of a short prefix's words some are left out here; required ones are enforced all the same.
+    """
+    found: list[str] = []
+    for operand in (*query.must, *query.terms):
+        wanted = pattern(connection, operand)
+        if wanted.is_prefix and len(wanted.words) == 1:
+            word_of = {stem: word for word, stem in prefixed(connection, wanted.folded[0]).items()}
+            found += [quote(word) for word in word_of.values()]
+    return list(dict.fromkeys(found))[:MOST_PREFIX_WORDS]
+
+
+def _filters(
+    query: Query, holding: Callable[[Operand], set[int]]
+) -> tuple[set[int] | None, set[int] | None]:
+    only: set[int] | None = None
+    for operand in query.must:
+        only = holding(operand) if only is None else only & holding(operand)
+        if not only:
+            return only, None
+    without: set[int] = set().union(*(holding(operand) for operand in query.must_not))
+    if only is not None:
+        return only - without, None
+    return None, without or None
+
+
+def _holding(
+    connection: Connection,
+    wanted: Pattern,
+    ranges: Sequence[IdRange],
+    statement: str,
+    judged: Callable[[Connection, set[int], Pattern], set[int]],
+) -> set[int]:
+    """The ids that a statement finds as candidates and that pass judgement."""
+    if not wanted.words:
+        return set()
+    if len(wanted.words) == 1 and wanted.is_prefix and not unspaced_runs(wanted)[0]:
+        sure, doubtful = words_with_prefix(connection, wanted)
+        found = matching_any(connection, statement, sure, ranges)
+        rest = matching_any(connection, statement, doubtful, ranges) - found
+        return found | judged(connection, rest, wanted)
+    candidates = matching(connection, statement, match_words_of(wanted), ranges)
+    return candidates if wanted.is_plain_word else judged(connection, candidates, wanted)
+
+
+def _judged_chunks(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
+    """Of some chunks, those that hold a pattern in their title, a heading or their own text."""
+
+    # Titles and headings are few and come often.
+    holds_name = cache(lambda text: _holds(connection, text, wanted))
+
+    found: set[int] = set()
+    for chunk_id, _, title, heading, body in bodies(connection, candidates):
+        if (
+            holds_name(title)
+            or any(map(holds_name, heading.split(HEADING_SEPARATOR)))
+            or _holds(connection, body, wanted)
+        ):
+            found.add(chunk_id)
+    return found
+
+
+def _judged_documents(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
+    """Of some documents, those that hold a pattern in their title or text."""
+    found: set[int] = set()
+    for ids in slices(sorted(candidates), DOCUMENTS_AT_ONCE):
+        for row in connection.rows("document_contents", document_ids=json.dumps(ids)):
+            texts = (row["title"], row["content"])
+            if any(_holds(connection, text, wanted) for text in texts):
+                found.add(row["document_id"])
+    return found
+
+
+def _holds(connection: Connection, text: str, wanted: Pattern) -> bool:
+    if wanted.is_prefix and len(wanted.words) == 1:
+        return holds_prefix(connection, text, wanted)
+    return holds(connection, text, wanted)

@@ -1,0 +1,235 @@
+"""User words -> operators -> a safe FTS5 MATCH expression.
+
+`+must` and `"phrases"` have to be there, `-mustnot` must not, `prefix*` matches word beginnings,
+bare words are optional and rank. Any string is a valid query: everything a user types reaches
+FTS5 inside double quotes, and a sign counts as an operator only in front of a word.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+from kb.text.terms import bigrams, is_unspaced, pictographs, runs, scripts, words
+
+# English words that say nothing of the matter. Without them a question is answered 2.8 times as
+# fast and no worse (docs/decisions/0003-ranking.md); a query of nothing else keeps them.
+STOP_WORDS = frozenset(
+    """
+    a about am an and any are as at be been being but by can could did do does doing done for from
+    had has have having he her hers him his how i if in into is it its may me might must my no not
+    of on or our ours shall she should so such than that the their theirs them then there these
+    they this those to too us was we were what when where which while who whom whose why will with
+    would you your yours
+    """.split()
+)
+LONGEST_LITERAL = 12  # words; a longer query is a question, not a quotation
+MOST_OPTIONAL_TERMS = 100  # a longer text ranks by its first distinct words
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One word or phrase of a query, without its operator."""
+
+    text: str
+    is_phrase: bool = False
+    is_prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed query."""
+
+    text: str
+    terms: tuple[Operand, ...] = ()
+    must: tuple[Operand, ...] = ()
+    must_not: tuple[Operand, ...] = ()
+
+    @property
+    def is_blank(self) -> bool:
+        return not (self.terms or self.must or self.must_not)
+
+    @property
+    def asks_for_nothing(self) -> bool:
+        """Blank, signs alone, or only exclusions: the answer is empty."""
+        return not (self.terms or self.must)
+
+    @property
+    def has_operators(self) -> bool:
+        return bool(self.must or self.must_not)
+
+    @property
+    def words_to_embed(self) -> str:
+        """What the embedding model gets: the text without operators and exclusions."""
+        if not self.has_operators:
+            return self.text
+        return " ".join(operand.text for operand in (*self.must, *self.terms))
+
+
+def parse_query(text: str) -> Query:
+    """Split a query into its operands. Never fails."""
+    text = clean(text)
+    terms: list[Operand] = []
+    must: list[Operand] = []
+    must_not: list[Operand] = []
+    position = 0
+    while position < len(text):
+        if text[position].isspace():
+            position += 1
+            continue
+        sign = ""
+        if text[position] in "+-" and _starts_operand(text, position + 1):
+            sign = text[position]
+            position += 1
+        operand, position = _read_operand(text, position)
+        if not match_required(operand):
+            continue  # punctuation alone
+        if sign == "-":
+            must_not.append(operand)
+        elif sign == "+" or operand.is_phrase:
+            must.append(operand)
+        else:
+            terms.append(operand)
+    return Query(text, *(tuple(dict.fromkeys(kind)) for kind in (terms, must, must_not)))
+
+
+def scripts_asked(query: Query) -> frozenset[str] | None:
+    """The scripts but Latin of a question; None where it does not say in which language it is.
+
+    Names and options are the same in every language. English shows by its stop words.
+    """
+    found = scripts(query.words_to_embed)
+    if not found and not any(term.text.casefold() in STOP_WORDS for term in query.terms):
+        return None
+    return found
+
+
+def clean(text: str) -> str:
+    """Text that SQLite and FTS5 can hold: no NUL, no lone surrogate."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+
+
+def match_query(query: Query) -> str:
+    """The MATCH expression that ranks: any of the query's words; "" when nothing can match.
+
+    Operators are no part of it: `kb/search/operators.py` says which chunks may be ranked at all.
+    """
+    if query.asks_for_nothing:
+        return ""
+    parts = [part for operand in query.must for part in match_any(operand)]
+    telling = [term for term in query.terms if term.text.casefold() not in STOP_WORDS]
+    optional = list(
+        dict.fromkeys(part for term in telling or query.terms for part in match_optional(term))
+    )
+    return " OR ".join(dict.fromkeys([*parts, *optional[:MOST_OPTIONAL_TERMS]]))
+
+
+def match_any(operand: Operand) -> list[str]:
+    """Alternatives for a required operand: as a whole, and its words one by one.
+
+    A phrase that reaches from one chunk into the next is in neither as a whole.
+    """
+    single = [] if operand.is_prefix else match_words(operand)
+    return list(dict.fromkeys([*match_optional(operand), *single]))
+
+
+def match_literally(query: Query) -> str:
+    """The MATCH expression of the query's very words in a row; "" when that says nothing.
+
+    Two words or more, or one with signs or digits inside (`--no-embed`, `1.0.21`), and no
+    operator; scripts without spaces are left to their pairs.
+    """
+    found = words(query.text)
+    if query.has_operators or not 2 <= len(found) <= LONGEST_LITERAL:
+        return ""
+    if any(is_unspaced(word) for word in found) or any(term.is_prefix for term in query.terms):
+        return ""
+    return quote(unicodedata.normalize("NFKC", query.text))
+
+
+def match_words(operand: Operand) -> list[str]:
+    """An operand's words and characters one by one."""
+    normal = unicodedata.normalize("NFKC", operand.text)
+    found: list[str] = []
+    for word in words(normal):
+        for run in runs(word):
+            found.extend(map(_unspaced_phrase, run) if is_unspaced(run) else [quote(run)])
+    return found + [quote(term) for term in pictographs(normal)]
+
+
+def match_required(operand: Operand) -> str:
+    """What a row must hold to hold this operand; "" when it has no searchable character."""
+    parts: list[str] = []
+    normal = unicodedata.normalize("NFKC", operand.text)
+    found = words(normal)
+    if found and not any(is_unspaced(word) for word in found):
+        # Several words in one operand (`1.0.21`, `a-b`, a phrase) become consecutive terms.
+        parts.append(quote(normal) + ("*" if operand.is_prefix else ""))
+    else:
+        for word in found:
+            parts.extend(_unspaced_phrase(run) for run in runs(word))
+    parts.extend(quote(term) for term in pictographs(normal))
+    if len(parts) > 1:
+        return "(" + " AND ".join(parts) + ")"
+    return parts[0] if parts else ""
+
+
+def match_optional(operand: Operand) -> list[str]:
+    """Alternatives that each let a row match and rank.
+
+    The words of a prefix are left to `operators.match_prefixes`: the index's stems know none.
+    """
+    if operand.is_prefix and len(words(operand.text)) == 1 and not is_unspaced(operand.text):
+        return []
+    normal = unicodedata.normalize("NFKC", operand.text)
+    found = words(normal)
+    alternatives = [match_required(operand)] if not any(map(is_unspaced, found)) else []
+    if len(found) > 1 and not operand.is_phrase:
+        alternatives.extend(
+            quote(word) for word in found if len(word) > 1 and not is_unspaced(word)
+        )
+    for word in found:
+        if is_unspaced(word):
+            for run in runs(word):
+                alternatives.append(_unspaced_phrase(run))
+                if is_unspaced(run) and len(run) > 2:
+                    alternatives.extend(quote(pair) for pair in bigrams(run))
+    if not found:
+        alternatives.extend(quote(term) for term in pictographs(normal))
+    return [alternative for alternative in alternatives if alternative]
+
+
+def quote(text: str) -> str:
+    """Text as an FTS5 string."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _unspaced_phrase(run: str) -> str:
+    if not is_unspaced(run):
+        return quote(run)
+    if len(run) == 1:
+        return quote(run) + "*"  # the first or only character of some pair
+    return quote(" ".join(bigrams(run)))
+
+
+def _starts_operand(text: str, position: int) -> bool:
+    if position >= len(text):
+        return False
+    return text[position] == '"' or bool(words(text[position]) or pictographs(text[position]))
+
+
+def _read_operand(text: str, position: int) -> tuple[Operand, int]:
+    if text[position] == '"':
+        end = text.find('"', position + 1)
+        if end < 0:
+            # An unbalanced quote quotes nothing.
+            return Operand(""), position + 1
+        return Operand(text[position + 1 : end].strip(), is_phrase=True), end + 1
+    end = position
+    while end < len(text) and not text[end].isspace() and text[end] != '"':
+        end += 1
+    word = text[position:end]
+    bare = word.rstrip("*")
+    if bare != word and bare and words(bare[-1]):
+        return Operand(bare, is_prefix=True), end
+    return Operand(word), end

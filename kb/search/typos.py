@@ -1,0 +1,220 @@
+"""Typos and prefixes: from a word that a user typed to words that the file holds.
+
+The tables `vocabulary` and `word_deletions` hold every word as it is written (the keyword index
+holds stems, too far from a misspelt word) and each word with one letter left out. Of two words
+one edit apart either both have a deletion in common, or one is a deletion of the other: so one
+edit is a few look-ups. Two edits compare the words of like length by rapidfuzz.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from kb.search.query import STOP_WORDS, Operand, Query, quote
+from kb.store.database import Connection
+from kb.text.terms import is_unspaced, pictographs
+
+ONE_EDIT_FROM = 4  # letters of the typed word
+TWO_EDITS_FROM = 8
+LONGEST_CORRECTED = 12  # words; a longer query finds its documents by the others
+MOST_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
+MOST_LONGER_WORDS = 100  # that a word is taken as the beginning of
+FOREIGN_FROM = 3  # unknown words; a query of mostly such is in another language
+LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A word of the file that is near a typed one."""
+
+    word: str
+    stem: str  # the keyword index's term; look up the word, which the index stems by itself
+    edits: int
+
+
+def variants(connection: Connection, word: str, limit: int = 20) -> list[Variant]:
+    """Words of the file that a typed word may be a misspelling of, nearest first.
+
+    One insertion, deletion, replacement or swap of neighbours from 4 letters on, two from 8 on.
+    The word itself and words of its own stem are left out, and so is everything for numbers.
+    """
+    folded = _one_word(connection, word)
+    if folded is None:
+        return []
+    typed, own_stem = folded
+    from rapidfuzz.distance import OSA
+
+    most = 2 if len(typed) >= TWO_EDITS_FROM else 1
+    near: dict[str, str] = dict(
+        connection.tuples("words_near", texts=json.dumps([typed, *_deletions(typed)]))
+    )
+    if most == 2:
+        near |= _two_edits_away(connection, typed)
+    found = [
+        Variant(other, stem, edits)
+        for other, stem in near.items()
+        if stem != own_stem and (edits := OSA.distance(typed, other, score_cutoff=most)) <= most
+    ]
+    # Of equal distance, a word with the same first letter is the likelier one.
+    found.sort(key=lambda one: (one.edits, one.word[0] != typed[0], one.word))
+    return found[:limit]
+
+
+def prefixed(connection: Connection, prefix: str) -> dict[str, str]:
+    """Words of the file that begin with a prefix (folded, one word), and their stems."""
+    return dict(connection.tuples("words_with_prefix", **prefix_bounds(prefix)))
+
+
+def prefix_bounds(prefix: str) -> dict[str, str]:
+    """The range of words that begin with a prefix, as parameters of a statement."""
+    return {"prefix": prefix, "after": prefix + "\U0010ffff"}
+
+
+def expansions(connection: Connection, operand: Operand) -> list[str]:
+    """FTS5 alternatives for what a bare operand may have meant: typos, and longer words.
+
+    The operand itself is not among them: rank what it finds above what these find.
+    """
+    if operand.is_phrase:
+        return []
+    # The index stems what it is asked for (twice stemmed, `databas` would be `databa`), so it is
+    # asked for a word of each stem.
+    word_of: dict[str, str] = {}
+    for _, _, word in connection.tokenize(operand.text):
+        for one in variants(connection, word):
+            word_of.setdefault(one.stem, one.word)
+        if len(word) >= ONE_EDIT_FROM and not is_unspaced(word):
+            for longer, stem in list(prefixed(connection, word).items())[:MOST_LONGER_WORDS]:
+                word_of.setdefault(stem, longer)
+    return [quote(word) for word in word_of.values()]
+
+
+def correct(
+    connection: Connection, query: Query, *, even_foreign: bool = False
+) -> tuple[Query, str]:
+    """A query with the likely words beside those that the file has not, and a sentence about them.
+
+    Words that the file knows stay as they are, and so do operators, which mean what they say.
+
+    Args:
+        even_foreign: also where most words are unknown. "Wie lade ich eine Datei hoch?" asks
+            English documents for no "date": its meaning has to find them.
+    """
+    terms: list[Operand] = []
+    said: list[str] = []
+    text = query.text
+    if len(query.terms) + len(query.must) > LONGEST_CORRECTED:
+        return query, ""
+    if not even_foreign and _is_foreign(connection, query):
+        return query, ""
+    for operand in query.terms:
+        terms.append(operand)
+        likely = _likely_words(connection, operand)
+        if likely:
+            terms += [Operand(word) for word in likely]
+            text = text.replace(operand.text, likely[0], 1)
+            said.append(f'No document has "{operand.text}": searched for {_listed(likely)} too.')
+    said += [
+        f'No document has "{operand.text}": did you mean {_listed(likely)}?'
+        for operand in query.must
+        if (likely := _likely_words(connection, operand))
+    ]
+    if not said:
+        return query, ""
+    return replace(query, text=text, terms=tuple(dict.fromkeys(terms))), " ".join(said)
+
+
+def is_known(connection: Connection, word: str) -> bool:
+    """Whether the file holds, or once held, a word with the same stem."""
+    terms = connection.tokenize(word, stem=True)
+    return all(connection.value("stem_is_known", stem=term) for _, _, term in terms)
+
+
+def add_words(connection: Connection, texts: Iterable[str]) -> None:
+    """Add the words of some texts to the vocabulary. Call it in the transaction that stores them.
+
+    A document whose words are all known, as most are in a large file, costs one look-up a word.
+    """
+    words: set[str] = set()
+    for text in texts:
+        words.update(term for _, _, term in connection.tokenize(text))
+        words.difference_update(pictographs(text))
+    plain = [word for word in words if not is_unspaced(word)]
+    new = sorted(row[0] for row in connection.tuples("unknown_words", words=json.dumps(plain)))
+    if not new:
+        return
+    connection.run_many(
+        "insert_word", ({"word": word, "stem": _stem(connection, word)} for word in new)
+    )
+    connection.run_many(
+        "insert_deletion",
+        (
+            {"word": word, "deletion": deletion}
+            for word in new
+            if _may_be_misspelt(word)
+            for deletion in _deletions(word)
+        ),
+    )
+
+
+def _is_foreign(connection: Connection, query: Query) -> bool:
+    unknown = sum(
+        not term.is_prefix
+        and term.text.casefold() not in STOP_WORDS
+        and not is_known(connection, term.text)
+        for term in query.terms
+    )
+    return unknown >= FOREIGN_FROM and 2 * unknown > len(query.terms)
+
+
+def _likely_words(connection: Connection, operand: Operand) -> list[str]:
+    """What a single unknown word probably stands for: the nearest words, three at most."""
+    if operand.is_phrase or operand.is_prefix or is_known(connection, operand.text):
+        return []
+    near = variants(connection, operand.text)
+    return [one.word for one in near if one.edits == near[0].edits][:MOST_LIKELY_WORDS]
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join(f'"{word}"' for word in words)
+
+
+def _one_word(connection: Connection, text: str) -> tuple[str, str] | None:
+    """The folded word and its stem, if it is one for which typos are looked for."""
+    terms = connection.tokenize(text)
+    if len(terms) != 1:
+        return None
+    word = terms[0][2]
+    if len(word) < ONE_EDIT_FROM or not _may_be_misspelt(word) or is_unspaced(word):
+        return None
+    return word, _stem(connection, word)
+
+
+def _may_be_misspelt(word: str) -> bool:
+    # 1.0.21 is no misspelling of 1.0.20, nor one commit of another.
+    return 3 <= len(word) <= LONGEST_WORD and not any(map(str.isdigit, word))
+
+
+def _stem(connection: Connection, word: str) -> str:
+    terms = connection.tokenize(word, stem=True)
+    return terms[0][2] if terms else word
+
+
+def _deletions(word: str) -> list[str]:
+    return list(dict.fromkeys(word[:i] + word[i + 1 :] for i in range(len(word))))
+
+
+def _two_edits_away(connection: Connection, typed: str) -> dict[str, str]:
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA
+
+    joined = connection.value("words_of_length", shortest=len(typed) - 2, longest=len(typed) + 2)
+    if not joined:
+        return {}
+    found = process.extract(
+        typed, joined.split("\n"), scorer=OSA.distance, score_cutoff=2, limit=None
+    )
+    words = [word for word, _, _ in found]
+    return dict(connection.tuples("stems_of_words", words=json.dumps(words)))

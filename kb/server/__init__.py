@@ -1,0 +1,1 @@
+"""The protocol: what a client sends and receives."""

@@ -1,0 +1,72 @@
+"""Vectors for what tool calls added, while nobody waits for anything."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from kb.errors import EmbeddingError, FileError
+from kb.ingest.sync import embed_pending
+from kb.knowledge_base import KnowledgeBase
+from kb.search.hybrid import collection_range
+
+log = logging.getLogger("kb.background")
+
+START_SECONDS = 5.0  # in which the client gets its first answers
+IDLE_SECONDS = 0.5  # without a call before embedding begins
+MOST_PATIENCE = 10.0  # seconds of calls without a pause, after which one batch is embedded
+
+
+def start_embedding(kb: KnowledgeBase) -> None:
+    """Embed added documents from now on, in a thread that the end of the process need not wait for.
+
+    A transaction that the end cuts off is rolled back, and its chunks wait for the next run.
+    """
+    kb.has_added.set()  # what an earlier process left waiting
+    threading.Thread(target=_run, args=[kb], name="embedding", daemon=True).start()
+
+
+def embed_added(kb: KnowledgeBase, *, give_way: bool = False) -> None:
+    """Embed what waits in named indexes and archives. Other folders that were synced without
+    vectors wait on.
+
+    Args:
+        give_way: stop as soon as a tool is called; the rest waits for the next run.
+
+    Raises:
+        EmbeddingError: the model cannot be used.
+    """
+    kb.has_added.clear()
+    began = time.monotonic()
+    with kb.database.read() as connection:
+        rows = [
+            row for row in connection.rows("collections") if row["kind"] in ("index", "archive")
+        ]
+    for row in rows:
+        report = embed_pending(
+            kb,
+            within=collection_range(row["collection_id"]),
+            should_stop=lambda: give_way and kb.last_call > began,
+        )
+        if report.waiting:
+            kb.has_added.set()
+            return
+
+
+def _run(kb: KnowledgeBase) -> None:
+    time.sleep(START_SECONDS)
+    while True:
+        kb.has_added.wait()
+        patience = time.monotonic() + MOST_PATIENCE
+        while time.monotonic() < min(kb.last_call + IDLE_SECONDS, patience):
+            time.sleep(IDLE_SECONDS / 5)
+        try:
+            embed_added(kb, give_way=True)
+        except EmbeddingError as error:
+            log.warning("added documents are found by keywords alone: %s", error.message)
+        except FileError as error:
+            # Closed, or busy or full: what waits is embedded after the next call that adds.
+            log.info("embedding added documents stopped: %s", error.message)
+        except Exception:
+            log.exception("embedding added documents failed")

@@ -1,0 +1,272 @@
+"""Bind the tools to MCP. The one module that knows the protocol's library."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NoReturn, TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+import kb
+from kb.errors import EmbeddingError, KbError
+from kb.knowledge_base import KnowledgeBase
+from kb.server.background import start_embedding
+from kb.server.resources import TEMPLATES, list_resources, read_resource
+from kb.server.stdio import run_over_stdio
+from kb.tools.registry import Tool, call_tool, load_tools
+
+log = logging.getLogger("kb.server")
+
+T = TypeVar("T")
+
+FLUSH_SECONDS = 5
+CLOSE_SECONDS = 10
+# The model is loaded once the client has had its answers, so that starting stays quick.
+WARM_UP_SECONDS = 0.5
+PROGRESS_SECONDS = 0.25
+
+
+def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[Any]:
+    """An MCP server over an open knowledge base."""
+    warming = threading.Event()
+
+    async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
+        if not warming.is_set():
+            warming.set()
+            timer = threading.Timer(WARM_UP_SECONDS, _warm_up, [knowledge])
+            timer.daemon = True
+            timer.start()
+        return types.ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
+
+    async def run_tool(
+        context: Any, parameters: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        wants_progress = "progress_token" in (context.meta or {})
+        progress = _Progress(context.session) if wants_progress else None
+        if (client := context.session.client_params) is not None:
+            knowledge.sessions.client = f"{client.client_info.name} {client.client_info.version}"
+        result = await anyio.to_thread.run_sync(
+            call_tool, knowledge, parameters.name, parameters.arguments, tools, progress
+        )
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=result.text)],
+            # Some clients hold it against the output schema even where it tells of an error.
+            structured_content=None if result.is_error else result.content,
+            is_error=result.is_error,
+        )
+
+    async def resources(
+        _: Any, parameters: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        cursor = parameters.cursor if parameters else None
+        found, more = await _in_thread(list_resources, knowledge, cursor or "")
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(
+                    uri=one.uri,
+                    name=one.name,
+                    title=one.title,
+                    description=one.description or None,
+                    mime_type=one.mime_type,
+                )
+                for one in found
+            ],
+            next_cursor=more or None,
+        )
+
+    async def templates(_: Any, __: Any) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template=one.uri,
+                    name=one.name,
+                    title=one.title,
+                    description=one.description,
+                )
+                for one in TEMPLATES
+            ]
+        )
+
+    async def read(_: Any, parameters: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        mime_type, text = await _in_thread(read_resource, knowledge, parameters.uri)
+        content = types.TextResourceContents(uri=parameters.uri, mime_type=mime_type, text=text)
+        return types.ReadResourceResult(contents=[content])
+
+    return Server(
+        "kb",
+        version=kb.__version__,
+        title="kb",
+        instructions=instructions(knowledge, {tool.family for tool in tools.values()}),
+        on_list_tools=list_tools,
+        on_call_tool=run_tool,
+        on_list_resources=resources,
+        on_list_resource_templates=templates,
+        on_read_resource=read,
+    )
+
+
+async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run what waits for the disk; our errors become the protocol's."""
+    try:
+        return await anyio.to_thread.run_sync(function, *arguments)
+    except KbError as error:
+        raise MCPError(types.INVALID_PARAMS, error.message, error.as_result()) from error
+
+
+class _Progress:
+    """Passes a tool's progress on to the client that asked for it, a few times a second.
+
+    Called in the tool's thread. The protocol wants numbers that grow, so stages are added up.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._stage, self._before, self._total, self._sent = "", 0, 0, 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage != self._stage:
+            self._before += self._total
+            self._stage, self._sent = stage, 0.0
+        self._total = total
+        now = time.monotonic()
+        if now - self._sent < PROGRESS_SECONDS and done < total:
+            return
+        self._sent = now
+        anyio.from_thread.run(
+            self._session.report_progress,
+            float(self._before + done),
+            float(self._before + total),
+            f"{stage}: {done} of {total}",
+        )
+
+
+def serve(
+    knowledge: KnowledgeBase, families: tuple[str, ...] = (), *, watch_folders: bool = False
+) -> None:
+    """Serve over stdin and stdout until the input ends or a signal comes. Does not return.
+
+    The active project's documents are kept fresh; with `watch_folders` every collection's.
+    """
+    knowledge.watches = True
+    knowledge.sessions.begin()
+    server = make_server(knowledge, load_tools(families))
+    start_embedding(knowledge)
+    anyio.run(_serve, server, knowledge, watch_folders)
+    _end(knowledge)
+
+
+GUIDANCE = {
+    "documents": "Start with documents_search (documents_search_batch for several questions), then "
+    "read around a hit with documents_get_section or documents_get_document. Cite results by "
+    "documentId and lines.",
+    "index": "Keep texts of your own with search_add_document and find them with search_index.",
+    "archive": "searchLocalArchives finds reports and captured pages with their citations.",
+    "external": "For a project's own documentation folder call activate_project once, then "
+    "search_external_docs.",
+    "context": "Before working on a part of the project ask context_search what is known of it; "
+    "record what you learn with context_record. grep_codebase and read_file read its files.",
+}
+
+
+def instructions(knowledge: KnowledgeBase, families: Collection[str]) -> str:
+    """What an assistant should know before its first call, from the file's state."""
+    from kb.tools.documents import describe
+
+    return " ".join(
+        [
+            "kb holds this project's knowledge: documents that can be searched, browsed and cited.",
+            describe(knowledge),
+            *(text for family, text in GUIDANCE.items() if family in families),
+        ]
+    )
+
+
+async def _serve(server: Server[Any], knowledge: KnowledgeBase, watch_folders: bool) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_on_signal, knowledge)
+        tasks.start_soon(_flush_calls, knowledge)
+        if watch_folders:
+            tasks.start_soon(_watch_folders, knowledge)
+        await run_over_stdio(server, lambda: _end(knowledge))
+        tasks.cancel_scope.cancel()
+
+
+async def _end_on_signal(knowledge: KnowledgeBase) -> None:
+    # The thread that waits for input cannot be cancelled, so the process is ended from here.
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            _end(knowledge)
+
+
+async def _flush_calls(knowledge: KnowledgeBase) -> None:
+    while True:
+        await anyio.sleep(FLUSH_SECONDS)
+        await anyio.to_thread.run_sync(_logged, knowledge.flush)
+
+
+async def _watch_folders(knowledge: KnowledgeBase) -> None:
+    await anyio.sleep(2 * WARM_UP_SECONDS)
+    from kb.ingest.follow import follow_folders
+
+    await anyio.to_thread.run_sync(_logged, follow_folders, knowledge)
+
+
+def _logged(function: Callable[..., object], *arguments: Any) -> None:
+    """Run what goes on beside the calls: its failure must not end the server."""
+    try:
+        function(*arguments)
+    except Exception:
+        log.exception("%s failed", function.__name__)
+
+
+def _end(knowledge: KnowledgeBase) -> NoReturn:
+    """Close the file and leave at once, whatever other threads still do."""
+    # A thread inside a write may keep the file from closing; SQLite survives that we leave.
+    last_resort = threading.Timer(CLOSE_SECONDS, os._exit, [0])
+    last_resort.daemon = True
+    last_resort.start()
+    try:
+        knowledge.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(0)
+
+
+def _warm_up(knowledge: KnowledgeBase) -> None:
+    try:
+        knowledge.embed_queries(["warm up"])
+    except EmbeddingError as error:
+        log.warning("searches will use keywords alone: %s", error.message)
+    except KbError as error:
+        log.info("the model was not loaded in advance: %s", error.message)  # such as a closed file
+    except Exception:
+        log.exception("loading the model in advance failed")
+
+
+def _describe(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.read_only,
+            idempotent_hint=tool.idempotent,
+            destructive_hint=tool.destructive,
+            open_world_hint=False,
+        ),
+    )

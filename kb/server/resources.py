@@ -1,0 +1,169 @@
+"""What a client can read by an address: the project's context, and every document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from kb.errors import DocumentNotFound, KbError, ResourceNotFound, UsageError
+from kb.knowledge_base import BROWSABLE_KINDS, KnowledgeBase
+from kb.store.database import Row
+
+__all__ = ["TEMPLATES", "Resource", "list_resources", "read_resource"]
+
+PAGE = 200  # documents of one answer
+JSON_TYPE, MARKDOWN_TYPE, TEXT_TYPE = "application/json", "text/markdown", "text/plain"
+MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """An address with what people and assistants should know of it."""
+
+    uri: str
+    name: str
+    title: str
+    description: str
+    mime_type: str
+    size: int | None = None  # characters
+
+
+# Address -> title, description, function of kb.overview.
+_FIXED = {
+    "context://project/overview": (
+        "Project overview",
+        "Name, stack, modules, key files and sizes of the project.",
+        "project_overview",
+    ),
+    "context://session/current": (
+        "This session",
+        "Files read, questions asked and discoveries recorded in this session.",
+        "current_session",
+    ),
+    "context://sessions/recent": (
+        "Recent sessions",
+        "The newest sessions and how much was done in each.",
+        "recent_sessions",
+    ),
+}
+_MODULE = "context://module/"
+_DOCUMENT = "kb://"
+
+TEMPLATES = (
+    Resource(
+        "context://module/{name}",
+        "module",
+        "A module",
+        "A module's files, those read most and last first, and what was learned about it.",
+        JSON_TYPE,
+    ),
+    Resource(
+        "kb://{collection}/{+document}",
+        "document",
+        "A document",
+        "The text of a document; its id is its path in the collection.",
+        TEXT_TYPE,
+    ),
+)
+
+
+def list_resources(kb: KnowledgeBase, cursor: str = "") -> tuple[list[Resource], str]:
+    """One page of resources, and where the next begins, "" after the last.
+
+    Raises:
+        UsageError: a cursor that no page gave.
+    """
+    try:
+        offset = int(cursor or 0)
+    except ValueError:
+        offset = -1
+    if offset < 0:
+        raise UsageError(f"the cursor {cursor!r} comes from no page of resources")
+    fixed = [
+        Resource(uri, uri.removeprefix("context://"), title, description, JSON_TYPE)
+        for uri, (title, description, _) in _FIXED.items()
+    ]
+    with kb.database.read() as connection:
+        rows = connection.rows(
+            "resource_documents",
+            kinds=json.dumps(BROWSABLE_KINDS),
+            project_id=_project_id(kb),
+            limit=PAGE + 1,
+            offset=offset,
+        )
+    found = [_document_resource(row) for row in rows[:PAGE]]
+    more = str(offset + PAGE) if len(rows) > PAGE else ""
+    return (found if offset else fixed + found), more
+
+
+def read_resource(kb: KnowledgeBase, uri: str) -> tuple[str, str]:
+    """The MIME type and the text behind an address.
+
+    Raises:
+        ResourceNotFound: there is nothing.
+    """
+    # Only now: what reads a project's files is not imported before the client has its answers.
+    from kb.project import overview
+
+    try:
+        if uri in _FIXED:
+            return JSON_TYPE, _json(getattr(overview, _FIXED[uri][2])(kb))
+        if uri.startswith(_MODULE):
+            return JSON_TYPE, _json(
+                overview.module_overview(kb, unquote(uri.removeprefix(_MODULE)))
+            )
+        if uri.startswith(_DOCUMENT):
+            collection, _, document = uri.removeprefix(_DOCUMENT).partition("/")
+            return _read_document(kb, unquote(collection), unquote(document))
+    except KbError as error:
+        raise ResourceNotFound(error.message, uri=uri, **error.details) from error
+    known = ", ".join([*_FIXED, *(template.uri for template in TEMPLATES)])
+    raise ResourceNotFound(f"Resource {uri} not found. There are: {known}.", uri=uri)
+
+
+def document_uri(collection: str, document: str) -> str:
+    """The address of a document."""
+    return f"{_DOCUMENT}{quote(collection, safe='')}/{quote(document, safe='/')}"
+
+
+def _read_document(kb: KnowledgeBase, name: str, document: str) -> tuple[str, str]:
+    with kb.database.read() as connection:
+        rows = kb.collections(connection, (*BROWSABLE_KINDS, "external", "discoveries"))
+        visible = [row for row in rows if row["project_id"] in (None, _project_id(kb))]
+        wanted = kb.aliases.get(name, name)
+        # Many programs take the part before the slash for a host and write it in lower case.
+        same = [row for row in visible if row["name"] == wanted] or [
+            row for row in visible if row["name"].casefold() == wanted.casefold()
+        ]
+        if not same:
+            # Only to raise the error that tells the near names.
+            same = [kb.collection(connection, name)]
+        found = kb.document(connection, same[0], document, name)
+    if not document:
+        raise DocumentNotFound(f'Document "" not found in collection "{name}".')
+    return _mime_type(found["path"]), found["content"]
+
+
+def _document_resource(row: Row) -> Resource:
+    return Resource(
+        document_uri(row["collection"], row["path"]),
+        f"{row['collection']}/{row['path']}",
+        row["title"] or row["path"],
+        row["summary"],
+        _mime_type(row["path"]),
+        row["character_count"],
+    )
+
+
+def _mime_type(path: str) -> str:
+    return MARKDOWN_TYPE if path.lower().endswith(MARKDOWN_SUFFIXES) else TEXT_TYPE
+
+
+def _project_id(kb: KnowledgeBase) -> int | None:
+    return kb.active.project_id if kb.active is not None else None
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1)

@@ -1,0 +1,1 @@
+"""The file: one opener, and one module a group of tables."""

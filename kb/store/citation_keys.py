@@ -1,0 +1,132 @@
+"""What a link points to and what a document answers to, as keys that are equal when they meet.
+
+`path:<collection>/guide/wind.md`, `page:radio link`, `url:example.com/page`. A document answers
+to several keys; each has a rank, 0 for the most literal one.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+if TYPE_CHECKING:
+    from kb.formats.links import Link
+
+
+MARKDOWN_SUFFIX = re.compile(r"\.(?:md|markdown|mdx|rst|txt)\Z", re.IGNORECASE)
+FOLDER_PAGES = {"readme": 2, "index": 3}
+_TRACKING = re.compile(
+    r"utm_\w+|fbclid|gclid|dclid|gbraid|wbraid|msclkid|yclid|twclid|igshid|mc_[ce]id|_hs(?:enc|mi)"
+    r"|ref_src|ref_url|mkt_tok|vero_id|oly_(?:anon|enc)_id|_ga",
+    re.IGNORECASE,
+)
+_SPACES = re.compile(r"[\s_-]+")
+
+
+def link_key(link: Link, path: str, collection_id: int) -> str:
+    """The key of a link's target, seen from the document at `path`; "" when it has none."""
+    if link.kind == "wiki":
+        return page_key(link.url.partition("#")[0])
+    if re.match(r"(?:https?:)?//", link.url, re.IGNORECASE):
+        return url_key(link.url)
+    # The fragment goes first: a "%23" in a file's name is not one.
+    name = unquote(link.url.partition("#")[0].partition("?")[0])
+    return path_key(name, posixpath.dirname(path), collection_id) if name else ""
+
+
+def path_key(name: str, folder: str, collection_id: int) -> str:
+    """The key of a path relative to a folder of a collection; "/" begins at its root."""
+    joined = name.lstrip("/") if name.startswith("/") else posixpath.join(folder, name)
+    normal = posixpath.normpath(joined)
+    return f"path:{collection_id}/" + unicodedata.normalize("NFC", "" if normal == "." else normal)
+
+
+def page_key(name: str) -> str:
+    """The key of a wiki page: no suffix, no difference of case, blanks, hyphens, underscores."""
+    bare = MARKDOWN_SUFFIX.sub("", name.strip().lstrip("/"))
+    normal = unicodedata.normalize("NFKC", bare).casefold()
+    return "page:" + _SPACES.sub(" ", normal).strip()
+
+
+def url_key(url: str) -> str:
+    """The key of a web page.
+
+    Without scheme, `www.`, the host's case, user, default port, trailing slash, fragment and
+    tracking parameters; percent-encoding is made uniform and parameters are sorted.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+    except ValueError:  # brackets or a port that are none
+        return "url:" + url.strip()
+    if not host.isascii():
+        try:
+            host = host.encode("idna").decode("ascii")
+        except UnicodeError:
+            host = host.casefold()
+    host = host.removeprefix("www.")
+    if port and port not in (80, 443):
+        host += f":{port}"
+    path = quote(unquote(parts.path), safe="/:@!$&'()*+,;=~").rstrip("/")
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    query = urlencode(sorted(pair for pair in pairs if not _TRACKING.fullmatch(pair[0])))
+    return f"url:{host}{path}" + (f"?{query}" if query else "")
+
+
+def document_keys(
+    path: str,
+    title: str,
+    metadata: Mapping[str, Any],
+    collection_id: int,
+    published: Iterable[tuple[str, str]] = (),
+) -> dict[str, int]:
+    """Every key that a document answers to, with its rank.
+
+    Args:
+        metadata: what is stored with it; its captured URL is in `archive`, or it is the front
+            matter's `url` or `source`.
+        published: pairs of a web address and the folder of the collection that is seen there.
+    """
+    bare = MARKDOWN_SUFFIX.sub("", path)
+    folder, stem = posixpath.split(bare)
+    keys: dict[str, int] = {}
+
+    def add(key: str, rank: int) -> None:
+        if not key.endswith(":"):
+            keys[key] = min(rank, keys.get(key, rank))
+
+    add(path_key(path, "", collection_id), 0)
+    add(path_key(bare, "", collection_id), 1)
+    add(path_key(f"{bare}.html", "", collection_id), 4)  # what site generators make of it
+    if stem.casefold() in FOLDER_PAGES:
+        add(path_key(folder or ".", "", collection_id), FOLDER_PAGES[stem.casefold()])
+    parts = bare.split("/")
+    for start in range(len(parts)):
+        add(page_key("/".join(parts[start:])), 0)
+    add(page_key(title), 1)
+    for rank, urls in enumerate(_urls(metadata)):
+        for url in urls:
+            add(url_key(url), rank)
+    for address, below in published:
+        if not below or path.startswith(f"{below}/"):
+            name = bare[len(below) + 1 :] if below else bare
+            suffix = path[len(bare) :]
+            for ending in (suffix, "", ".html"):
+                add(url_key(f"{address.rstrip('/')}/{quote(name)}{ending}"), 1)
+    return keys
+
+
+def _urls(metadata: Mapping[str, Any]) -> list[list[str]]:
+    """A document's own web addresses, the surest first."""
+    archive = metadata.get("archive")
+    captured = archive.get("urls", []) if isinstance(archive, dict) else []
+    own = [[url for url in captured if isinstance(url, str)]]
+    for key in ("url", "source"):
+        value = metadata.get(key)
+        is_url = isinstance(value, str) and value.startswith(("http://", "https://"))
+        own.append([str(value).strip()] if is_url else [])
+    return own

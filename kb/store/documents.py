@@ -1,0 +1,256 @@
+"""Make collections; replace or delete one document with all that hangs on it.
+
+Call inside a write transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from kb.formats.chunk import Chunk, embedding_text
+from kb.formats.parse import ParsedDocument
+from kb.models.embedder import text_hash
+from kb.search.typos import add_words
+from kb.store.citations import forget_citations, resolve_again, store_citations
+from kb.store.database import Connection, utc_now
+from kb.store.similar import forget_similar, store_similar
+from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
+from kb.text.terms import extra_terms
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document that is ready to be stored."""
+
+    path: str
+    text: str
+    content_hash: bytes
+    parsed: ParsedDocument
+    chunks: Sequence[Chunk]
+    encoding: str = "utf-8"
+    file_size: int | None = None
+    modified_ns: int | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)  # beside the front matter
+
+
+def insert_collection(
+    connection: Connection,
+    name: str,
+    kind: str,
+    *,
+    source: str = "",
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    description: str | None = None,
+    project_id: int | None = None,
+) -> int:
+    """Make an empty collection. Returns its row id."""
+    connection.run(
+        "insert_collection",
+        name=name,
+        kind=kind,
+        source=source,
+        include=json.dumps(list(include), ensure_ascii=False),
+        exclude=json.dumps(list(exclude), ensure_ascii=False),
+        options=json.dumps(options or {}, ensure_ascii=False),
+        description=description,
+        version=None,
+        project_id=project_id,
+        created_at=utc_now(),
+    )
+    return connection.last_id()
+
+
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """A collection's name that is not taken: the wanted one, or one with a number behind it."""
+    names = (f"{wanted}-{number}" if number > 1 else wanted for number in count(1))
+    return next(name for name in names if name not in taken)
+
+
+def store_document(
+    connection: Connection, collection_id: int, new: NewDocument, document_id: int | None = None
+) -> int:
+    """Store a document; with `document_id`, in that one's place. Returns its row id.
+
+    Chunks whose embedded text has a vector already get it at once; the others wait for
+    `sync.embed_pending`.
+    """
+    metadata = {**new.parsed.front_matter, **new.metadata}
+    fields = {
+        "title": new.parsed.title,
+        "summary": new.parsed.summary,
+        "metadata": json.dumps(metadata, ensure_ascii=False, allow_nan=False),
+        "content_hash": new.content_hash,
+        "encoding": new.encoding,
+        "file_size": new.file_size,
+        "modified_ns": new.modified_ns,
+        "character_count": len(new.text),
+        "line_count": new.parsed.total_lines,
+        "indexed_at": utc_now(),
+        "content": new.text,
+    }
+    old_chunk_ids: list[int] = []
+    if document_id is None:
+        document_id = int(connection.value("next_document_id", collection_id=collection_id))
+        connection.run(
+            "insert_document",
+            document_id=document_id,
+            collection_id=collection_id,
+            path=new.path,
+            **fields,
+        )
+    else:
+        old_chunk_ids = _delete_parts(connection, document_id)
+        connection.run("update_document", document_id=document_id, path=new.path, **fields)
+    connection.run_many(
+        "insert_section", (_section_fields(section, document_id) for section in new.parsed.sections)
+    )
+    with_vector = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
+    connection.run("index_document", document_id=document_id)
+    store_citations(
+        connection,
+        document_id,
+        collection_id,
+        new.path,
+        new.parsed.title,
+        metadata,
+        new.parsed.links,
+    )
+    store_similar(connection, document_id, new.parsed, new.text, metadata)
+    rebuild_slabs(connection, {*old_chunk_ids, *with_vector})
+    rebuild_document_vectors(connection, [document_id])
+    return document_id
+
+
+def delete_document(connection: Connection, document_id: int) -> None:
+    """Delete a document with its chunks, index entries and citations."""
+    chunk_ids = _delete_parts(connection, document_id)
+    keys = forget_citations(connection, document_id)
+    forget_similar(connection, document_id)
+    connection.run("delete_document", document_id=document_id)
+    resolve_again(connection, keys)
+    rebuild_slabs(connection, chunk_ids)
+
+
+def delete_collection(connection: Connection, collection_id: int) -> None:
+    """Delete a collection with all its documents."""
+    for row in connection.rows("stored_files", collection_id=collection_id):
+        delete_document(connection, row["document_id"])
+    connection.run("delete_collection", collection_id=collection_id)
+    connection.run("delete_unused_vectors")
+
+
+def vectors_of(connection: Connection, model_id: int, hashes: Sequence[bytes]) -> dict[bytes, int]:
+    """The vector ids of texts that the model has embedded already, by the text's hash."""
+    rows = connection.tuples(
+        "vectors_by_hash",
+        model_id=model_id,
+        text_hashes=json.dumps([value.hex() for value in hashes]),
+    )
+    return {bytes.fromhex(value): vector_id for value, vector_id in rows}
+
+
+def _delete_parts(connection: Connection, document_id: int) -> list[int]:
+    """Delete what hangs on a document; the chunk ids that are free now."""
+    document = connection.row("indexed_document", document_id=document_id)
+    if document is None:
+        return []
+    chunks = connection.tuples("indexed_chunks", document_id=document_id)
+    # Cut here, not by SQL's substr, which reads a long document once more for each chunk.
+    connection.run_many(
+        "unindex_chunk",
+        (
+            {
+                "chunk_id": chunk_id,
+                "title": document["title"],
+                "heading": heading_path,
+                "body": document["content"][start:end],
+                "extra": extra,
+            }
+            for chunk_id, heading_path, start, end, extra in chunks
+        ),
+    )
+    connection.run("unindex_document", document_id=document_id)
+    connection.run("delete_chunks", document_id=document_id)
+    connection.run("delete_sections", document_id=document_id)
+    return [chunk_id for chunk_id, *_ in chunks]
+
+
+def _insert_chunks(
+    connection: Connection,
+    collection_id: int,
+    document_id: int,
+    new: NewDocument,
+    free_ids: Sequence[int],
+) -> list[int]:
+    """Insert the chunks, indexed; the ids of those that have a vector already."""
+    bodies = [new.text[chunk.start_character : chunk.end_character] for chunk in new.chunks]
+    hashes = [
+        text_hash(embedding_text(new.parsed.title, chunk.heading_path, body))
+        for chunk, body in zip(new.chunks, bodies, strict=True)
+    ]
+    model = connection.row("current_model")
+    known = vectors_of(connection, model["model_id"], hashes) if model and hashes else {}
+    # An edited document keeps its chunk ids, so that few slabs change.
+    ids = sorted(free_ids)[: len(new.chunks)]
+    next_id = connection.value("next_chunk_id", collection_id=collection_id)
+    next_id = max([next_id, *(chunk_id + 1 for chunk_id in ids)])
+    ids += range(next_id, next_id + len(new.chunks) - len(ids))
+    extras = [
+        extra_terms(f"{new.parsed.title}\n{chunk.heading_path}\n{body}")
+        for chunk, body in zip(new.chunks, bodies, strict=True)
+    ]
+    add_words(
+        connection, {new.parsed.title, *bodies, *(c.heading_path for c in new.chunks), *extras}
+    )
+    connection.run_many(
+        "insert_chunk",
+        (
+            {
+                "chunk_id": chunk_id,
+                "document_id": document_id,
+                "position": chunk.position,
+                "heading_path": chunk.heading_path,
+                "start_line": chunk.start_line,
+                "end_line": chunk.end_line,
+                "start_character": chunk.start_character,
+                "end_character": chunk.end_character,
+                "extra_terms": extra,
+                "text_hash": value,
+                "vector_id": known.get(value),
+            }
+            for chunk_id, chunk, extra, value in zip(ids, new.chunks, extras, hashes, strict=True)
+        ),
+    )
+    connection.run_many(
+        "index_chunk",
+        (
+            {
+                "chunk_id": chunk_id,
+                "title": new.parsed.title,
+                "heading": chunk.heading_path,
+                "body": body,
+                "extra": extra,
+            }
+            for chunk_id, chunk, body, extra in zip(ids, new.chunks, bodies, extras, strict=True)
+        ),
+    )
+    return [chunk_id for chunk_id, value in zip(ids, hashes, strict=True) if value in known]
+
+
+def _section_fields(section: Any, document_id: int) -> dict[str, Any]:
+    return {
+        "document_id": document_id,
+        "position": section.position,
+        "level": section.level,
+        "heading": section.heading,
+        "heading_path": section.heading_path,
+        "start_line": section.start_line,
+        "end_line": section.end_line,
+        "body_end_line": section.body_end_line,
+    }

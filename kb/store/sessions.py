@@ -1,0 +1,232 @@
+"""What a client did in a session, and which files matter: collected in memory, written together.
+
+A file's score is 0.6 x recency + 0.4 x access: recency falls from 1 to 0 in 30 days, access is
+the share of the most read file's count. The best files that fit into the context budget are
+active, the others archived: they are not listed as key files, and still found.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kb.errors import FileError
+from kb.store.database import Connection, Database
+
+__all__ = ["FileScore", "SessionLog", "file_scores", "module_scores"]
+
+IDLE = timedelta(minutes=30)
+RECENCY_DAYS = 30
+RECENCY_WEIGHT, ACCESS_WEIGHT = 0.6, 0.4
+CONTEXT_BUDGET_TOKENS = 100_000
+MOST_WAITING = 1000
+LONGEST_DETAIL = 500
+QUERY_PARAMETERS = ("query", "pattern")
+
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True, slots=True)
+class FileScore:
+    """A file that was read, and how much it matters now."""
+
+    path: str
+    module: str
+    score: float  # 0 to 1
+    access_count: int
+    last_accessed_at: str
+    token_count: int
+    is_archived: bool
+
+
+@dataclass(slots=True)
+class _Session:
+    session_id: str
+    client: str
+    started_at: str
+    last_active_at: str
+    ended_at: str | None = None
+
+
+class SessionLog:
+    """The session of one server process. A command has none, but its reads count all the same.
+
+    Args:
+        clock: the current time, in UTC.
+        budget: tokens of the files that are active at most.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        budget: int = CONTEXT_BUDGET_TOKENS,
+    ) -> None:
+        self.client = ""
+        self._database = database
+        self._clock = clock
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._is_open = False  # a client is connected
+        self._session: _Session | None = None
+        self._ended: list[_Session] = []
+        self._stored: set[str] = set()  # ids of the sessions that the file knows
+        self._events: list[dict[str, Any]] = []
+        self._reads: list[dict[str, Any]] = []
+
+    @property
+    def current_id(self) -> str:
+        """The id of the session under way, "" when there is none."""
+        with self._lock:
+            self._end_if_idle()
+            return self._session.session_id if self._session else ""
+
+    def begin(self, client: str = "") -> None:
+        """A client connected."""
+        with self._lock:
+            self._is_open, self.client = True, client or self.client
+            self._session = self._new_session()
+
+    def note(self, kind: str, tool: str, detail: str) -> None:
+        """Something happened: "read" with a path, "query" with its text, "discovery" with an id."""
+        with self._lock:
+            if not self._is_open:
+                return
+            self._end_if_idle()
+            if self._session is None:
+                self._session = self._new_session()
+            now = self._now()
+            self._session.last_active_at, self._session.client = now, self.client
+            self._events.append(
+                {
+                    "session_id": self._session.session_id,
+                    "kind": kind,
+                    "tool": tool,
+                    "detail": detail[:LONGEST_DETAIL],
+                    "happened_at": now,
+                }
+            )
+            del self._events[:-MOST_WAITING]
+
+    def note_queries(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Note the questions among a tool's arguments."""
+        asked: list[Any] = [arguments.get(name) for name in QUERY_PARAMETERS]
+        several = arguments.get("queries")
+        if isinstance(several, list):
+            asked += [one.get("query") for one in several if isinstance(one, dict)]
+        for text in asked:
+            if isinstance(text, str):
+                self.note("query", tool, text.encode("utf-8", "replace").decode())
+
+    def read(self, path: str, module: str, token_count: int) -> None:
+        """A file of the project was read."""
+        with self._lock:
+            self._reads.append(
+                {
+                    "path": path,
+                    "module": module,
+                    "token_count": token_count,
+                    "reads": 1,
+                    "last_accessed_at": self._now(),
+                }
+            )
+        self.note("read", "read_file", path)
+
+    def flush(self) -> None:
+        """Write what waits. A file that cannot be written now loses nothing yet."""
+        with self._lock:
+            self._end_if_idle()
+            sessions = self._ended + ([self._session] if self._session else [])
+            written = {event["session_id"] for event in self._events}
+            events, self._events = self._events, []
+            reads, self._reads = self._reads, []
+            ended, self._ended = self._ended, []
+        if not (events or reads or ended) or self._database.read_only:
+            return
+        # A session in which nothing happened is none.
+        sessions = [one for one in sessions if one.session_id in written | self._stored]
+        try:
+            with self._database.write() as connection:
+                self._write(connection, sessions, events, reads)
+            self._stored.update(one.session_id for one in sessions)
+        except FileError:
+            with self._lock:
+                self._events = events + self._events
+                self._reads = reads + self._reads
+                self._ended = ended + self._ended
+
+    def end(self) -> None:
+        """The client went."""
+        with self._lock:
+            self._end_session()
+            self._is_open = False
+        self.flush()
+
+    def _write(
+        self,
+        connection: Connection,
+        sessions: Sequence[_Session],
+        events: list[dict[str, Any]],
+        reads: list[dict[str, Any]],
+    ) -> None:
+        connection.run_many("upsert_session", map(asdict, sessions))
+        connection.run_many("insert_session_event", events)
+        idle_since = (self._clock() - IDLE).strftime(TIME_FORMAT)
+        connection.run("end_idle_sessions", idle_since=idle_since)
+        connection.run("trim_sessions")
+        if reads:
+            connection.run_many("count_access", reads)
+            self._archive(connection)
+
+    def _archive(self, connection: Connection) -> None:
+        left = self._budget
+        for file in file_scores(connection, self._clock()):
+            left -= file.token_count
+            if (left < 0) != file.is_archived:
+                connection.run("archive_file", path=file.path, is_archived=int(left < 0))
+
+    def _new_session(self) -> _Session:
+        now = self._now()
+        return _Session(str(uuid.uuid4()), self.client, now, now)
+
+    def _end_if_idle(self) -> None:
+        if self._session is not None:
+            last = datetime.strptime(self._session.last_active_at, TIME_FORMAT).replace(tzinfo=UTC)
+            if self._clock() - last > IDLE:
+                self._end_session()
+
+    def _end_session(self) -> None:
+        if self._session is not None:
+            self._session.ended_at = self._session.last_active_at
+            self._ended.append(self._session)
+            self._session = None
+
+    def _now(self) -> str:
+        return self._clock().strftime(TIME_FORMAT)
+
+
+def file_scores(connection: Connection, now: datetime | None = None) -> list[FileScore]:
+    """The files that were read, the best first; ties by path."""
+    now = now or datetime.now(UTC)
+    rows = connection.rows("file_accesses")
+    most = max((row["access_count"] for row in rows), default=1)
+    scores = []
+    for row in rows:
+        last = datetime.strptime(row["last_accessed_at"], TIME_FORMAT).replace(tzinfo=UTC)
+        days = max(0.0, (now - last) / timedelta(days=1))
+        recency = max(0.0, 1 - days / RECENCY_DAYS)
+        score = RECENCY_WEIGHT * recency + ACCESS_WEIGHT * row["access_count"] / most
+        scores.append(FileScore(score=score, **{**row, "is_archived": bool(row["is_archived"])}))
+    return sorted(scores, key=lambda file: (-file.score, file.path))
+
+
+def module_scores(connection: Connection) -> dict[str, float]:
+    """How much each module matters now: as much as its best file."""
+    best: dict[str, float] = {}
+    for file in file_scores(connection):
+        best.setdefault(file.module, file.score)
+    return best

@@ -1,0 +1,193 @@
+"""Implicit citations: paragraphs that two research reports share almost word for word.
+
+Two paragraphs are alike when their sets of words have a Jaccard similarity above 0.7. Not every
+pair is compared: the candidates come from MinHash signatures (Broder 1997) in bands (locality-
+sensitive hashing: Indyk, Motwani 1998). With 20 bands of 4 rows a pair of similarity s has a band
+in common with probability 1 - (1 - s^4)^20: 0.996 at 0.7, 0.9999 at 0.8, 0.002 at the 0.1 of
+unrelated paragraphs. So each paragraph is compared with few others, however many there are, and
+the similarity itself is exact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kb.formats.parse import ParsedDocument
+from kb.store.database import Connection, Row
+from kb.text.terms import bigrams, is_unspaced, words
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+THRESHOLD = 0.7
+BANDS, ROWS = 20, 4
+FEWEST_WORDS = 12  # different ones; shorter paragraphs are alike by chance
+MOST_CANDIDATES = 200  # a paragraph with more relatives is boilerplate: the oldest are compared
+MOST_SIMILAR = 20  # reports that one report is compared to be like, the most alike
+CONTEXT_CHARACTERS = 200
+_KINDS = frozenset({"paragraph", "list_item", "quote"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Paragraph:
+    line: int
+    text: str
+    words: frozenset[int]  # 32-bit hashes
+    signatures: tuple[int, ...]  # one a band
+
+
+def store_similar(
+    connection: Connection,
+    document_id: int,
+    parsed: ParsedDocument,
+    text: str,
+    metadata: Mapping[str, Any],
+) -> None:
+    """Replace a report's paragraphs, and the implicit citations from it and to it.
+
+    Of two reports the younger cites the older one; a document that is no research report of an
+    archive has neither paragraphs nor implicit citations.
+    """
+    forget_similar(connection, document_id)
+    archive = metadata.get("archive")
+    if not isinstance(archive, dict) or archive.get("source") != "research":
+        return
+    best: dict[int, tuple[float, _Paragraph, Row]] = {}
+    for paragraph in _paragraphs(parsed, text):
+        for row, similarity in _alike(connection, paragraph):
+            other = row["document_id"]
+            if other not in best or similarity > best[other][0]:
+                best[other] = (similarity, paragraph, row)
+        connection.run(
+            "insert_report_paragraph",
+            document_id=document_id,
+            line=paragraph.line,
+            word_count=len(paragraph.words),
+            words=array("I", sorted(paragraph.words)).tobytes(),
+        )
+        connection.run(
+            "insert_report_signatures",
+            paragraph_id=connection.last_id(),
+            signatures=json.dumps(paragraph.signatures),
+        )
+    best.pop(document_id, None)
+    nearest = sorted(best.items(), key=lambda item: (-item[1][0], item[0]))[:MOST_SIMILAR]
+    own = connection.row("report_age", document_id=document_id)
+    for other_id, (similarity, paragraph, row) in nearest:
+        other = connection.row("report_age", document_id=other_id)
+        if own is None or other is None:
+            continue
+        is_younger = _age(own) > _age(other)
+        source, target = (own, other) if is_younger else (other, own)
+        connection.run(
+            "insert_citation",
+            source_document_id=source["document_id"],
+            target_document_id=target["document_id"],
+            target_url=target["path"],
+            target_key="",
+            kind="similar",
+            context=_shortened(paragraph.text),
+            confidence=round(similarity, 4),
+            line=paragraph.line if is_younger else row["line"],
+        )
+
+
+def forget_similar(connection: Connection, document_id: int) -> None:
+    """Delete a report's paragraphs with the implicit citations from it and to it."""
+    for row in connection.rows("paragraphs_of_report", document_id=document_id):
+        connection.run(
+            "delete_report_signatures",
+            paragraph_id=row["paragraph_id"],
+            signatures=json.dumps(signatures(frozenset(array("I", row["words"])))),
+        )
+    connection.run("delete_report_paragraphs", document_id=document_id)
+    connection.run("delete_similar_citations", document_id=document_id)
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words that are compared: case-folded, pairs of characters of unspaced scripts."""
+    found: set[str] = set()
+    for word in words(text.casefold()):
+        found.update(bigrams(word) if is_unspaced(word) else (word,))
+    return frozenset(found)
+
+
+def _alike(connection: Connection, paragraph: _Paragraph) -> list[tuple[Row, float]]:
+    count = len(paragraph.words)
+    rows = connection.rows(
+        "paragraphs_with_signatures",
+        signatures=json.dumps(paragraph.signatures),
+        least=count * THRESHOLD,
+        most=count / THRESHOLD,
+        limit=MOST_CANDIDATES,
+    )
+    found = []
+    for row in rows:
+        shared = len(paragraph.words.intersection(array("I", row["words"])))
+        similarity = shared / (count + row["word_count"] - shared)
+        if similarity > THRESHOLD:
+            found.append((row, similarity))
+    return found
+
+
+def _paragraphs(parsed: ParsedDocument, text: str) -> list[_Paragraph]:
+    lines = text.split("\n")
+    found = []
+    for block in parsed.blocks:
+        if block.kind not in _KINDS:
+            continue
+        source = "\n".join(lines[block.start_line - 1 : block.end_line])
+        unique = word_set(source)
+        if len(unique) < FEWEST_WORDS:
+            continue
+        hashes = frozenset(map(_hash, unique))
+        found.append(_Paragraph(block.start_line, source, hashes, signatures(hashes)))
+    return found
+
+
+def signatures(hashes: frozenset[int]) -> tuple[int, ...]:
+    """One 32-bit number a band, equal for most sets that are alike."""
+    import numpy as np
+
+    factors, offsets = _permutations()
+    values = np.fromiter(sorted(hashes), dtype=np.uint64)
+    # Multiply-shift hashing; uint64 wraps around as it should.
+    lowest = (((factors * values + offsets) >> np.uint64(32)).min(axis=1)).astype("<u4")
+    bands = lowest.reshape(BANDS, ROWS)
+    return tuple(_digest(bytes([number]) + band.tobytes()) for number, band in enumerate(bands))
+
+
+@cache
+def _permutations() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The factors and offsets of the hash functions, the same on every machine."""
+    import numpy as np
+
+    stream = hashlib.shake_128(b"kb.similar").digest(BANDS * ROWS * 16)
+    numbers = np.frombuffer(stream, dtype="<u8").reshape(2, BANDS * ROWS, 1).astype(np.uint64)
+    return numbers[0] | np.uint64(1), numbers[1]
+
+
+def _hash(word: str) -> int:
+    return _digest(word.encode())
+
+
+def _digest(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=4).digest(), "little")
+
+
+def _age(row: Row) -> tuple[str, str, int]:
+    return row["date"], row["path"], row["document_id"]
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.split())
+    if len(flat) <= CONTEXT_CHARACTERS:
+        return flat
+    return flat[: flat.rfind(" ", 0, CONTEXT_CHARACTERS)].rstrip() + " …"

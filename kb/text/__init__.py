@@ -1,0 +1,1 @@
+"""Characters, words and sentences, for all who need them."""

@@ -1,0 +1,332 @@
+"""The list of tools, and the one way to call one: for the server, `kb tool` and the tests.
+
+A tool is a function that takes the knowledge base and its parameters and returns a dictionary.
+Name, description, schemas and defaults come from the function itself; adding a tool is writing
+one function under `kb/tools/` with its named SQL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic_core import ErrorDetails
+
+from kb.errors import KbError, UsageError
+from kb.knowledge_base import KnowledgeBase
+from kb.search.query import clean
+from kb.text.nearest import nearest
+
+log = logging.getLogger("kb.tools")
+
+FAMILIES = ("documents", "index", "archive", "external", "context")
+TOOLS: dict[str, Tool] = {}
+PROGRESS = "progress"
+
+# Called with a stage, how much of it is done and how much there is.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool as clients see it, and the function behind it."""
+
+    name: str
+    title: str
+    family: str
+    function: Callable[..., Any]
+    read_only: bool
+    idempotent: bool
+    destructive: bool
+    example: Mapping[str, Any]
+    # Texts that a client relies on, by (parameter, kind of pydantic error).
+    messages: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    @cached_property
+    def description(self) -> str:
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    @cached_property
+    def parameters(self) -> type[BaseModel]:
+        """The parameters as a pydantic model that refuses unknown ones."""
+        hints = get_type_hints(self.function, include_extras=True)
+        fields: dict[str, Any] = {}
+        for name, parameter in list(inspect.signature(self.function).parameters.items())[1:]:
+            if name == PROGRESS:
+                continue
+            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+            fields[name] = (hints[name], default)
+        return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
+
+    @cached_property
+    def reports_progress(self) -> bool:
+        """Whether the function takes a `progress` callback, which is no parameter of the tool."""
+        return PROGRESS in inspect.signature(self.function).parameters
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        return _portable(self.parameters.model_json_schema())
+
+    @cached_property
+    def output_schema(self) -> dict[str, Any]:
+        hints = get_type_hints(self.function, include_extras=True)
+        return _portable(TypeAdapter(hints["return"]).json_schema())
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a client receives."""
+
+    content: dict[str, Any]
+    is_error: bool
+
+    @cached_property
+    def text(self) -> str:
+        """The content as compact JSON; made once, though it is measured and sent."""
+        return json.dumps(self.content, ensure_ascii=False, separators=(",", ":"))
+
+
+def tool(
+    *,
+    family: str,
+    title: str,
+    example: Mapping[str, Any],
+    read_only: bool = True,
+    idempotent: bool = True,
+    destructive: bool = False,
+    messages: Mapping[tuple[str, str], str] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as a tool under its own name."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = function.__name__
+        TOOLS[name] = Tool(
+            name,
+            title,
+            family,
+            function,
+            read_only,
+            idempotent,
+            destructive,
+            example,
+            messages or {},
+        )
+        return function
+
+    return register
+
+
+def load_tools(families: tuple[str, ...] = ()) -> dict[str, Tool]:
+    """All tools by name, or those of some families.
+
+    Raises:
+        UsageError: a family that does not exist.
+    """
+    # Importing a family fills TOOLS; the order of their names is the order that clients see.
+    for family in FAMILIES:
+        importlib.import_module(f"kb.tools.{family}")
+
+    known = list(dict.fromkeys(tool.family for tool in TOOLS.values()))
+    for family in families:
+        if family not in known:
+            raise UsageError(f'no tool family "{family}": there are {", ".join(known)}')
+    return {name: t for name, t in TOOLS.items() if not families or t.family in families}
+
+
+def call_tool(
+    kb: KnowledgeBase,
+    name: str,
+    arguments: Mapping[str, Any] | None,
+    tools: Mapping[str, Tool] | None = None,
+    progress: Progress | None = None,
+) -> ToolResult:
+    """Call a tool. Whatever happens comes back as a result, counted and logged."""
+    started = time.perf_counter()
+    tools = load_tools() if tools is None else tools
+    try:
+        if name not in tools:
+            result = _unknown_tool(name, tools)
+        else:
+            kb.limits.check(name)
+            result = _run(kb, tools[name], arguments or {}, progress)
+    except KbError as error:
+        result = ToolResult(_shaped(tools[name].family, error.as_result()), is_error=True)
+    except Exception as error:
+        log.exception("%s failed", name)
+        content = {
+            "error": f"{name} failed: {type(error).__name__}: {error}. Its log has the details.",
+            "code": "INTERNAL_ERROR",
+        }
+        result = ToolResult(_shaped(tools[name].family, content), is_error=True)
+    kb.last_call = time.monotonic()
+    milliseconds = (time.perf_counter() - started) * 1000
+    code = result.content.get("code", "INTERNAL_ERROR") if result.is_error else ""
+    if name in tools:
+        kb.calls.add(name, code, milliseconds, len(result.text))
+        if not result.is_error:
+            kb.sessions.note_queries(name, arguments or {})
+    log.info("%s %s in %.1f ms", name, code or "done", milliseconds)
+    return result
+
+
+def clean_values(value: Any) -> Any:
+    """Text without lone surrogates, which neither SQLite nor a JSON reply can hold."""
+    if isinstance(value, str):
+        return value if value.isascii() and "\0" not in value else clean(value)
+    if isinstance(value, list):
+        return [clean_values(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_values(key): clean_values(item) for key, item in value.items()}
+    return value
+
+
+def _run(
+    kb: KnowledgeBase, tool: Tool, arguments: Mapping[str, Any], progress: Progress | None
+) -> ToolResult:
+    try:
+        values = tool.parameters.model_validate(_tolerant(tool, arguments))
+    except ValidationError as error:
+        return ToolResult(_shaped(tool.family, _validation_result(tool, error)), is_error=True)
+    keywords = {name: _plain(getattr(values, name)) for name in type(values).model_fields}
+    if progress is not None and tool.reports_progress:
+        keywords[PROGRESS] = progress
+    return ToolResult(tool.function(kb, **keywords), is_error=False)
+
+
+def _tolerant(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as careless clients send them: null for absent, lists as JSON text."""
+    return _without_nulls(clean_values(dict(arguments)), tool.input_schema)
+
+
+def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    accepted: dict[str, Any] = {}
+    for name, value in values.items():
+        part = properties.get(name, {})
+        if value is None and name in properties:
+            continue
+        if isinstance(value, str):
+            value = _from_json_text(value, part.get("type"))
+        if isinstance(value, dict) and "properties" in part:
+            value = _without_nulls(value, part)
+        elif isinstance(value, list) and "properties" in part.get("items", {}):
+            value = [
+                _without_nulls(item, part["items"]) if isinstance(item, dict) else item
+                for item in value
+            ]
+        accepted[name] = value
+    return accepted
+
+
+def _from_json_text(text: str, expected: str | None) -> Any:
+    """A list or object that came as text; a single text where a list is expected is its item."""
+    if expected not in ("array", "object"):
+        return text
+    value = None
+    with contextlib.suppress(ValueError, RecursionError):
+        value = clean_values(json.loads(text))
+    if expected == "object":
+        return value if isinstance(value, dict) else text
+    if isinstance(value, list):
+        return value
+    return [text] if text.strip() else []
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _validation_result(tool: Tool, error: ValidationError) -> dict[str, Any]:
+    """All failures at once, by parameter; the first one's text in front."""
+    messages: dict[str, list[str]] = {}
+    for problem in error.errors(include_url=False):
+        path = ".".join(str(part) for part in problem["loc"]) or "arguments"
+        messages.setdefault(path, []).append(_problem_text(tool, problem))
+    first_path = next(iter(messages))
+    own = tool.messages.get((first_path, error.errors()[0]["type"]))
+    summary = own or "Invalid arguments: " + "; ".join(
+        f"{path}: {'; '.join(texts)}" for path, texts in messages.items()
+    )
+    return {
+        "error": summary,
+        "code": "VALIDATION_ERROR",
+        "details": {"fieldErrors": messages},
+    }
+
+
+def _problem_text(tool: Tool, problem: ErrorDetails) -> str:
+    path = ".".join(str(part) for part in problem["loc"])
+    if own := tool.messages.get((path, problem["type"])):
+        return own
+    if problem["type"] == "extra_forbidden":
+        known = list(tool.input_schema["properties"])
+        if len(problem["loc"]) > 1:
+            items = tool.input_schema["properties"][str(problem["loc"][0])].get("items", {})
+            known = list(items.get("properties", {}))
+        near = nearest(str(problem["loc"][-1]), known, limit=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}"
+        return f"unknown argument, {hint}"
+    if problem["type"] == "missing":
+        return "is required"
+    if problem["type"] in ("model_type", "dict_type"):
+        return "must be an object"
+    return problem["msg"][0].lower() + problem["msg"][1:]
+
+
+def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> ToolResult:
+    near = nearest(name, tools)
+    hint = f" Did you mean {near[0]}?" if near else f" There are: {', '.join(tools)}."
+    content: dict[str, Any] = {"error": f"Unknown tool: {name}.{hint}", "code": "VALIDATION_ERROR"}
+    if near:
+        content["suggestions"] = near
+    return ToolResult(content, is_error=True)
+
+
+def _shaped(family: str, content: dict[str, Any]) -> dict[str, Any]:
+    """An error in its family's shape."""
+    if family != "external":
+        return content
+    details = content.pop("details", {})
+    message, code = content.pop("error"), content.pop("code")
+    if not isinstance(details, dict):
+        details = {"innerMessage": details}
+    return {"error": True, "code": code, "message": message, "details": {**details, **content}}
+
+
+def _portable(schema: dict[str, Any]) -> dict[str, Any]:
+    """A JSON schema that every client accepts: references put in place, no titles."""
+    definitions = schema.pop("$defs", {})
+
+    def resolve(node: Any) -> Any:
+        if isinstance(node, list):
+            return [resolve(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            target = definitions[node["$ref"].rsplit("/", 1)[-1]]
+            return resolve({**target, **{k: v for k, v in node.items() if k != "$ref"}})
+        return {
+            key: (
+                {name: resolve(item) for name, item in value.items()}
+                if key == "properties"
+                else resolve(value)
+            )
+            for key, value in node.items()
+            if key != "title" or not isinstance(value, str)
+        }
+
+    resolved: dict[str, Any] = resolve(schema)
+    return resolved

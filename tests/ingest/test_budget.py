@@ -1,0 +1,116 @@
+"""A document whose reading does not end costs that document and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb.cli.collect import register
+from kb.errors import DocumentTooComplex
+from kb.formats import parse
+from kb.ingest import budget
+from kb.ingest.budget import within_budget
+from kb.ingest.indexes import add_document
+from kb.ingest.sync import sync_collection
+from kb.knowledge_base import KnowledgeBase
+from kb.models.embedder import load_tokenizer
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "BASE_SECONDS", 0.5)
+    monkeypatch.setattr(budget, "WATCH_SECONDS", 0.02)
+    monkeypatch.setattr(budget, "AGAIN_SECONDS", 0.05)
+
+
+@pytest.fixture
+def endless() -> Iterator[None]:
+    """A rule of the Markdown parser that does not come back from a line that says LOOP."""
+
+    def rule(state: Any, start: int, _end: int, _silent: bool) -> bool:
+        while "LOOP" in state.getLines(start, start + 1, 0, False):
+            pass
+        return False
+
+    load_tokenizer()
+    parse._markdown.cache_clear()
+    parse._markdown().block.ruler.before("table", "endless", rule)
+    yield
+    parse._markdown.cache_clear()
+
+
+def forever() -> None:
+    while True:
+        pass
+
+
+def test_work_in_time_gives_its_result_and_its_own_errors() -> None:
+    assert within_budget(10, lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        within_budget(10, lambda: 1 // 0)
+
+
+def test_work_that_does_not_end_is_stopped_in_any_thread(short: None) -> None:
+    stopped: list[str] = []
+
+    def run() -> None:
+        try:
+            within_budget(1, forever)
+        except DocumentTooComplex as error:
+            stopped.append(error.message)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(stopped) == 3
+    assert "too complex" in stopped[0]
+
+
+def test_work_that_catches_everything_is_stopped_all_the_same(short: None) -> None:
+    def stubborn() -> None:
+        with contextlib.suppress(BaseException):
+            forever()
+        forever()
+
+    with pytest.raises(DocumentTooComplex):
+        within_budget(1, stubborn)
+
+
+def test_a_text_has_time_by_its_length(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "SECONDS_A_CHARACTER", 1.0)
+
+    def long_work() -> str:
+        for _ in range(3_000_000):
+            pass
+        return "done"
+
+    assert within_budget(1_000, long_work) == "done"
+
+
+def test_a_document_that_does_not_end_is_that_documents_error(
+    kb: KnowledgeBase, tmp_path: Path, short: None, endless: None
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.md").write_text("# A\n\nFirst.\n")
+    (folder / "b.md").write_text("# B\n\nLOOP\n")
+    (folder / "c.md").write_text("# C\n\nLast.\n")
+    report = sync_collection(kb, register(kb, str(folder)))
+    assert (report.added, report.total) == (2, 2)
+    (error,) = report.errors
+    assert error["path"] == "b.md"
+    assert "too complex" in error["message"]
+
+
+def test_an_added_document_that_does_not_end_is_refused(
+    kb: KnowledgeBase, short: None, endless: None
+) -> None:
+    with pytest.raises(DocumentTooComplex, match=r"^The content takes more than .*too complex"):
+        add_document(kb, "default", "one", "LOOP", {})

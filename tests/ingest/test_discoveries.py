@@ -1,0 +1,235 @@
+"""Discoveries: detection, merging, search with filters, errors, export."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import HashEmbedder, call, failure
+
+from kb.cli.collect import register
+from kb.errors import EmbeddingError
+from kb.ingest.discoveries import all_discoveries, as_markdown
+from kb.ingest.discovery_text import detect_type, is_same_statement
+from kb.knowledge_base import KnowledgeBase
+from kb.models.embedder import FastembedEmbedder
+from kb.store.database import Database
+
+EXAMPLES = (
+    ("We use JWT tokens stored in httpOnly cookies for auth", "auth"),
+    ("Pattern is: token refresh with mutex locks to prevent race conditions", "auth"),
+    ("Fixed: token refresh race condition with mutex lock", "auth"),
+    ("Decided to keep orders in PostgreSQL, not in MongoDB", "orders"),
+    ("Rule: every API handler validates its input with zod", "api"),
+)
+
+
+@pytest.fixture
+def meaning(tmp_path: Path, model: FastembedEmbedder) -> Iterator[KnowledgeBase]:
+    """An empty knowledge base with the packaged model."""
+    with KnowledgeBase(
+        Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=lambda _: model
+    ) as knowledge:
+        yield knowledge
+
+
+def record(kb: KnowledgeBase, content: str, **arguments: Any) -> dict[str, Any]:
+    return call(kb, "context_record", content=content, **arguments)
+
+
+def found(kb: KnowledgeBase, query: str, **arguments: Any) -> list[str]:
+    results = call(kb, "context_search", query=query, **arguments)["results"]
+    return [row["content"] for row in results]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("We use ruff for linting", "pattern"),
+        ("The PATTERN IS a result object", "pattern"),
+        ("Convention: kebab-case file names", "pattern"),
+        ("Rule: no default exports", "rule"),
+        ("Handlers must always validate", "rule"),
+        ("Requirement: Python 3.11", "rule"),
+        ("Last year we decided to use Redis", "decision"),
+        ("We chose pnpm", "decision"),
+        ("Went with SQLite", "decision"),
+        ("Bug: it hangs", "issue"),
+        ("Known issue: it leaks", "issue"),
+        ("Fixed: the leak", "issue"),
+        ("Decided to write a rule: never sleep", "decision"),
+        ("Chosenness, tissue: and reuse are none of these", "pattern"),
+    ],
+)
+def test_the_type_is_told_from_the_words(text: str, kind: str) -> None:
+    assert detect_type(text) == kind
+
+
+SAME = (
+    ("Use JWT tokens in httpOnly cookies", "Use JWT tokens stored in httpOnly cookies for auth"),
+    ("We use JWT for auth", "We use JWTs for authentication"),
+    ("Convention: file names are kebab-case", "File names are in kebab-case by convention"),
+    ("We use the repository pattern.", "we use the  Repository pattern"),
+)
+DIFFERENT = (
+    ("Chose pnpm over npm for workspaces", "Chose npm over pnpm for workspaces"),
+    ("Request timeout is 30 seconds", "Request timeout is 60 seconds"),
+    ("All handlers validate their input", "All handlers validate their output"),
+    ("We use PostgreSQL for the data", "We do not use PostgreSQL for the data"),
+    ("Issue: E417 comes at low battery", "Issue: E418 comes at low battery"),
+    ("Run the linter before the tests", "Run the tests before the linter"),
+    ("authorization is done in the gateway", "authentication is done in the gateway"),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_rewordings_are_the_same(one: str, other: str) -> None:
+    assert is_same_statement(one, other)
+    assert is_same_statement(other, one)
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_like_texts_that_say_something_else_are_not(one: str, other: str) -> None:
+    assert not is_same_statement(one, other)
+
+
+def test_near_duplicates_merge_and_the_longer_text_stays(
+    meaning: KnowledgeBase,
+) -> None:
+    short, long = SAME[0]
+    first = record(meaning, short, module="auth")
+    assert first["status"] == "recorded"
+    assert record(meaning, long, module="Auth")["status"] == "merged"
+    again = record(meaning, short.upper(), module="auth", type="pattern")
+    assert (again["id"], again["status"]) == (first["id"], "merged")
+    assert record(meaning, short, module="web")["status"] == "recorded"
+    assert record(meaning, short, module="auth", type="rule")["status"] == "recorded"
+    for one, other in DIFFERENT:
+        record(meaning, one, type="rule")
+        assert record(meaning, other, type="rule")["status"] == "recorded"
+    assert found(meaning, "JWT tokens in cookies", module="auth", type="pattern") == [long]
+
+
+def test_examples_are_found_as_documented(meaning: KnowledgeBase) -> None:
+    for content, module in EXAMPLES:
+        record(meaning, content, module=module, source="" if module != "api" else "src/api.ts")
+    result = call(meaning, "context_search", query="how does authentication work")
+    assert result["results"][0]["module"] == "auth"
+    assert result["query"] == "how does authentication work"
+    assert result["totalFound"] == len(EXAMPLES)
+    assert isinstance(result["searchTime"], int)
+    row = result["results"][0]
+    assert set(row) == {"id", "type", "module", "content", "date", "score", "source"}
+    assert row["source"] == "discovery"
+    assert 0 <= row["score"] <= 1
+    assert found(meaning, "token refresh issue", type="issue", module="auth", limit=3) == [
+        EXAMPLES[2][0]
+    ]
+    result = call(meaning, "context_search", query="validate input", type="rule")
+    assert result["results"][0]["source"] == "src/api.ts"
+    assert found(meaning, "which database are orders in?")[0] == EXAMPLES[3][0]
+
+
+def test_filters_act_before_the_best_are_taken(kb: KnowledgeBase) -> None:
+    for number in range(40):
+        record(kb, f"Rule: the parser number {number} is fast", module="parser")
+    record(kb, "Bug: the moon is late", module="sky")
+    result = call(kb, "context_search", query="parser is fast", module="sky", limit=1)
+    assert [row["content"] for row in result["results"]] == ["Bug: the moon is late"]
+    assert result["totalFound"] == 1
+    assert found(kb, "parser is fast", type="issue") == ["Bug: the moon is late"]
+    assert found(kb, "parser is fast", module="nowhere") == []
+
+
+def test_a_module_that_is_worked_on_wins_ties(kb: KnowledgeBase) -> None:
+    record(kb, "Rule: boats need blue paint", module="a")
+    record(kb, "Rule: boats need blue paint", module="b")
+
+    def modules() -> list[str]:
+        return [row["module"] for row in call(kb, "context_search", query="blue paint")["results"]]
+
+    assert modules() == ["a", "b"]
+    kb.sessions.read("x.py", "b", 10)
+    kb.flush()
+    assert modules() == ["b", "a"]
+
+
+def test_errors_have_their_exact_texts(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert failure(kb, "context_search", query="ab")["error"] == (
+        "Query must be at least 3 characters"
+    )
+    error = failure(kb, "context_search", query="abc")
+    assert error == {
+        "error": "No embeddings found. Run initial session to generate context.",
+        "code": "EMBEDDING_SERVICE_ERROR",
+        "fallback": "Use grep_codebase for text search",
+    }
+    record(kb, "Rule: something to be found")
+
+    def fail(self: HashEmbedder, texts: list[str]) -> None:
+        raise EmbeddingError("it is broken")
+
+    monkeypatch.setattr(HashEmbedder, "embed", fail)
+    error = failure(kb, "context_search", query="something")
+    assert error["error"] == "Failed to generate query embedding"
+    assert error["details"] == "it is broken"
+    # What is learned is not lost with the model.
+    result = record(kb, "Rule: this one is recorded all the same")
+    assert result["status"] == "recorded"
+    assert "it is broken" in result["notice"]
+
+
+@pytest.mark.parametrize("content", ["short", "x" * 1001])
+def test_lengths_are_checked(kb: KnowledgeBase, content: str) -> None:
+    error = failure(kb, "context_record", content=content, type="x")
+    assert set(error["details"]["fieldErrors"]) == {"content", "type"}
+
+
+@pytest.mark.parametrize("query", ["NEAR(", '"""', "-a -b", "+x*", "日本語", "   "])
+def test_any_text_is_a_query(kb: KnowledgeBase, query: str) -> None:
+    record(kb, "規則: 日本語の全文検索 rule")
+    call(kb, "context_search", query=query)
+
+
+def test_a_session_is_noted_with_what_it_recorded(kb: KnowledgeBase) -> None:
+    kb.sessions.begin("client 1.0")
+    recorded = record(kb, "Rule: sessions hold discoveries")
+    row = call(kb, "context_search", query="sessions hold")["results"][0]
+    assert row["session"] == kb.sessions.current_id
+    kb.sessions.end()
+    with kb.database.read() as connection:
+        (session,) = connection.rows("recent_sessions", limit=5)
+        details = connection.rows(
+            "session_details", session_id=session["id"], kind="discovery", limit=5
+        )
+    assert (session["queries"], session["discoveries"]) == (1, 1)
+    assert details[0]["detail"] == recorded["id"]
+
+
+def test_the_export_has_a_chapter_a_module(kb: KnowledgeBase) -> None:
+    record(kb, "Rule: line one\nline two", module="api", source="a.ts")
+    record(kb, "Bug: it leaks when full", module="api")
+    record(kb, "We use tabs everywhere")
+    with kb.database.read() as connection:
+        page = as_markdown(all_discoveries(connection))
+    date = page.split("(")[1][:10]
+    assert page == (
+        "# Discoveries\n\n## The whole project\n\n### Patterns\n\n"
+        f"- We use tabs everywhere ({date})\n\n"
+        f"## api\n\n### Issues\n\n- Bug: it leaks when full ({date})\n\n"
+        f"### Rules\n\n- Rule: line one\n  line two ({date}, a.ts)\n"
+    )
+
+
+def test_discoveries_survive_a_folder_of_that_name(kb: KnowledgeBase, tmp_path: Path) -> None:
+    (tmp_path / "discoveries").mkdir()
+    register(kb, str(tmp_path / "discoveries"))
+    record(kb, "Rule: names may collide")
+    with kb.database.read() as connection:
+        names = [row["name"] for row in connection.rows("collections")]
+        metadata = connection.rows(
+            "all_discoveries", collection_id=connection.value("discoveries_collection")
+        )[0]["metadata"]
+    assert names == ["discoveries", "discoveries-2"]
+    assert json.loads(metadata).keys() == {"type", "date"}

@@ -1,0 +1,162 @@
+"""Typos find the words they were meant to be."""
+
+import random
+import re
+import string
+from pathlib import Path
+
+import pytest
+from support import WINDROSE
+
+from kb.cli.collect import register
+from kb.ingest.sync import sync_collection
+from kb.knowledge_base import KnowledgeBase
+from kb.search.query import Operand
+from kb.search.typos import expansions, prefixed, variants
+from kb.store.database import Connection, Database
+from kb.tools.registry import call_tool
+
+
+def words_near(kb: KnowledgeBase, word: str) -> list[str]:
+    with kb.database.read() as connection:
+        return [one.word for one in variants(connection, word)]
+
+
+@pytest.fixture
+def filled(fill) -> KnowledgeBase:
+    return fill(
+        {"a.md": "# Calibration\n\nThe rain gauge: a bucket, café, anemometer, E417, 1024."},
+        embed=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("guage", "gauge"),  # swap
+        ("gage", "gauge"),  # a letter missing
+        ("gaauge", "gauge"),  # one too many
+        ("gauce", "gauge"),  # another one
+        ("rian", "rain"),
+        ("calibraton", "calibration"),
+        ("clibraton", "calibration"),  # two edits
+        ("amenometer", "anemometer"),
+        ("anenometr", "anemometer"),
+        ("caféx", "cafe"),
+        ("BUKET", "bucket"),
+    ],
+)
+def test_a_typo_finds_the_word(filled: KnowledgeBase, typed: str, meant: str) -> None:
+    assert words_near(filled, typed)[0] == meant
+
+
+@pytest.mark.parametrize("typed", ["rai", "gouche", "E418", "1025", "anmtr", "雨量", ""])
+def test_short_words_numbers_and_far_words_find_nothing(filled: KnowledgeBase, typed: str) -> None:
+    assert words_near(filled, typed) == []
+
+
+def test_words_of_the_same_stem_are_no_typos(fill) -> None:
+    kb = fill({"a.md": "rain rains raining grains"}, embed=False)
+    assert words_near(kb, "rains") == ["grains"]
+
+
+def test_every_single_edit_of_a_long_word_is_found(filled: KnowledgeBase) -> None:
+    word, choose = "anemometer", random.Random(4)
+    with filled.database.read() as connection:
+        for place in range(len(word)):
+            letter = choose.choice(string.ascii_lowercase)
+            edits = {
+                word[:place] + word[place + 1 :],
+                word[:place] + letter + word[place:],
+                word[:place] + letter + word[place + 1 :],
+            }
+            for edit in edits - {word}:
+                assert [one.word for one in variants(connection, edit)] in ([word], []), edit
+                if not same_stem(connection, edit, word):
+                    assert variants(connection, edit)[0].word == word
+
+
+def same_stem(connection: Connection, one: str, other: str) -> bool:
+    stems = [connection.tokenize(text, stem=True)[0][2] for text in (one, other)]
+    return stems[0] == stems[1]
+
+
+def test_expansions_are_safe_fts5_terms(filled: KnowledgeBase) -> None:
+    with filled.database.read() as connection:
+        assert expansions(connection, Operand("guage")) == ['"gauge"']
+        assert expansions(connection, Operand("calib")) == ['"calibration"']
+        assert expansions(connection, Operand("guage", is_phrase=True)) == []
+
+
+def test_prefixes_give_words_and_stems(filled: KnowledgeBase) -> None:
+    with filled.database.read() as connection:
+        assert prefixed(connection, "calibrati") == {"calibration": "calibr"}
+
+
+def test_an_unknown_word_is_searched_as_its_likely_meaning(fill) -> None:
+    kb = fill(
+        {"a.md": "# Vane\n\nCalibration of the vane.", "b.md": "# Rain\n\nThe gauge tips."},
+        embed=False,
+    )
+    result = call_tool(kb, "documents_search", {"query": "calibraton"}).content
+    assert [row["documentId"] for row in result["results"]] == ["a.md"]
+    assert result["notice"] == ('No document has "calibraton": searched for "calibration" too.')
+    assert "notice" not in call_tool(kb, "documents_search", {"query": "calibration"}).content
+    result = call_tool(kb, "documents_search", {"query": "+calibraton"}).content
+    assert result["results"] == []
+    assert "did you mean" in result["notice"]
+
+
+def test_a_question_in_another_language_is_not_corrected(fill) -> None:
+    kb = fill(
+        {"a.md": "# Upload\n\nSend a file.", "b.md": "# Calendar\n\nEach date has a line."},
+        embed=False,
+    )
+    assert (
+        "notice"
+        not in call_tool(kb, "documents_search", {"query": "Wie lade ich eine Datei hoch?"}).content
+    )
+    # Two typos among three words are still two typos.
+    result = call_tool(kb, "documents_search", {"query": "calendr dafe line"}).content
+    assert result["notice"].count("searched for") == 2
+    assert result["results"][0]["documentId"] == "b.md"
+    # The beginnings of words are no foreign words.
+    result = call_tool(kb, "documents_search", {"query": "calendr upl* dat* lin*"}).content
+    assert 'searched for "calendar" too' in result["notice"]
+
+
+def one_edit(word: str, choose: random.Random) -> str:
+    place = choose.randrange(len(word) - 1)
+    letter = choose.choice(string.ascii_lowercase)
+    return choose.choice(
+        [
+            word[:place] + word[place + 1 :],
+            word[:place] + letter + word[place:],
+            word[:place] + letter + word[place + 1 :],
+            word[:place] + word[place + 1] + word[place] + word[place + 2 :],
+        ]
+    )
+
+
+def test_a_typo_in_a_query_of_several_words_still_finds_the_document(tmp_path: Path) -> None:
+    choose = random.Random(7)
+    found = asked = 0
+    with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as kb:
+        sync_collection(kb, register(kb, str(WINDROSE)))
+        texts = {file.relative_to(WINDROSE).as_posix(): file for file in WINDROSE.rglob("*.md")}
+        for path, file in sorted(texts.items()):
+            words = {word for word in words_of(file.read_bytes()) if len(word) >= 5}
+            for _ in range(2):
+                some = choose.sample(sorted(words), 3) if len(words) >= 3 else []
+                if not some:
+                    continue
+                query = " ".join([one_edit(some[0], choose), *some[1:]])
+                rows = call_tool(kb, "documents_search", {"query": query}).content["results"]
+                asked += 1
+                found += path in {row["documentId"] for row in rows}
+    assert asked >= 40
+    assert found >= 0.95 * asked
+
+
+def words_of(data: bytes) -> list[str]:
+    return re.findall(r"[a-z]+", data.decode("utf-8", "ignore").lower())

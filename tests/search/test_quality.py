@@ -1,0 +1,160 @@
+"""Floors of retrieval quality on the fixture corpus, so that no change loses some unseen."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support import Filler
+
+from kb.evaluation import Judged, Run, measure, read_questions, run_queries
+from kb.knowledge_base import KnowledgeBase
+from kb.search.passages import search_passages
+from kb.search.query import parse_query, scripts_asked
+from kb.search.ranking import MEANING_WEIGHT, MULTILINGUAL_MEANING_WEIGHT, meaning_weight
+from kb.text.terms import scripts
+
+QUESTIONS = Path(__file__).parents[2] / "fixtures" / "windrose-questions.jsonl"
+
+
+def test_hybrid_search_keeps_its_quality_and_beats_its_parts(windrose: KnowledgeBase) -> None:
+    judged = read_questions(QUESTIONS)
+    runs = run_queries(windrose, judged)
+    measured = {mode: measure(judged, run) for mode, run in runs.items()}
+    assert measured["hybrid"]["nDCG@10"] >= 0.87
+    assert measured["hybrid"]["Success@5"] >= 0.95
+    assert measured["keyword"]["nDCG@10"] >= 0.77
+    assert measured["vector"]["nDCG@10"] >= 0.82
+    parts = max(measured["keyword"]["nDCG@10"], measured["vector"]["nDCG@10"])
+    assert measured["hybrid"]["nDCG@10"] > parts
+    assert measured["hybrid"]["Heading@5"] >= 0.6
+
+
+def test_a_heading_is_found_where_a_passage_of_a_right_page_stands_below_it() -> None:
+    judged = Judged(
+        dict.fromkeys("abc", "question"),
+        {key: {"page.md": 1} for key in "abc"},
+        {"a": "Use the `code_name` here", "b": "Other", "c": "Other"},
+    )
+    run = Run(
+        {key: ["page.md"] for key in "abc"},
+        {
+            "a": [("page.md", "Page > Use the code_name here > Details")],
+            "b": [("wrong.md", "Page > Other"), ("page.md", "Page > Another")],
+            "c": [],
+        },
+    )
+    measured = measure(judged, run)
+    assert measured["Heading@5"] == pytest.approx(1 / 3)
+    assert [measured["queries"][key]["Heading@5"] for key in "abc"] == [1, 0, 0]
+    assert "Heading@5" not in measure(Judged(judged.questions, judged.relevant), run)
+
+
+TRANSLATIONS = {
+    "en.md": "# Uploads of files from a form\n\nUploadFile\n",
+    "ja.md": "# ファイル\n\nUploadFile\n",
+    "zh.md": "# 上传文件\n\nUploadFile\n",
+    "ru.md": "# Загрузка файлов из веб формы\n\nUploadFile\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "page"),
+    [
+        # Nothing but the name is in any of the pages.
+        ("what is UploadFile", "en.md"),
+        ("UploadFile とは", "ja.md"),
+        ("UploadFile 是什么", "zh.md"),
+        ("зачем нужен UploadFile", "ru.md"),
+    ],
+)
+def test_of_translations_the_one_in_the_questions_script_is_first(
+    fill: Filler, question: str, page: str
+) -> None:
+    assert first_row(fill(TRANSLATIONS, embed=False), question)["documentId"] == page
+
+
+def test_meaning_weighs_by_what_the_model_reads() -> None:
+    for question in ("ファイルの名前", "where is the file"):
+        assert meaning_weight(question, english_model=False) == MULTILINGUAL_MEANING_WEIGHT
+    assert meaning_weight("where is the file", english_model=True) == MEANING_WEIGHT
+    assert meaning_weight("ファイル", english_model=True) == 0
+    assert 0 < meaning_weight("UploadFile の名前", english_model=True) < MEANING_WEIGHT
+    assert MEANING_WEIGHT < MULTILINGUAL_MEANING_WEIGHT < 1
+
+
+def test_a_name_asks_in_no_language() -> None:
+    for text in ("UploadFile", "--no-embed", '"type": "missing"'):
+        assert scripts_asked(parse_query(text)) is None
+    assert scripts_asked(parse_query("where is the file")) == frozenset()
+    assert scripts_asked(parse_query("ファイルの名前")) == {"Han", "Kana"}
+    assert scripts_asked(parse_query("where is the UploadFile -ファイル")) == frozenset()
+    assert scripts_asked(parse_query("+ファイル UploadFile")) == {"Kana"}
+    for text in ("😀", '"how do I"', "-ファイル UploadFile", "+++"):
+        assert scripts_asked(parse_query(text)) is None
+    assert scripts("ab 全文", 0.5) == frozenset()
+    assert scripts("a 全文", 0.5) == {"Han"}
+    assert scripts("The radius r times π is half the circumference.", 0.1) == frozenset()
+    assert scripts("Ｆｕｌｌ ﬁle, naïve 😀 1٢") == frozenset()
+    assert scripts("مرحبا שלום ไทย") == {"Arabic", "Hebrew", "Thai"}
+
+
+def first_row(kb: KnowledgeBase, query: str) -> dict[str, object]:
+    found = search_passages(kb, [(query, [])], 5, 2.0, True, False)
+    return dict(found.rows[0][0])
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("E417: vane offset not stored", "E417: vane offset not stored"),
+        ("--no-upload", "--no-upload"),
+        ("wind_speed_max", "wind_speed_max"),
+        ("1.0.21", "1.0.21"),
+        ("GustWindow", "GustWindow"),
+        ("vane offset not stored", "vane offset not stored"),
+    ],
+)
+def test_exact_words_are_in_the_first_row(windrose: KnowledgeBase, query: str, words: str) -> None:
+    row = first_row(windrose, query)
+    assert words in str(row["content"]) or words in str(row.get("sectionHeading"))
+
+
+def test_exact_questions_have_their_document_first(windrose: KnowledgeBase) -> None:
+    rows = [json.loads(line) for line in QUESTIONS.read_text().splitlines()]
+    exact = [row for row in rows if row["kind"] == "exact"]
+    right = [
+        first_row(windrose, row["question"])["documentId"]
+        in [row["document"], *row.get("alternatives", [])]
+        for row in exact
+    ]
+    assert sum(right) >= 0.9 * len(exact)
+
+
+def test_a_page_names_each_document_before_any_twice(windrose: KnowledgeBase) -> None:
+    found = search_passages(windrose, [("wind vane calibration", [])], 10, 2.0, True, False)
+    documents = [row["documentId"] for row in found.rows[0]]
+    assert len(set(documents)) == len(documents)
+
+
+def test_reranking_keeps_the_candidates_and_gives_an_order(windrose: KnowledgeBase) -> None:
+    query = [("why does my station show the wrong wind direction?", [])]
+    plain = search_passages(windrose, query, 20, 2.0, True, False)
+    reranked = search_passages(windrose, query, 20, 2.0, True, True)
+    assert not reranked.notice
+    assert {hit.chunk_id for hit in reranked.hits[0]} == {hit.chunk_id for hit in plain.hits[0]}
+    again = search_passages(windrose, query, 20, 2.0, True, True)
+    assert [hit.chunk_id for hit in again.hits[0]] == [hit.chunk_id for hit in reranked.hits[0]]
+
+
+def test_scores_tell_an_answer_from_an_unrelated_question(windrose: KnowledgeBase) -> None:
+    answered = first_row(windrose, "how do I calibrate the wind vane?")
+    unrelated = first_row(windrose, "best recipe for sourdough bread")
+    assert float(str(answered["relevanceScore"])) >= 0.7
+    assert float(str(unrelated["relevanceScore"])) <= 0.4
+
+
+def test_meaning_alone_is_ordered_by_distance(windrose: KnowledgeBase) -> None:
+    found = search_passages(windrose, [("northerly breezes", [])], 50, 2.0, False, False)
+    distances = [row["distance"] for row in found.rows[0]]
+    assert len(distances) == 50
+    assert distances == sorted(distances)

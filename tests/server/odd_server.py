@@ -1,0 +1,64 @@
+"""`kb serve` with tools that misbehave, for the server's tests."""
+
+import os
+import sys
+import threading
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from kb.cli.main import main
+from kb.knowledge_base import KnowledgeBase
+from kb.tools.registry import tool
+
+
+class Answer(TypedDict):
+    answer: str
+
+
+@tool(family="odd", title="Noisy", example={})
+def noisy(kb: KnowledgeBase) -> Answer:
+    """Write to stdout in every way there is."""
+    print("a print")
+    sys.stdout.write("no line end")
+    sys.stdout.flush()
+    os.write(1, b"from a library\n")
+    os.system("echo from a child")
+    return {"answer": "done"}
+
+
+def started() -> None:
+    print("slow call started", file=sys.stderr, flush=True)
+
+
+@tool(family="odd", title="Slow", example={})
+def slow(
+    kb: KnowledgeBase,
+    seconds: Annotated[float, Field(description="How long it takes.", ge=0, le=600)] = 600.0,
+) -> Answer:
+    """Compute for a long time."""
+    started()
+    threading.Event().wait(seconds)
+    return {"answer": "done"}
+
+
+@tool(family="odd", title="Slow read", example={})
+def slow_read(kb: KnowledgeBase) -> Answer:
+    """Read without end."""
+    with kb.database.read() as connection:
+        started()
+        connection.apsw.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+        ).fetchall()
+    return {"answer": "never"}
+
+
+@tool(family="odd", title="Crash", example={})
+def crash(kb: KnowledgeBase) -> Answer:
+    """Fail in an unforeseen way."""
+    raise ZeroDivisionError("on purpose")
+
+
+if __name__ == "__main__":
+    main()

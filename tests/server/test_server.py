@@ -1,0 +1,355 @@
+"""The server as a real process over stdio: what it answers, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from support import content_of
+
+from kb.knowledge_base import KnowledgeBase
+from kb.server.mcp import _flush_calls
+
+ROOT = Path(__file__).parents[2]
+ODD_SERVER = str(Path(__file__).parent / "odd_server.py")
+HANDSHAKE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
+QUERY = {"query": "how do I calibrate the wind vane?", "limit": 3}
+HANGS = 60  # seconds until a process that hangs is killed and the test fails
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+class Process:
+    """A server process driven line by line, so that a test sees the very bytes."""
+
+    def __init__(self, *command: str) -> None:
+        self.popen = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            encoding="utf-8",
+        )
+        self._killer = threading.Timer(HANGS, self.popen.kill)
+        self._killer.daemon = True
+        self._killer.start()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self._killer.cancel()
+        self.popen.kill()
+        self.popen.communicate()
+
+    def send(self, method: str, params: Any = None, request: int | None = None) -> None:
+        assert self.popen.stdin is not None
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        message |= {} if params is None else {"params": params}
+        message |= {} if request is None else {"id": request}
+        self.popen.stdin.write(json.dumps(message) + "\n")
+        self.popen.stdin.flush()
+
+    def call(self, tool: str, arguments: Any, request: int) -> None:
+        self.send("tools/call", {"name": tool, "arguments": arguments}, request)
+
+    def reply(self) -> dict[str, Any]:
+        """The next line of stdout, which has to be one JSON-RPC message."""
+        assert self.popen.stdout is not None
+        line = self.popen.stdout.readline()
+        assert line, f"the server ended: {self.errors()}"
+        message: dict[str, Any] = json.loads(line)
+        assert message["jsonrpc"] == "2.0"
+        return message
+
+    def replies(self, count: int) -> dict[int, dict[str, Any]]:
+        return {message["id"]: message for message in (self.reply() for _ in range(count))}
+
+    def handshake(self) -> dict[str, Any]:
+        self.send("initialize", HANDSHAKE, 0)
+        answer: dict[str, Any] = self.reply()["result"]
+        self.send("notifications/initialized")
+        return answer
+
+    def wait_for_error_line(self, text: str) -> None:
+        assert self.popen.stderr is not None
+        for line in self.popen.stderr:
+            if text in line:
+                return
+        pytest.fail(f"the server ended without writing {text!r}")
+
+    def errors(self) -> str:
+        assert self.popen.stderr is not None
+        return self.popen.stderr.read()
+
+    def end(self) -> tuple[int, str, str]:
+        """Close the input: exit code, what stdout still held, stderr."""
+        out, errors = self.popen.communicate()
+        return self.popen.returncode, out, errors
+
+
+def serving(file: Path, *more: str) -> Process:
+    return Process("-m", "kb", "--db", str(file), "serve", *more)
+
+
+def odd(file: Path) -> Process:
+    return Process(ODD_SERVER, "--db", str(file), "serve")
+
+
+def error_in(result: dict[str, Any]) -> dict[str, Any]:
+    """The error that a tool's result tells of: in its text alone, which every client shows."""
+    assert result["isError"]
+    assert "structuredContent" not in result
+    error: dict[str, Any] = json.loads(result["content"][0]["text"])
+    return error
+
+
+def assert_clean_end(file: Path, code: int, errors: str) -> None:
+    assert code == 0
+    assert "Traceback" not in errors
+    assert not Path(f"{file}-wal").exists()
+    assert not Path(f"{file}-shm").exists()
+
+
+def calls_in(file: Path) -> list[tuple[str, str]]:
+    from kb.store.database import Database
+
+    with Database(file) as database, database.read() as connection:
+        return connection.apsw.execute(
+            "SELECT tool, code FROM tool_calls ORDER BY tool_call_id"
+        ).fetchall()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_client_works_with_the_server(mode: Any, windrose_copy: Path) -> None:
+    arguments = ["-m", "kb", "--db", str(windrose_copy), "serve"]
+    parameters = StdioServerParameters(
+        command=sys.executable, args=arguments, env=environment(), cwd=str(ROOT)
+    )
+
+    async def use() -> None:
+        async with Client(parameters, mode=mode) as client:
+            assert client.server_info.name == "kb"
+            assert "windrose (35 documents)" in (client.instructions or "")
+            assert "documents_search" in (client.instructions or "")
+            tools = (await client.list_tools()).tools
+            assert "documents_search" in {tool.name for tool in tools}
+            answer = await client.call_tool("documents_search", QUERY)
+            assert not answer.is_error
+            rows = content_of(answer)["results"]
+            assert rows[0]["documentId"] == "how-to/calibrate the vane.md"
+            for name, wrong, code in (
+                ("documents_search", {"quer": "wind"}, "VALIDATION_ERROR"),
+                ("documents_serach", {}, "VALIDATION_ERROR"),
+                ("documents_list_documents", {"collection": "windros"}, "COLLECTION_NOT_FOUND"),
+            ):
+                failed = await client.call_tool(name, wrong)
+                assert failed.is_error
+                assert content_of(failed)["code"] == code
+            by_command = subprocess.run(
+                [sys.executable, *arguments[:-1], "tool", "documents_search", json.dumps(QUERY)],
+                capture_output=True,
+                check=True,
+                env=environment(),
+            )
+            assert by_command.stdout.decode() == answer.content[0].text + "\n"
+
+    anyio.run(use)
+    assert_clean_end(windrose_copy, 0, "")
+    assert [code for _, code in calls_in(windrose_copy)].count("") == 2
+
+
+def test_many_calls_at_once_are_all_answered_with_their_own_result(windrose_copy: Path) -> None:
+    with serving(windrose_copy) as process:
+        process.handshake()
+        for number in range(1, 31):
+            process.call("documents_search", {"query": f"E{400 + number}", "limit": 1}, number)
+            process.call("documents_search_batch", {"queries": [{"query": f"q{number}"}]}, -number)
+        answers = process.replies(60)
+        for number in range(1, 31):
+            batch = answers[-number]["result"]["structuredContent"]["results"]
+            assert batch[0]["query"] == f"q{number}"
+            assert not answers[number]["result"]["isError"]
+        assert_clean_end(windrose_copy, *process.end()[::2])
+
+
+def test_requests_that_are_piped_in_are_all_answered(windrose_copy: Path) -> None:
+    with serving(windrose_copy) as process:
+        process.send("initialize", HANDSHAKE, 0)
+        process.send("notifications/initialized")
+        for number in range(1, 21):
+            process.call("documents_search", {"query": "wind", "limit": number}, number)
+        code, out, errors = process.end()
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert sorted(answer["id"] for answer in answers) == list(range(21))
+    assert_clean_end(windrose_copy, code, errors)
+    assert len(calls_in(windrose_copy)) == 20
+
+
+def test_nothing_but_protocol_lines_reaches_stdout(windrose_copy: Path) -> None:
+    with odd(windrose_copy) as process:
+        process.handshake()
+        process.call("noisy", {}, 1)
+        assert process.reply()["result"]["structuredContent"] == {"answer": "done"}
+        process.call("crash", {}, 2)
+        crashed = process.reply()["result"]
+        assert error_in(crashed)["code"] == "INTERNAL_ERROR"
+        assert "Traceback" not in json.dumps(crashed)
+        assert process.popen.stdin is not None
+        process.popen.stdin.write("this is no JSON\n\n{}\n[]\n")
+        process.call("documents_search", {"query": "\ud800 \u0000 漢字"}, 3)
+        process.call("documents_search", None, 4)
+        answers = process.replies(2)
+        assert not answers[3]["result"]["isError"]
+        assert error_in(answers[4]["result"])["code"] == "VALIDATION_ERROR"
+        code, out, errors = process.end()
+    assert out == ""
+    assert code == 0
+    assert "a print" in errors
+    assert "from a library" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("tool", ["", "slow", "slow_read"], ids=["idle", "computing", "reading"])
+def test_signal_ends_the_server_cleanly(
+    number: signal.Signals, tool: str, windrose_copy: Path
+) -> None:
+    with odd(windrose_copy) as process:
+        process.handshake()
+        process.call("documents_list_collections", {}, 1)
+        process.reply()
+        if tool:
+            process.call(tool, {}, 2)
+            process.wait_for_error_line("slow call started")
+        process.popen.send_signal(number)
+        code = process.popen.wait()
+        assert_clean_end(windrose_copy, code, process.errors())
+    assert ("documents_list_collections", "") in calls_in(windrose_copy)
+
+
+def test_client_that_cancels_gets_its_next_answers(windrose_copy: Path) -> None:
+    with odd(windrose_copy) as process:
+        process.handshake()
+        for number in range(1, 4):
+            process.call("slow", {"seconds": 0.2}, number)
+            process.send("notifications/cancelled", {"requestId": number, "reason": "too slow"})
+        process.call("documents_list_collections", {}, 9)
+        while (message := process.reply()).get("id") != 9:
+            assert message["id"] in (1, 2, 3)
+        assert not message["result"]["isError"]
+        assert_clean_end(windrose_copy, *process.end()[::2])
+
+
+@pytest.mark.parametrize("request_id", [{"a": 1}, [1], [], None, True, 1.5, "x", 10**30])
+def test_cancelling_what_is_no_request_leaves_the_server_alone(
+    request_id: Any, windrose_copy: Path
+) -> None:
+    with serving(windrose_copy) as process:
+        process.handshake()
+        for params in ({"requestId": request_id}, {}, None):
+            process.send("notifications/cancelled", params)
+        process.call("documents_list_collections", {}, 1)
+        assert process.reply()["id"] == 1
+        assert_clean_end(windrose_copy, *process.end()[::2])
+
+
+def test_a_closed_stdin_is_an_ended_one(windrose_copy: Path) -> None:
+    command = [sys.executable, "-m", "kb", "--db", str(windrose_copy), "serve"]
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command],
+        capture_output=True,
+        env=environment(),
+        text=True,
+        timeout=HANGS,
+    )
+    assert ended.stdout == ""
+    assert_clean_end(windrose_copy, ended.returncode, ended.stderr)
+
+
+def test_client_that_stops_reading_ends_the_server(windrose_copy: Path) -> None:
+    with serving(windrose_copy) as process:
+        process.handshake()
+        assert process.popen.stdout is not None
+        process.popen.stdout.close()
+        process.call("documents_list_collections", {}, 1)
+        code = process.popen.wait()
+        assert_clean_end(windrose_copy, code, process.errors())
+
+
+def test_two_servers_share_one_file(windrose_copy: Path) -> None:
+    with serving(windrose_copy) as first, serving(windrose_copy) as second:
+        for process in (first, second):
+            process.handshake()
+            process.call("documents_search", QUERY, 1)
+        assert first.reply()["result"] == second.reply()["result"]
+        codes = [process.end()[::2] for process in (first, second)]
+    for code, errors in codes:
+        assert_clean_end(windrose_copy, code, errors)
+    assert calls_in(windrose_copy) == [("documents_search", "")] * 2
+
+
+def test_nothing_heavy_is_imported_before_the_handshake_is_answered(windrose_copy: Path) -> None:
+    command = ("-X", "importtime", "-m", "kb", "--db", str(windrose_copy), "serve")
+    with Process(*command) as process:
+        process.send("initialize", HANDSHAKE, 0)
+        process.reply()
+        process.popen.kill()  # whatever it would load later is not of interest
+        imported = {line.rsplit("|", 1)[-1].strip() for line in process.errors().splitlines()}
+    assert "mcp" in imported
+    heavy = {"numpy", "onnxruntime", "fastembed", "tokenizers", "markdown_it", "docutils"}
+    assert not heavy & imported
+
+
+def test_server_without_a_file_makes_one_and_says_it_is_empty(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "kb.db"
+    with serving(file, "--tools", "documents") as process:
+        assert "kb add FOLDER" in process.handshake()["instructions"]
+        process.call("documents_search", {"query": "wind"}, 1)
+        assert process.reply()["result"]["structuredContent"] == {"results": []}
+        assert_clean_end(file, *process.end()[::2])
+
+
+def test_unknown_family_is_wrong_use(windrose_copy: Path) -> None:
+    with serving(windrose_copy, "--tools", "documnets") as process:
+        code, out, errors = process.end()
+    assert (code, out) == (2, "")
+    assert 'no tool family "documnets"' in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_what_fails_beside_the_calls_does_not_end_the_server(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kb.server.mcp.FLUSH_SECONDS", 0.0)
+    kb.calls.add(None, "", 1.0, 1)  # type: ignore[arg-type] # which the file refuses
+
+    async def flush() -> None:
+        with anyio.move_on_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_flush_calls, kb)
+                while "flush failed" not in caplog.text:
+                    await anyio.sleep(0.01)
+                tasks.cancel_scope.cancel()
+
+    anyio.run(flush)
+    assert "flush failed" in caplog.text

@@ -1,0 +1,244 @@
+"""The citation graph, its exports, and links that lead nowhere."""
+
+import json
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import networkx
+import pydot
+import pytest
+from support import WINDROSE, Filler
+
+from kb.cli.collect import register
+from kb.cli.graph_formats import FORMATS, to_dot, to_graphml, to_html, to_mermaid
+from kb.ingest.sync import sync_collection
+from kb.knowledge_base import KnowledgeBase
+from kb.store.citation_graph import Graph, broken_links, citation_graph, whole_graph
+
+HOSTILE = 'He said: "<b>&amp;</b>" \\ ]] | #1; </script> `x` ü 你'
+
+
+def graph(kb: KnowledgeBase, path: str, depth: int) -> Graph:
+    with kb.database.read() as connection:
+        document_id = connection.value("document_id", collection_id=1, path=path)
+        return citation_graph(connection, [document_id], depth)
+
+
+def nodes(found: Graph) -> dict[str, str]:
+    return {node.id.removeprefix("docs/"): node.type for node in found.nodes}
+
+
+def edges(found: Graph) -> set[tuple[str, str]]:
+    return {
+        (edge.source.removeprefix("docs/"), edge.target.removeprefix("docs/"))
+        for edge in found.edges
+    }
+
+
+def chain(fill: Filler) -> KnowledgeBase:
+    """a -> b -> c -> d -> e, and x -> b."""
+    texts = {f"{one}.md": f"[next]({other}.md)" for one, other in zip("abcd", "bcde", strict=True)}
+    return fill({**texts, "e.md": "End.", "x.md": "[b](b.md)"}, embed=False)
+
+
+def test_each_step_of_depth_follows_citations_both_ways(fill: Filler) -> None:
+    kb = chain(fill)
+    assert nodes(graph(kb, "c.md", 1)) == {"b.md": "source", "c.md": "both", "d.md": "target"}
+    assert edges(graph(kb, "c.md", 2)) == {
+        ("a.md", "b.md"),
+        ("b.md", "c.md"),
+        ("c.md", "d.md"),
+        ("d.md", "e.md"),
+        ("x.md", "b.md"),
+    }
+    assert edges(graph(kb, "e.md", 3)) == {
+        ("b.md", "c.md"),
+        ("c.md", "d.md"),
+        ("d.md", "e.md"),
+    }
+
+
+def test_a_cycle_ends_and_a_link_to_itself_is_no_edge(fill: Filler) -> None:
+    kb = fill(
+        {"a.md": "[b](b.md) [a](a.md)", "b.md": "[c](c.md)", "c.md": "[a](a.md)"}, embed=False
+    )
+    found = graph(kb, "a.md", 3)
+    assert nodes(found) == dict.fromkeys(["a.md", "b.md", "c.md"], "both")
+    assert edges(found) == {("a.md", "b.md"), ("b.md", "c.md"), ("c.md", "a.md")}
+
+
+def test_many_citations_of_one_pair_are_one_edge(fill: Filler) -> None:
+    kb = fill(
+        {
+            "a.md": "[b](b.md) [again](b.md#x) [[b]] https://e.com/x http://www.e.com/x/",
+            "b.md": "[a](a.md)",
+        },
+        embed=False,
+    )
+    found = graph(kb, "a.md", 1)
+    assert [(edge.source[5:7], edge.target[-3:], edge.confidence) for edge in found.edges] == [
+        ("a.", ".md", 1.0),
+        ("a.", "/x/", 1.0),
+        ("b.", ".md", 1.0),
+    ]
+
+
+def test_pages_that_are_not_there_are_nodes_labelled_with_their_address(fill: Filler) -> None:
+    kb = fill({"a.md": "<https://example.com/x> [gone](gone.md)"}, embed=False)
+    found = graph(kb, "a.md", 1)
+    assert [(node.id, node.label, node.type, node.is_external) for node in found.nodes] == [
+        ("docs/a.md", "a.md", "source", False),
+        ("gone.md", "gone.md", "target", True),
+        ("https://example.com/x", "https://example.com/x", "target", True),
+    ]
+
+
+def test_a_document_without_citations_is_alone(fill: Filler) -> None:
+    kb = fill({"a.md": "Text."}, embed=False)
+    assert graph(kb, "a.md", 3) == Graph(graph(kb, "a.md", 1).nodes, [])
+    assert len(graph(kb, "a.md", 3).nodes) == 1
+
+
+@pytest.fixture
+def hostile(fill: Filler) -> Graph:
+    kb = fill(
+        {
+            'a "x" & <y>.md': f"# {HOSTILE}\n\n[b](b.md) <https://example.com/?a=1&b=%22>",
+            "b.md": '---\ntitle: "\\u0001 control"\n---\n[[A x y]]',
+        },
+        embed=False,
+    )
+    with kb.database.read() as connection:
+        return whole_graph(connection)
+
+
+def test_graphml_loads_in_networkx_with_all_attributes(hostile: Graph) -> None:
+    loaded = networkx.parse_graphml(to_graphml(hostile))
+    assert set(loaded.nodes) == {node.id for node in hostile.nodes}
+    assert set(loaded.edges) == {(edge.source, edge.target) for edge in hostile.edges}
+    first = hostile.nodes[0]
+    assert loaded.nodes[first.id] == {"label": first.label, "type": "source", "external": False}
+    assert {data["confidence"] for *_, data in loaded.edges(data=True)} == {1.0}
+
+
+# pyparsing warns of names that pydot still uses.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_dot_loads_in_pydot(hostile: Graph) -> None:
+    (loaded,) = pydot.graph_from_dot_data(to_dot(hostile))
+    assert len(loaded.get_edges()) == len(hostile.edges)
+    names = {node.get_name() for node in loaded.get_nodes()} - {"node", '"\\n"'}
+    assert len(names) == len(hostile.nodes)
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graphviz_draws_the_dot_file(hostile: Graph) -> None:
+    drawn = subprocess.run(
+        ["dot", "-Tplain"], input=to_dot(hostile), capture_output=True, text=True, check=True
+    )
+    assert drawn.stderr == ""
+    lines = drawn.stdout.split("\n")
+    assert sum(line.startswith("node ") for line in lines) == len(hostile.nodes)
+    assert sum(line.startswith("edge ") for line in lines) == len(hostile.edges)
+
+
+def test_mermaid_has_one_line_a_node_and_no_character_of_its_own_syntax(hostile: Graph) -> None:
+    lines = to_mermaid(hostile).split("\n")
+    assert lines[0] == "graph LR"
+    assert len(lines) == 1 + len(hostile.nodes) + len(hostile.edges)
+    for line in lines[1 : 1 + len(hostile.nodes)]:
+        label = line.split('"')
+        assert len(label) == 3
+        assert not set(label[1]) & set("<>[]{}|`\\")
+
+
+def test_the_html_page_loads_nothing_and_no_title_ends_its_script(hostile: Graph) -> None:
+    page = to_html(hostile)
+    scripts: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+            assert not {"src", "href"} & {name for name, _ in attributes}
+            if tag == "script":
+                scripts.append("")
+
+        def handle_data(self, data: str) -> None:
+            if scripts and self.cdata_elem == "script":
+                scripts[-1] += data
+
+    Reader().feed(page)
+    assert len(scripts) == 2
+    assert len(json.loads(scripts[0])["nodes"]) == len(hostile.nodes)
+    assert "@import" not in page
+    assert "fetch(" not in page
+
+
+def test_the_fixture_corpus_has_exactly_two_broken_links(kb: KnowledgeBase) -> None:
+    sync_collection(kb, register(kb, str(WINDROSE)))
+    with kb.database.read() as connection:
+        found = [(one.path, one.line, one.url) for one in broken_links(connection)]
+    assert found == [
+        ("guide/getting-started.md", 25, "../how-to/solder-the-board.md"),
+        ("how-to/mount-the-mast.md", 37, "Lightning protection"),
+    ]
+
+
+def test_a_link_to_a_file_that_is_there_is_not_broken(fill: Filler, folder: Path) -> None:
+    (folder / "img").mkdir()
+    (folder / "img/a b.png").write_bytes(b"x")
+    (folder.parent / "outside.cfg").write_text("x")
+    kb = fill(
+        {
+            "x/a.md": (
+                "[p](../img/a%20b.png) [q](../img/c.png) [r](/img/) [[img/a b.png]]\n"
+                "[s](../../outside.cfg) [t](../../inside.cfg) https://example.com/gone\n"
+            )
+        },
+        embed=False,
+    )
+    with kb.database.read() as connection:
+        found = [(one.line, one.url) for one in broken_links(connection)]
+    assert found == [(1, "../img/c.png"), (2, "../../inside.cfg")]
+
+
+def test_without_the_folder_only_documents_count_as_broken(fill: Filler, folder: Path) -> None:
+    kb = fill({"a.md": "[p](p.png) [q](q.md) [[r]]"}, embed=False)
+    folder.rename(folder.with_name("elsewhere"))
+    with kb.database.read() as connection:
+        assert [one.url for one in broken_links(connection)] == ["q.md", "r"]
+
+
+def run(database: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kb", "--db", str(database), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=WINDROSE.parent.parent,
+    )
+
+
+def test_the_command_line_cites_exports_and_reports(kb: KnowledgeBase, tmp_path: Path) -> None:
+    sync_collection(kb, register(kb, str(WINDROSE)))
+    file = tmp_path / "kb.db"
+    cited = run(file, "cite", "guide/wind.md", "--depth", "2", "--json")
+    result = json.loads(cited.stdout)
+    assert cited.returncode == 0
+    assert {row["document"] for row in result["citations"]} >= {"windrose/notes/ru-zimovka.md"}
+    assert {row["way"] for row in result["citations"]} <= {"cites", "cited by"}
+    assert result["citationGraph"]["edges"]
+    assert run(file, "cite", "decisions/0001-store-raw-pulses.md").stdout.startswith("cited by\t")
+    broken = run(file, "graph", "--broken")
+    assert broken.returncode == 1
+    assert broken.stdout.split("\n")[0] == (
+        "fixtures/windrose/guide/getting-started.md:25: ../how-to/solder-the-board.md"
+    )
+    for name in FORMATS:
+        target = tmp_path / f"graph.{name}"
+        done = run(file, "graph", "guide/wind.md", "--format", name, "-o", str(target))
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "guide/wind.md" in target.read_text() or name == "mermaid"
+    assert json.loads(run(file, "graph").stdout)["nodes"]
+    assert run(file, "graph", "-o", str(tmp_path / "no/such/folder")).returncode == 3

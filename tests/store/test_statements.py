@@ -1,0 +1,96 @@
+"""Every named statement, without running it."""
+
+import re
+from pathlib import Path
+
+import apsw
+import apsw.ext
+import pytest
+
+from kb.store.database import Database
+from kb.store.statements import statements
+
+QUERIES = Path(__file__).parents[2] / "kb" / "queries"
+PACKAGE = QUERIES.parent
+# Statements that read a whole table because that is their purpose.
+WHOLE_TABLE = {
+    "all_document_ids",
+    "all_slab_ids",
+    "chunks_with_text",
+    "chunks_without_vector",
+    "use_vectors_of_model",
+    "collections",
+    "count_chunks",
+    "count_collections",
+    "count_chunks_without_vector",
+    "current_model",
+    "delete_other_models",
+    "delete_slabs",
+    "delete_unused_vectors",
+    "discoveries_collection",
+    "end_idle_sessions",
+    "file_accesses",
+    "index_names",
+    "recent_sessions",
+    "resource_documents",
+    "status_counts",
+    "tool_call_durations",
+    "trim_sessions",
+    "unresolved_links",
+    "unset_current_models",
+    "visible_documents",
+    "whole_citation_graph",
+    "words_of_length",
+}
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> apsw.Connection:
+    path = tmp_path_factory.mktemp("statements") / "kb.db"
+    Database(path).close()
+    return apsw.Connection(str(path))
+
+
+def callers() -> str:
+    return "\n".join(file.read_text() for file in PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("name", statements())
+def test_statement_prepares_and_has_a_comment(name: str, connection: apsw.Connection) -> None:
+    sql = statements()[name]
+    if "vec_" not in sql:  # the extension is not loaded here
+        apsw.ext.query_info(connection, sql)
+    text = "\n".join(file.read_text() for file in QUERIES.glob("*.sql"))
+    assert re.search(rf"-- name: {name}[!$^#]?\n-- [A-Z].*(\n-- .*)*\.$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", statements())
+def test_statement_is_called_from_the_package(name: str) -> None:
+    assert f'"{name}"' in callers()
+
+
+@pytest.mark.parametrize("name", statements())
+def test_statement_reads_no_table_from_end_to_end(name: str, connection: apsw.Connection) -> None:
+    sql = statements()[name]
+    if name in WHOLE_TABLE or "vec_" in sql:
+        return
+    bindings = dict.fromkeys(re.findall(r":(\w+)", sql))
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", bindings).fetchall()
+    scans = [step for *_, step in plan if step.startswith("SCAN")]
+    # A table of the statement's own holds what it found so far.
+    own = re.findall(r"^(\w+) \([\w, ]+\) AS \(", sql, re.MULTILINE)
+    harmless = (
+        *("VIRTUAL TABLE", "CONSTANT ROW", "(subquery-"),
+        *(f"SCAN {name}" for name in own),
+    )
+    assert not [scan for scan in scans if not any(word in scan for word in harmless)]
+
+
+def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    with Database(tmp_path / "kb.db") as database, database.read() as reader:
+        for name, sql in statements().items():
+            if re.match(r"\s*(INSERT|UPDATE|DELETE)", sql):
+                parameters = dict.fromkeys(re.findall(r":(\w+)", sql), 1)
+                with pytest.raises(apsw.ReadOnlyError):
+                    reader.apsw.execute(sql, parameters).fetchall()
+                assert name

@@ -1,0 +1,196 @@
+"""The vector index finds what a comparison with every vector finds, filters included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from kb.models.embedder import quantize
+from kb.search.hybrid import WHOLE_FILE, collection_range
+from kb.store.database import Connection, Database
+from kb.store.vectors import mean_vector, nearest_chunks, rebuild_all_vectors, rebuild_slabs
+
+Vectors = NDArray[np.float32]
+
+
+def unit(vectors: Vectors) -> Vectors:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def random_vectors(count: int, width: int = 64, seed: int = 0) -> Vectors:
+    return unit(np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32))
+
+
+def clustered_vectors(count: int, width: int, seed: int = 0) -> Vectors:
+    """Groups of texts on like subjects, as real documents are."""
+    dice = np.random.default_rng(seed)
+    centres = dice.standard_normal((50, width))
+    noise = dice.standard_normal((count, width)) * 0.7
+    return unit((centres[dice.integers(50, size=count)] + noise).astype(np.float32))
+
+
+def store(connection: Connection, collections: dict[int, Vectors]) -> None:
+    """A file whose collections hold chunks with these vectors, and nothing else."""
+    run = connection.apsw.execute
+    run("DELETE FROM collections; DELETE FROM models; DELETE FROM vectors")
+    width = next(iter(collections.values())).shape[1]
+    run("INSERT INTO models VALUES (1, 'test', ?, '', 1, 0, 1)", (width,))
+    for collection_id, vectors in collections.items():
+        run(
+            "INSERT INTO collections (collection_id, name, kind, created_at) "
+            "VALUES (?, ?, 'documents', '')",
+            (collection_id, f"c{collection_id}"),
+        )
+        run(
+            "INSERT INTO documents (document_id, collection_id, path, title, summary, "
+            "content_hash, character_count, line_count, indexed_at, content) "
+            "VALUES (?, ?, 'a', '', '', x'', 0, 0, '', '')",
+            (collection_id, collection_id),
+        )
+        first = collection_id << 32
+        for number, vector in enumerate(quantize(vectors)):
+            text_hash = f"{collection_id} {number}".encode()
+            run(
+                "INSERT INTO vectors (model_id, text_hash, vector) VALUES (1, ?, ?)",
+                (text_hash, vector.tobytes()),
+            )
+            run(
+                "INSERT INTO chunks VALUES (?, ?, ?, '', 1, 1, 0, 0, '', ?, ?)",
+                (first + number, collection_id, number, text_hash, connection.last_id()),
+            )
+    rebuild_all_vectors(connection)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Connection:
+    """A file in memory, with a transaction of its own each test."""
+    database = Database(":memory:")
+    with database.read() as opened:
+        return opened
+
+
+def brute_force(
+    vectors: Vectors, query: Vectors, depth: int, keep: Callable[[int], bool] = lambda _: True
+) -> list[int]:
+    small = quantize(vectors).astype(np.float64)
+    wanted = quantize(query.reshape(1, -1)).astype(np.float64)[0]
+    cosine = small @ wanted / np.linalg.norm(small, axis=1) / np.linalg.norm(wanted)
+    order = sorted(range(len(vectors)), key=lambda i: (round(1 - cosine[i], 6), i))
+    return [i for i in order if keep(i)][:depth]
+
+
+def found(connection: Connection, query: Vectors, depth: int, **options: object) -> list[int]:
+    ranges = options.pop("ranges", [WHOLE_FILE])
+    rows = nearest_chunks(connection, query, ranges, depth, **options)  # type: ignore[arg-type]
+    assert [distance for _, distance in rows] == sorted(distance for _, distance in rows)
+    return [chunk_id & 0xFFFFFFFF for chunk_id, _ in rows]
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    count=st.integers(1, 60),
+    width=st.sampled_from([1, 8, 63, 64, 65, 100, 384]),
+    depth=st.integers(1, 70),
+    seed=st.integers(0, 1000),
+)
+def test_a_small_set_is_compared_exactly_at_any_width(
+    connection: Connection, count: int, width: int, depth: int, seed: int
+) -> None:
+    vectors = random_vectors(count, width, seed)
+    store(connection, {1: vectors})
+    query = random_vectors(1, width, seed + 1)[0]
+    assert found(connection, query, depth) == brute_force(vectors, query, depth)
+
+
+def test_distances_are_true_cosine_distances(connection: Connection) -> None:
+    vectors = random_vectors(30, 384)
+    store(connection, {1: vectors})
+    rows = nearest_chunks(connection, vectors[7], [WHOLE_FILE], 30)
+    assert rows[0][0] & 0xFF == 7
+    for chunk_id, distance in rows:
+        assert distance == pytest.approx(1 - vectors[chunk_id & 0xFF] @ vectors[7], abs=0.003)
+
+
+def test_a_large_set_is_searched_nearly_exactly(connection: Connection) -> None:
+    vectors = clustered_vectors(5000, 384)
+    store(connection, {1: vectors})
+    hits = 0
+    for query in clustered_vectors(40, 384)[:40]:
+        hits += len(set(found(connection, query, 10)) & set(brute_force(vectors, query, 10)))
+    assert hits / 400 >= 0.97
+
+
+def test_a_small_collection_beside_a_large_one_is_always_found(connection: Connection) -> None:
+    query = random_vectors(1)[0]
+    near = unit(query + 0.05 * random_vectors(5000, seed=3))
+    store(connection, {1: near, 2: -near[:3], 3: near[:3]})
+    assert found(connection, query, 10, ranges=[collection_range(2)]) == brute_force(
+        -near[:3], query, 10
+    )
+    both = [collection_range(2), collection_range(3)]
+    rows = nearest_chunks(connection, query, both, 10)
+    assert {chunk_id >> 32 for chunk_id, _ in rows} == {2, 3}
+    assert len(rows) == 6
+
+
+def test_filters_act_before_the_nearest_are_taken(connection: Connection) -> None:
+    vectors = clustered_vectors(5000, 64)
+    store(connection, {1: vectors})
+    first = 1 << 32
+    farthest = brute_force(vectors, -vectors[0], 3)
+    only = [first + i for i in farthest]
+    assert sorted(found(connection, vectors[0], 10, only=only)) == sorted(farthest)
+    assert found(connection, vectors[0], 10, only=[]) == []
+    without = set(brute_force(vectors, vectors[0], 4900))
+    rest = found(connection, vectors[0], 10, without=[first + i for i in without])
+    assert rest == brute_force(vectors, vectors[0], 10, lambda i: i not in without)
+    assert found(connection, vectors[0], 9, without=[first + i for i in range(5000)]) == []
+
+
+def test_equal_distances_are_ordered_by_id(connection: Connection) -> None:
+    vectors = np.repeat(random_vectors(1), 40, axis=0)
+    store(connection, {1: vectors})
+    assert found(connection, vectors[0], 40) == list(range(40))
+
+
+def test_an_empty_file_or_range_finds_nothing(connection: Connection) -> None:
+    query = random_vectors(1)[0]
+    assert found(connection, query, 10) == []
+    store(connection, {1: random_vectors(3)})
+    assert found(connection, query, 10, ranges=[collection_range(2)]) == []
+    assert found(connection, query, 10, ranges=[]) == []
+
+
+def test_vectors_of_zeros_break_nothing(connection: Connection) -> None:
+    vectors = random_vectors(5)
+    vectors[2] = 0
+    store(connection, {1: vectors})
+    assert sorted(found(connection, vectors[0], 10)) == [0, 1, 2, 3, 4]
+    assert len(found(connection, vectors[2], 10)) == 5
+    assert np.isfinite(mean_vector([quantize(vectors[2:3]).tobytes()])).all()
+
+
+def test_chunks_without_a_vector_are_not_in_the_index(connection: Connection) -> None:
+    vectors = random_vectors(5)
+    store(connection, {1: vectors})
+    connection.apsw.execute("UPDATE chunks SET vector_id = NULL WHERE position > 1")
+    rebuild_slabs(connection, [1 << 32])
+    assert sorted(found(connection, vectors[4], 10)) == [0, 1]
+    connection.apsw.execute("UPDATE chunks SET vector_id = NULL")
+    rebuild_slabs(connection, [1 << 32])
+    assert connection.apsw.execute("SELECT count(*) FROM vector_slabs").get == 0
+
+
+def test_the_centroid_has_unit_length_and_lies_between() -> None:
+    vectors = random_vectors(2)
+    centroid = mean_vector([quantize(vectors[i : i + 1]).tobytes() for i in range(2)])
+    assert centroid @ centroid == pytest.approx(1, abs=1e-5)
+    assert centroid @ vectors[0] == pytest.approx(float(centroid @ vectors[1]), abs=0.01)
