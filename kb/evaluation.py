@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import SourceError, UsageError
-from kb.formats.parse import PATH_SEPARATOR
+from kb.formats.outline import PATH_SEPARATOR
 from kb.ingest.sync import prepare_document
 from kb.knowledge_base import KnowledgeBase
 from kb.search.hybrid import WHOLE_FILE, ChunkRange, load_documents, load_rows, search

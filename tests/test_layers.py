@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kb"
 OWNERS = {
     "apsw": {"store.database"},
-    "markdown_it": {"formats.links", "formats.parse"},
+    "markdown_it": {"formats.links", "formats.markdown"},
     "docutils": {"formats.restructured_text"},
     "fastembed": {"models.embedder"},
     "onnxruntime": {"models.multilingual"},
@@ -69,6 +69,8 @@ LAYERS = (
         "formats.front_matter",
         "formats.restructured_text",
         "formats.links",
+        "formats.outline",
+        "formats.markdown",
         "formats.parse",
         "store.citation_keys",
         "formats.pieces",

@@ -20,7 +20,7 @@ from typing import Any
 from kb.disk.read import read_bytes, reason
 from kb.errors import SourceError
 from kb.formats.front_matter import read_front_matter
-from kb.formats.parse import ParsedDocument
+from kb.formats.outline import ParsedDocument
 from kb.formats.research_json import result_markdown
 from kb.sources.folder import (
     DOCUMENT_SUFFIXES,

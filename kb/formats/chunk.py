@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kb.formats.front_matter import front_matter_title
-from kb.formats.parse import PATH_SEPARATOR, Block, ParsedDocument, Section
+from kb.formats.outline import PATH_SEPARATOR, Block, ParsedDocument, Section
 from kb.formats.pieces import MAXIMUM_CHARACTERS, Piece, Source, split_blocks
 
 if TYPE_CHECKING:

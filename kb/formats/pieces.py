@@ -15,7 +15,7 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kb.formats.parse import Block, ParsedDocument
+from kb.formats.outline import Block, ParsedDocument
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

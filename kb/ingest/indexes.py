@@ -9,7 +9,8 @@ from typing import Any
 
 from kb.errors import DocumentTooComplex, IndexExists, IndexNotFound, UnknownBackend, UsageError
 from kb.formats.chunk import chunk
-from kb.formats.parse import ParsedDocument, parse
+from kb.formats.outline import ParsedDocument
+from kb.formats.parse import parse
 from kb.ingest.budget import within_budget
 from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from kb.formats.chunk import Chunk, embedding_text
-from kb.formats.parse import ParsedDocument
+from kb.formats.outline import ParsedDocument
 from kb.models.embedder import text_hash
 from kb.search.typos import add_words
 from kb.store.citations import forget_citations, resolve_again, store_citations

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kb.formats.parse import ParsedDocument
+from kb.formats.outline import ParsedDocument
 from kb.store.database import Connection, Row
 from kb.text.terms import bigrams, is_unspaced, words
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it.utils import read_fixture_file
 
-from kb.formats.parse import MAXIMUM_SUMMARY, ParsedDocument, parse
+from kb.formats.outline import MAXIMUM_SUMMARY, ParsedDocument
+from kb.formats.parse import parse
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases" / "parse"
 

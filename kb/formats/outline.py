@@ -1,0 +1,181 @@
+"""What every format's reader makes of a text: headings, blocks, links; and the sections of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kb.formats.links import Link
+
+__all__ = [
+    "MAXIMUM_HEADING",
+    "MAXIMUM_SOURCE",
+    "MAXIMUM_SUMMARY",
+    "PATH_SEPARATOR",
+    "Block",
+    "Body",
+    "Heading",
+    "ParsedDocument",
+    "Section",
+    "build_sections",
+    "first_prose",
+    "last_text_line",
+    "one_line",
+    "prose",
+]
+
+MAXIMUM_SUMMARY = 500  # characters
+MAXIMUM_HEADING = 500  # characters of one heading's source that are read
+MAXIMUM_SOURCE = 4 * MAXIMUM_SUMMARY  # characters of one paragraph's source that are read
+
+PATH_SEPARATOR = " > "
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One heading and all up to the next heading of the same or a higher level.
+
+    Lines are 1-based and inclusive; trailing blank lines belong to no section.
+    """
+
+    position: int  # 0-based, in document order
+    level: int  # 1 to 6
+    heading: str  # plain text, without markup or attribute block
+    # The ancestors' headings and its own, joined by " > ". The heading that is the document's
+    # title is left out of its descendants' paths, since the title is indexed beside them.
+    heading_path: str
+    parent: int | None  # position of the enclosing section
+    start_line: int
+    end_line: int  # with subsections
+    body_end_line: int  # before the next heading; the heading's own last line when it has no body
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One top-level block; together the blocks hold every non-blank line, in order.
+
+    `kind` is "front_matter", "heading", "paragraph", "list_item", "fence", "code", "table",
+    "quote", "html", "rule", "reference" (link definitions) or "directive".
+    """
+
+    start_line: int
+    end_line: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDocument:
+    """What one file says about itself."""
+
+    title: str
+    summary: str  # the first paragraph of prose, at most `MAXIMUM_SUMMARY` characters; or ""
+    front_matter: dict[str, Any]  # JSON values only
+    sections: tuple[Section, ...]
+    blocks: tuple[Block, ...]
+    total_lines: int
+    notices: tuple[str, ...]  # what the user should be told about the file
+    links: tuple[Link, ...] = ()  # of Markdown, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    level: int
+    text: str
+    start_line: int
+    end_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What one format's reader found."""
+
+    headings: Sequence[Heading]
+    blocks: Sequence[Block]
+    summary: str
+    front_matter: dict[str, Any]
+    notices: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+def build_sections(
+    headings: Sequence[Heading], lines: Sequence[str], title: str
+) -> tuple[Section, ...]:
+    title_position = next(
+        (i for i, h in enumerate(headings) if h.level == 1 and h.text and h.text == title), None
+    )
+    ends = _section_ends(headings, len(lines))
+    sections: list[Section] = []
+    for position, heading in enumerate(headings):
+        parent = position - 1 if position else None
+        while parent is not None and sections[parent].level >= heading.level:
+            parent = sections[parent].parent
+        above = "" if parent in (None, title_position) else sections[parent or 0].heading_path
+        following = headings[position + 1].start_line if position + 1 < len(headings) else 0
+        body_end = following - 1 if following else len(lines)
+        sections.append(
+            Section(
+                position=position,
+                level=heading.level,
+                heading=heading.text,
+                heading_path=PATH_SEPARATOR.join(filter(None, (above, heading.text))),
+                parent=parent,
+                start_line=heading.start_line,
+                end_line=last_text_line(lines, heading.end_line, ends[position]),
+                body_end_line=last_text_line(lines, heading.end_line, body_end),
+            )
+        )
+    return tuple(sections)
+
+
+def _section_ends(headings: Sequence[Heading], total_lines: int) -> list[int]:
+    """Return for each heading the line before the next one of its level or above."""
+    ends = [total_lines] * len(headings)
+    open_positions: list[int] = []
+    for position, heading in enumerate(headings):
+        while open_positions and headings[open_positions[-1]].level >= heading.level:
+            ends[open_positions.pop()] = heading.start_line - 1
+        open_positions.append(position)
+    return ends
+
+
+def last_text_line(lines: Sequence[str], first: int, last: int) -> int:
+    """Return the last line from `last` back to `first` that is not blank, else `first`."""
+    while last > first and not lines[last - 1].strip():
+        last -= 1
+    return last
+
+
+# Openings of paragraphs that are instructions to a site generator, not prose: admonitions,
+# includes, templates, and in MDX imports and exports.
+_NO_PROSE = re.compile(r"///|:::|!!!|\?\?\?|\{[%{*]|\[TOC\]|import\s.+['\"];?$|export\s+\w+\s")
+
+
+def first_prose(
+    blocks: Iterable[Block], lines: Sequence[str], plain_text: Callable[[str], str]
+) -> str:
+    for block in blocks:
+        if block.kind == "paragraph":
+            source = "\n".join(lines[block.start_line - 1 : block.end_line])
+            if found := prose(plain_text(source[:MAXIMUM_SOURCE])):
+                return found
+    return ""
+
+
+def prose(text: str) -> str:
+    """Return `text` cut for a summary, "" when it holds no words to read."""
+    text = one_line(text)
+    if _NO_PROSE.match(text) or not any(map(str.isalpha, text)):
+        return ""
+    if len(text) > MAXIMUM_SUMMARY:
+        # Languages without spaces, and very long words, are cut where they are.
+        cut = text.rfind(" ", MAXIMUM_SUMMARY // 2, MAXIMUM_SUMMARY + 1)
+        text = text[: cut if cut > 0 else MAXIMUM_SUMMARY]
+    return text
+
+
+def one_line(text: str) -> str:
+    # SQLite's own tools end a text at NUL; Markdown shows U+FFFD for it.
+    return " ".join(text.replace("\0", "\ufffd").split())
