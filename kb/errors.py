@@ -28,6 +28,7 @@ KbError                      INTERNAL_ERROR
     ├── ModuleNotFound       FILE_NOT_FOUND
     ├── ResourceNotFound     DOCUMENT_NOT_FOUND
     ├── DocumentNotFound     DOCUMENT_NOT_FOUND
+    ├── DiscoveryNotFound    DOCUMENT_NOT_FOUND
     └── SectionNotFound      SECTION_NOT_FOUND
 
 A message says what failed and what to do next. Extra keyword arguments become extra keys of
@@ -43,6 +44,7 @@ __all__ = [
     "CollectionNotFound",
     "ConfigurationError",
     "DamagedFileError",
+    "DiscoveryNotFound",
     "DocumentNotFound",
     "DocumentTooComplex",
     "EmbeddingError",
@@ -224,6 +226,12 @@ class CollectionNotFound(NotFoundError):
 
 class DocumentNotFound(NotFoundError):
     """The collection holds no such document."""
+
+    code = "DOCUMENT_NOT_FOUND"
+
+
+class DiscoveryNotFound(NotFoundError):
+    """No discovery has this id."""
 
     code = "DOCUMENT_NOT_FOUND"
 

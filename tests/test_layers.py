@@ -16,6 +16,7 @@ OWNERS = {
     "mcp": {"server.mcp", "server.stdio"},
     "mcp_types": {"server.mcp", "server.stdio"},
     "rapidfuzz": {"search.typos"},
+    "redact_secret": {"text.secrets"},
     "rich": {"cli.render"},
     "tree_sitter": {"project.imports.syntax"},
     "watchfiles": {"disk.watch"},
@@ -39,6 +40,7 @@ LAYERS = (
         "store.statements",
         "text.terms",
         "tools.replies",
+        "text.secrets",
         "text.sentences",
         "tools.limits",
         "tools.context_results",
@@ -112,6 +114,7 @@ LAYERS = (
     {
         "project.activation",
         "ingest.discoveries",
+        "ingest.forget",
         "ingest.follow",
         "project.tree",
         "project.manifests",

@@ -1,4 +1,4 @@
-"""`kb grep`, `kb record`, `kb recall`: the working memory on the command line."""
+"""`kb grep`, `kb record`, `kb recall`, `kb forget`: the working memory on the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from dataclasses import asdict
 
 from kb.cli import render
 from kb.errors import UsageError
-from kb.ingest.discoveries import all_discoveries, as_markdown, record_discovery, search_discoveries
+from kb.ingest.discoveries import (
+    SHOWN_ID,
+    all_discoveries,
+    as_markdown,
+    record_discovery,
+    search_discoveries,
+)
+from kb.ingest.forget import forget_discovery
 from kb.knowledge_base import KnowledgeBase
 from kb.project.tree import STORED, grep_project
 
@@ -22,7 +29,14 @@ def record(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         raise UsageError(
             f"a discovery has {SHORTEST} to {LONGEST} characters, this one {len(text.strip())}"
         )
-    recorded = record_discovery(kb, text, options.type, options.module, options.source)
+    recorded = record_discovery(
+        kb,
+        text,
+        options.type,
+        options.module,
+        options.source,
+        allow_secrets=options.allow_secrets,
+    )
     result = {
         "id": recorded.discovery_id,
         "type": recorded.type,
@@ -52,9 +66,28 @@ def recall(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         render.text({"discoveries": rows}, as_markdown(rows).rstrip("\n") if rows else "", options)
         return 0 if rows else 1
     rows, total = search_discoveries(kb, options.query, options.type, options.module, options.limit)
-    columns = ("score", "type", "module", "content")
-    render.table({"results": rows, "totalFound": total}, rows, columns, options)
+    columns = ("score", "id", "type", "module", "content")
+    shown = [{**row, "id": row["id"][:SHOWN_ID]} for row in rows]
+    render.table({"results": rows, "totalFound": total}, shown, columns, options)
     return 0 if rows else 1
+
+
+def forget(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+    """Take a discovery back, with every trace of it in the file."""
+    forgotten = forget_discovery(kb, options.id)
+    place = f" of {forgotten.module}" if forgotten.module else ""
+    result = {
+        "id": forgotten.discovery_id,
+        "type": forgotten.type,
+        "module": forgotten.module,
+        "status": "forgotten",
+    }
+    if not options.quiet or options.json:
+        plain = f"forgotten: {forgotten.type}{place} {forgotten.discovery_id}"
+        render.text(result, plain, options)
+    if forgotten.notice:
+        print(f"kb: {forgotten.notice}", file=sys.stderr)
+    return 0
 
 
 def grep(kb: KnowledgeBase, options: argparse.Namespace) -> int:

@@ -338,6 +338,14 @@ def _add_context(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--type", choices=types, default="", help="default: told from the words")
     sub.add_argument("--module", default="", metavar="NAME")
     sub.add_argument("--source", default="", metavar="TEXT", help="where it comes from")
+    sub.add_argument(
+        "--allow-secrets",
+        action="store_true",
+        help="record it though it seems to hold a password, a key or a token",
+    )
+
+    sub = add("forget", "context.forget", "take back what was recorded, without a trace")
+    sub.add_argument("id", metavar="ID", help="as `kb recall` shows it; its beginning is enough")
 
     sub = add("recall", "context.recall", "search what was recorded, or print all as Markdown")
     sub.add_argument(

@@ -10,12 +10,12 @@ import dataclasses
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from kb.errors import EmbeddingError, NoEmbeddings
+from kb.errors import EmbeddingError, NoEmbeddings, UsageError
 from kb.formats.chunk import chunk
 from kb.formats.parse import parse
 from kb.ingest.discovery_text import detect_type, is_same_statement, said_words
@@ -29,12 +29,14 @@ from kb.store.database import Connection, Row, utc_now
 from kb.store.documents import NewDocument, free_name, insert_collection, store_document
 from kb.store.sessions import module_scores
 from kb.store.vectors import nearest_chunks
+from kb.text.secrets import secrets_in
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 __all__ = [
+    "SHOWN_ID",
     "Recorded",
     "all_discoveries",
     "as_markdown",
@@ -49,6 +51,7 @@ DEPTH = 1000  # discoveries of each list that are ranked
 # docs/decisions/0006-projects-and-context.md for the measurement.
 MERGE_DISTANCE = 0.1
 MERGE_CANDIDATES = 10
+SHOWN_ID = 8  # characters of an id that people see; enough to tell thousands apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,23 @@ class Recorded:
 
 
 def record_discovery(
-    kb: KnowledgeBase, content: str, type_: str = "", module: str = "", source: str = ""
+    kb: KnowledgeBase,
+    content: str,
+    type_: str = "",
+    module: str = "",
+    source: str = "",
+    *,
+    allow_secrets: bool = False,
 ) -> Recorded:
     """Store a discovery, or merge it into one of its type and module that says the same.
 
     Of two that say the same the longer text is kept, with the date of the later.
+
+    Raises:
+        UsageError: it holds what looks like a secret.
     """
+    if not allow_secrets:
+        _refuse_secrets({"content": content, "module": module, "source": source})
     text = "\n".join(content.split("\r\n")).strip()
     type_, module = type_ or detect_type(text), module.strip()
     metadata = {"type": type_, "module": module, "source": source.strip(), "date": utc_now()}
@@ -175,8 +189,24 @@ def as_markdown(discoveries: Sequence[dict[str, Any]]) -> str:
             lines += ["", f"### {type_.capitalize()}s", ""]
         text = one["content"].replace("\n", "\n  ")
         source = f", {one['source']}" if one["source"] != "discovery" else ""
-        lines.append(f"- {text} ({one['date'][:10]}{source})")
+        lines.append(f"- {text} ({one['date'][:10]}{source}, id {one['id'][:SHOWN_ID]})")
     return "\n".join(lines) + "\n"
+
+
+def _refuse_secrets(fields: Mapping[str, str]) -> None:
+    """What is recorded is shown to every later session, and copied with the file."""
+    found = {name: secrets for name, text in fields.items() if (secrets := secrets_in(text))}
+    if found:
+        said = {
+            name: [f"line {secret.line} looks like a secret: {secret.kind}" for secret in secrets]
+            for name, secrets in found.items()
+        }
+        kinds = {secret.kind: None for secrets in found.values() for secret in secrets}
+        raise UsageError(
+            f"Not recorded, since it seems to hold a secret ({', '.join(kinds)}): say where it is "
+            "kept instead. A person who knows better can say `kb record --allow-secrets TEXT`",
+            details={"fieldErrors": said},
+        )
 
 
 def _shown(row: Row) -> dict[str, Any]:

@@ -47,3 +47,38 @@ SELECT path, content FROM documents WHERE collection_id = :collection_id ORDER B
 -- The text of one document and its size in bytes on disk.
 SELECT content, coalesce(file_size, octet_length(content)) AS size
 FROM documents WHERE collection_id = :collection_id AND path = :path;
+
+-- name: vectors_of_document
+-- The vectors that a document's passages have.
+SELECT DISTINCT vector_id FROM chunks WHERE document_id = :document_id AND vector_id IS NOT NULL;
+
+-- name: delete_unused_of_vectors!
+-- Of these vectors (JSON list), delete those that no passage uses.
+DELETE FROM vectors
+WHERE vector_id IN (SELECT value FROM json_each(:vector_ids))
+  AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.vector_id = vectors.vector_id);
+
+-- name: merge_keyword_segments!
+-- Merge the keyword index into one segment, which drops the terms of what was deleted.
+INSERT INTO keyword_index (keyword_index) VALUES ('optimize');
+
+-- name: merge_document_segments!
+-- Merge the index of whole documents into one segment, as above.
+INSERT INTO document_index (document_index) VALUES ('optimize');
+
+-- name: passages_of_document
+-- All that the keyword index takes of a document's passages.
+SELECT title, heading, body, extra FROM chunk_texts WHERE document_id = :document_id;
+
+-- name: passages_with
+-- What passages with a word say, whatever form it has; of many the first.
+SELECT title, heading, body, extra FROM keyword_index WHERE keyword_index MATCH :query LIMIT 1000;
+
+-- name: all_session_details
+-- Every question, path and id of a discovery that is noted of sessions.
+SELECT session_event_id, detail FROM session_events;
+
+-- name: delete_session_events!
+-- Delete what is noted of sessions (JSON list of ids).
+DELETE FROM session_events
+WHERE session_event_id IN (SELECT value FROM json_each(:session_event_ids));

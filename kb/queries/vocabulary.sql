@@ -44,3 +44,17 @@ SELECT word, stem FROM vocabulary WHERE word IN (SELECT value FROM json_each(:wo
 -- name: stem_is_known$
 -- Whether a word with this stem was ever stored: 1, or no row.
 SELECT 1 FROM vocabulary WHERE stem = :stem LIMIT 1;
+
+-- name: words_without_passages
+-- The words whose stem no passage has any more.
+SELECT word FROM vocabulary WHERE stem NOT IN (SELECT term FROM keyword_terms);
+
+-- name: delete_word_deletions!
+-- Delete a word's forms with one letter left out (JSON list).
+DELETE FROM word_deletions
+WHERE deletion IN (SELECT value FROM json_each(:deletions))
+  AND word_id = (SELECT word_id FROM vocabulary WHERE word = :word);
+
+-- name: delete_word!
+-- Delete a word.
+DELETE FROM vocabulary WHERE word = :word;

@@ -159,6 +159,15 @@ def add_words(connection: Connection, texts: Iterable[str]) -> None:
     )
 
 
+def forget_words(connection: Connection, words: Iterable[str]) -> None:
+    """Take words out of the vocabulary, and with them all words that no passage has the stem of."""
+    unused = [row[0] for row in connection.tuples("words_without_passages")]
+    for word in sorted({*unused, *words}):
+        deletions = json.dumps(sorted(_deletions(word)))
+        connection.run("delete_word_deletions", word=word, deletions=deletions)
+        connection.run("delete_word", word=word)
+
+
 def _is_foreign(connection: Connection, query: Query) -> bool:
     unknown = sum(
         not term.is_prefix

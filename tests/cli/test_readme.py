@@ -62,6 +62,9 @@ def test_commands_for_own_documents_run(
     run(["tool", "documents_list_collections"], capsys)  # a call for `kb status --calls` to show
     for program, *words in COMMANDS:
         if program == "kb":
+            if words[0] == "forget":  # the id of the README is nobody's
+                recorded = json.loads(run(["--json", "recall"], capsys))["discoveries"]
+                words[1] = recorded[0]["id"][: len(words[1])]
             output = run(words, capsys)
             assert output or words == ["graph", "--broken"]
     assert (tmp_path / "home" / "handbook.db").exists()

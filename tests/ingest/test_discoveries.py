@@ -208,17 +208,17 @@ def test_a_session_is_noted_with_what_it_recorded(kb: KnowledgeBase) -> None:
 
 
 def test_the_export_has_a_chapter_a_module(kb: KnowledgeBase) -> None:
-    record(kb, "Rule: line one\nline two", module="api", source="a.ts")
-    record(kb, "Bug: it leaks when full", module="api")
-    record(kb, "We use tabs everywhere")
+    rule = record(kb, "Rule: line one\nline two", module="api", source="a.ts")["id"][:8]
+    issue = record(kb, "Bug: it leaks when full", module="api")["id"][:8]
+    pattern = record(kb, "We use tabs everywhere")["id"][:8]
     with kb.database.read() as connection:
         page = as_markdown(all_discoveries(connection))
     date = page.split("(")[1][:10]
     assert page == (
         "# Discoveries\n\n## The whole project\n\n### Patterns\n\n"
-        f"- We use tabs everywhere ({date})\n\n"
-        f"## api\n\n### Issues\n\n- Bug: it leaks when full ({date})\n\n"
-        f"### Rules\n\n- Rule: line one\n  line two ({date}, a.ts)\n"
+        f"- We use tabs everywhere ({date}, id {pattern})\n\n"
+        f"## api\n\n### Issues\n\n- Bug: it leaks when full ({date}, id {issue})\n\n"
+        f"### Rules\n\n- Rule: line one\n  line two ({date}, a.ts, id {rule})\n"
     )
 
 

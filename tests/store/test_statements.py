@@ -15,6 +15,7 @@ PACKAGE = QUERIES.parent
 # Statements that read a whole table because that is their purpose.
 WHOLE_TABLE = {
     "all_document_ids",
+    "all_session_details",
     "all_slab_ids",
     "chunks_with_text",
     "chunks_without_vector",
@@ -40,6 +41,7 @@ WHOLE_TABLE = {
     "unset_current_models",
     "visible_documents",
     "whole_citation_graph",
+    "words_without_passages",
     "words_of_length",
 }
 

@@ -1,0 +1,122 @@
+"""Take a discovery back, so that nothing of it stays in the file.
+
+Deleting rows is not enough. A full-text index keeps the terms of what was deleted until its
+segments are merged; the vocabulary keeps words as they were written; the log of sessions keeps
+questions; and SQLite leaves deleted bytes where they were until the room is used again, older
+wordings of the discovery among them. So all of these are cleaned and the file is written anew.
+FTS5's own `secure-delete` is left alone: SQLite before 3.42 cannot read an index that used it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kb.errors import DiscoveryNotFound, FileError, UsageError
+from kb.knowledge_base import KnowledgeBase
+from kb.search.query import quote
+from kb.search.typos import forget_words
+from kb.store.database import Connection, Row
+from kb.store.documents import delete_document
+
+__all__ = ["Forgotten", "forget_discovery"]
+
+SHORTEST_ID = 4  # characters of an id's beginning that are enough
+MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What became of a discovery that was taken back."""
+
+    discovery_id: str
+    type: str
+    module: str
+    notice: str = ""  # why a trace may be left, and what to do then
+
+
+def forget_discovery(kb: KnowledgeBase, wanted: str) -> Forgotten:
+    """Delete a discovery with every trace of it in the file.
+
+    Args:
+        wanted: its id, or enough of the id's beginning to tell it from others.
+
+    Raises:
+        DiscoveryNotFound: none has this id.
+        UsageError: several have ids that begin so.
+    """
+    kb.sessions.flush()
+    with kb.database.write() as connection:
+        row = _discovery(connection, wanted)
+        metadata = json.loads(row["metadata"])
+        said = _texts_of(connection, row["document_id"]) + [str(v) for v in metadata.values()]
+        vectors = connection.tuples("vectors_of_document", document_id=row["document_id"])
+        delete_document(connection, row["document_id"])
+        connection.run("delete_unused_of_vectors", vector_ids=json.dumps([v[0] for v in vectors]))
+        connection.run("merge_keyword_segments")
+        connection.run("merge_document_segments")
+        _forget_words(connection, row["id"], said)
+    return Forgotten(row["id"], metadata["type"], metadata.get("module", ""), _erase(kb))
+
+
+def _erase(kb: KnowledgeBase) -> str:
+    """Write the file without its free pages; what is to be said if that failed."""
+    try:
+        if kb.database.compact():
+            return ""
+        reason = "another program reads it"
+    except FileError as error:  # the disk is full, or another process writes
+        reason = error.message
+    return (
+        f"it is found no more, but the file could not be written anew yet ({reason}), so its text "
+        "may still lie in unused parts of it: `kb copy` writes a file without them"
+    )
+
+
+def _discovery(connection: Connection, wanted: str) -> Row:
+    beginning = wanted.strip().lower()
+    collection_id = connection.value("discoveries_collection") or 0
+    rows = connection.rows("all_discoveries", collection_id=collection_id)
+    exact = [row for row in rows if row["id"].lower() == beginning]
+    near = [row for row in rows if row["id"].lower().startswith(beginning)]
+    found = exact or (near if len(beginning) >= SHORTEST_ID else [])
+    if not found:
+        raise DiscoveryNotFound(
+            f'There is no discovery with the id "{wanted}": `kb recall` shows them with their ids'
+        )
+    if len(found) > 1:
+        ids = ", ".join(row["id"] for row in found[:MOST_SHOWN])
+        raise UsageError(f'{len(found)} discoveries have ids that begin with "{wanted}": {ids}')
+    return found[0]
+
+
+def _forget_words(connection: Connection, discovery_id: str, said: Sequence[str]) -> None:
+    """Take words that no document says any more out of the vocabulary, and questions with them."""
+    words = set().union(*(_folded(connection, text) for text in said))
+    gone = {word for word in words if not _is_written(connection, word)}
+    forget_words(connection, gone)
+    events = [
+        event_id
+        for event_id, detail in connection.tuples("all_session_details")
+        if detail == discovery_id or gone & _folded(connection, detail)
+    ]
+    connection.run("delete_session_events", session_event_ids=json.dumps(events))
+
+
+def _is_written(connection: Connection, word: str) -> bool:
+    """Whether any document holds a word as it is, not only another form of it."""
+    passages = connection.iterate("passages_with", query=quote(word))
+    return any(word in _folded(connection, text) for passage in passages for text in passage)
+
+
+def _texts_of(connection: Connection, document_id: int) -> list[str]:
+    return [
+        text
+        for passage in connection.tuples("passages_of_document", document_id=document_id)
+        for text in passage
+    ]
+
+
+def _folded(connection: Connection, text: str) -> set[str]:
+    return {word for _, _, word in connection.tokenize(text)}

@@ -1,0 +1,90 @@
+"""Secrets in texts: what is recognised, what is not, and what becomes of them in discoveries."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from secret_samples import EXAMPLE_PASSWORDS, SECRETS
+from support import ROOT, call, failure
+
+from kb.ingest.discoveries import all_discoveries
+from kb.knowledge_base import KnowledgeBase
+from kb.text.secrets import Secret, secrets_in
+
+ORDINARY = ROOT / "fixtures" / "discoveries" / "ordinary.txt"
+NOT_RECOGNISED = {"Slack webhook", "Twilio key"}  # the detector has no rule for them
+
+
+@pytest.mark.parametrize(("kind", "text"), SECRETS, ids=[kind for kind, _ in SECRETS])
+def test_a_secret_is_recognised(kind: str, text: str) -> None:
+    assert bool(secrets_in(text)) == (kind not in NOT_RECOGNISED)
+
+
+@pytest.mark.parametrize("text", EXAMPLE_PASSWORDS)
+def test_a_weak_password_in_an_assignment_is_recognised(text: str) -> None:
+    assert [secret.line for secret in secrets_in(text)] == [1]
+
+
+def test_ordinary_sentences_hold_no_secret() -> None:
+    sentences = ORDINARY.read_text(encoding="utf-8").splitlines()
+    assert len(sentences) == 200
+    assert [sentence for sentence in sentences if secrets_in(sentence)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=None",
+        "password=self.password2",
+        "password = hash(password2)",
+        "password=<pass1>",
+        "password=$PASSWORD1",
+        "PASSWORD=${PASSWORD1:-x}",
+        "password: {{ vault.db1 }}",
+        "pwd=/home/user1",
+        "password == stored1",
+        "Password: 12 characters",
+        "pass=51 fail=2",
+        "compass: north-12",
+    ],
+)
+def test_what_leads_to_a_password_is_none(text: str) -> None:
+    assert secrets_in(text) == []
+
+
+def test_secrets_are_given_by_line_and_never_shown() -> None:
+    (token,) = [text for kind, text in SECRETS if kind == "GitHub token"]
+    text = f"first\n{token} and {token}\nwithout\udcff one\npassword=hunter2 ü\n"
+    assert secrets_in(text) == [Secret(2, "github token"), Secret(4, "password")]
+
+
+def test_a_secret_is_refused_with_the_way_out_and_nothing_is_stored(kb: KnowledgeBase) -> None:
+    error = failure(kb, "context_record", content="Staging takes password=hunter2 for now")
+    assert error["code"] == "VALIDATION_ERROR"
+    assert "kb record --allow-secrets" in error["error"]
+    assert "hunter2" not in json.dumps(error)
+    assert list(error["details"]["fieldErrors"]) == ["content"]
+    error = failure(kb, "context_record", content="Staging has a login", source="pwd=hunter2")
+    assert list(error["details"]["fieldErrors"]) == ["source"]
+    with kb.database.read() as connection:
+        assert all_discoveries(connection) == []
+    assert call(kb, "context_record", content="Staging takes a password")["status"] == "recorded"
+
+
+def test_only_the_command_line_can_insist(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kb", "--db", str(tmp_path / "kb.db"), "record"]
+    text = "Staging takes password=hunter2"
+    refused = subprocess.run([*command, text], capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--allow-secrets" in refused.stderr
+    insisted = subprocess.run([*command, "--allow-secrets", text], capture_output=True, text=True)
+    assert insisted.returncode == 0, insisted.stderr
+
+
+def test_the_detector_is_loaded_only_when_text_is_recorded() -> None:
+    modules = "sys, kb.cli.main, kb.ingest.discoveries, kb.server.mcp"
+    code = f"import {modules}; print('redact_secret' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
