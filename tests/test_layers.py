@@ -36,6 +36,8 @@ LAYERS = (
     {
         "errors",
         "ingest.budget",
+        "disk.skipped",
+        "disk.secret",
         "text.nearest",
         "store.statements",
         "text.terms",

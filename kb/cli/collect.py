@@ -20,6 +20,7 @@ from kb.ingest.sync import (
 )
 from kb.knowledge_base import KnowledgeBase
 from kb.search.hybrid import WHOLE_FILE
+from kb.sources.folder import SecretFile, SourceFile, read, secret_root
 from kb.store.database import Connection, Row
 from kb.store.documents import delete_collection, free_name, insert_collection
 
@@ -119,6 +120,8 @@ def register(
     root = Path(source).expanduser().resolve()
     if not (root.is_dir() or root.is_file()):
         raise SourceError(f"there is no folder or file {source}", path=str(root))
+    if why := secret_root(root) or _private_key(root):
+        raise UsageError(f"{source} is not added, since secrets are never stored: {why}")
     if any("\ud800" <= character <= "\udfff" for character in str(root)):
         raise SourceError(f"the path {source} is not valid UTF-8: rename it")
     if name is not None and not name.strip():
@@ -174,6 +177,17 @@ def register(
             )
             _change_settings(connection, known, kind, settings or {})
         return next(row for row in connection.rows("collections") if row["name"] == name)
+
+
+def _private_key(root: Path) -> str:
+    if root.is_file():
+        try:
+            read(SourceFile(root.name, root, 0, 0))
+        except SecretFile:
+            return "it is a private key"
+        except SourceError:
+            pass  # the sync tells what is wrong with it
+    return ""
 
 
 def _change_settings(

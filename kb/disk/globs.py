@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+from kb.disk.skipped import named_by
 from kb.errors import UsageError
 
 __all__ = ["Globs", "compiled", "composed", "is_entry_itself"]
@@ -40,7 +41,7 @@ class Globs:
     __slots__ = ("_expressions",)
 
     def __init__(self, globs: Sequence[str], *, descend: bool) -> None:
-        self._expressions: list[tuple[re.Pattern[str], bool]] = []
+        self._expressions: list[tuple[re.Pattern[str], bool, list[str]]] = []
         for given in globs:
             for glob in _braces_expanded(composed(given).removeprefix("./")):
                 # Here "!" and "#" are letters of a name, not marks as in an ignore file.
@@ -53,19 +54,30 @@ class Globs:
                     )
                 is_folder_name = re.search(r"[*?[]", glob.rstrip("/").rpartition("/")[2]) is None
                 whole = descend or glob.endswith("/") or is_folder_name
-                self._expressions.append((pattern.regex, whole))
+                segments = glob.replace("\\", "").strip("/").split("/")
+                self._expressions.append((pattern.regex, whole, segments))
 
     def __bool__(self) -> bool:
         return bool(self._expressions)
 
-    def match(self, path: str) -> bool:
-        """Whether any glob takes the path; a folder's path ends with a slash."""
+    def match(self, path: str, must_name: Sequence[str] = ()) -> bool:
+        """Whether any glob takes the path; a folder's path ends with a slash.
+
+        Args:
+            must_name: parts of the path that a glob has to name for that (see `kb.disk.skipped`).
+        """
         path = composed(path)
-        for expression, whole in self._expressions:
+        for expression, whole, segments in self._expressions:
+            if must_name and not named_by(segments, must_name):
+                continue
             found = expression.search(path)
             if found is not None and (whole or is_entry_itself(found)):
                 return True
         return False
+
+    def may_name(self, part: str) -> bool:
+        """Whether a segment of any glob names this part of a path."""
+        return any(named_by(segments, [part]) for *_, segments in self._expressions)
 
 
 def compiled(text: str) -> GitIgnoreSpecPattern | None:

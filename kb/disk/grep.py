@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kb.disk.globs import Globs
-from kb.disk.inside import HIDDEN_NAMES, is_hidden_from_tools, read_beneath
+from kb.disk.inside import HIDDEN_GLOBS, is_hidden_from_tools, read_beneath
 from kb.disk.ripgrep import (
     MAXIMUM_BYTES,
     Place,
@@ -28,6 +28,7 @@ from kb.disk.ripgrep import (
     count_in_text,
     first_places,
 )
+from kb.disk.secret import begins_as_private_key
 from kb.errors import SourceError
 
 __all__ = ["SKIPPED_FOLDERS", "GrepMatch", "GrepResult", "grep", "grep_texts"]
@@ -41,6 +42,8 @@ CONTEXT_LINES = 2
 # Characters. A minified file is one line; a reply of 100 matches must stay readable.
 TEXT_LENGTH = 500
 CONTEXT_LENGTH = 200
+
+KEY_BYTES = 16 * 1024  # where a private key begins, if behind its certificates
 
 _BATCH_BYTES = 16 * 1024 * 1024  # of text handed over at once; starting ripgrep takes 5 ms
 
@@ -92,8 +95,12 @@ def grep(
     deadline = time.monotonic() + TIME_LIMIT
     skipped = [f"{name}/" for name in SKIPPED_FOLDERS]
     seconds = TIME_LIMIT - _REPLY_SECONDS
-    found, complete = count_in_folder(query, root, skipped, HIDDEN_NAMES, seconds)
-    counts = {path: found[path] for path in sorted(found) if _takes(wanted, path)}
+    found, complete = count_in_folder(query, root, skipped, HIDDEN_GLOBS, seconds)
+    counts = {
+        path: found[path]
+        for path in sorted(found)
+        if _takes(wanted, path) and not (found[path] and _is_private_key(root, path))
+    }
     matches: list[GrepMatch] = []
     for batch in _batches(_first_files(root, counts, limit)):
         seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
@@ -204,6 +211,15 @@ def _context(line: bytes) -> str:
 
 def _without_return(line: bytes) -> bytes:
     return line.removesuffix(b"\r")
+
+
+def _is_private_key(root: Path, path: str) -> bool:
+    # Of a file that matches: neither its lines are shown nor that it has matches.
+    try:
+        data, _ = read_beneath(root, path.split("/"), KEY_BYTES)
+    except OSError:
+        return False
+    return begins_as_private_key(_as_utf_8(data).decode("utf-8", "replace"))
 
 
 def _batches(documents: Iterable[tuple[str, bytes]]) -> Iterator[_Batch]:

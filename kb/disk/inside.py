@@ -7,7 +7,6 @@ that it leads to once all links are followed. Both must be inside and hold no hi
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import re
 import stat
@@ -17,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+from kb.disk.secret import SECRET_GLOBS, folded, is_secret, plain_name
 from kb.errors import FileNotFound, FileTooLarge, PermissionDenied
 from kb.text.nearest import nearest
 
 __all__ = [
-    "HIDDEN_NAMES",
+    "HIDDEN_GLOBS",
     "MAXIMUM_BYTES",
     "ProjectFile",
     "is_hidden_from_tools",
@@ -32,26 +32,13 @@ __all__ = [
 
 MAXIMUM_BYTES = 1024 * 1024
 
-# Names of files and folders that no tool shows, in any case of letters. Not `.env*`, which would
-# take `.environment.md` too.
-HIDDEN_NAMES = (
-    *(".env", ".env.*", ".env-*", ".env_*", ".env~", ".envrc*"),
-    *(".git", "node_modules"),
-    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk"),
-    *("*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx"),
-    *(".ssh", ".gnupg", ".aws", ".git-credentials", ".npmrc", ".netrc", "_netrc"),
-    *(".pypirc", ".pgpass", ".my.cnf", ".htpasswd", ".dockercfg"),
+# What no tool shows, as ripgrep's globs: they fit at any depth, in any case of letters.
+_UNSHOWN_FOLDERS = (".git", "node_modules")
+HIDDEN_GLOBS = (
+    *_UNSHOWN_FOLDERS,
+    *(f"**/{glob}" if "/" in glob else glob for glob in SECRET_GLOBS),
 )
-_HIDDEN = re.compile("|".join(fnmatch.translate(name) for name in HIDDEN_NAMES))
 
-# Characters that look like a dot or a slash and that NFKC leaves as they are.
-_LOOK_ALIKES = str.maketrans(
-    {
-        **dict.fromkeys("\u2044\u2215\u29f8\u2571\u27cb\u1735", "/"),
-        **dict.fromkeys("\u2216\u29f5\u29f9\u2572\u27cd", "\\"),
-        **dict.fromkeys("\u3002\ua4f8\U00010a50", "."),
-    }
-)
 # A path is unfolded until it stays the same; nobody encodes a real name this often.
 _UNFOLDINGS_AT_MOST = 8
 
@@ -71,7 +58,8 @@ class ProjectFile:
 
 def is_hidden_from_tools(path: str) -> bool:
     """Whether any part of a relative path has a name that no tool shows."""
-    return any(_is_hidden_name(name) for name in path.replace("\\", "/").split("/"))
+    path = path.replace("\\", "/")
+    return is_secret(path) or any(plain_name(name) in _UNSHOWN_FOLDERS for name in path.split("/"))
 
 
 def resolve_inside(root: Path, path: str) -> Path:
@@ -180,7 +168,7 @@ def _refusal(path: str) -> tuple[str, str] | None:
         plain = _unescaped(form)
         if "\N{REPLACEMENT CHARACTER}" in plain and "\N{REPLACEMENT CHARACTER}" not in form:
             return _TRAVERSAL, "percent-encoded bytes that are not valid UTF-8"
-        plain = _folded(plain)
+        plain = folded(plain)
         if plain == form:
             return None
         form = plain
@@ -200,28 +188,9 @@ def _refusal_as_written(path: str) -> tuple[str, str] | None:
         return _TRAVERSAL, "give the path from the project's root without .."
     if "\\" in path:
         return _DENIED, "write / between the names of a path"
-    if any(_is_hidden_name(name) for name in names):
+    if is_hidden_from_tools(path):
         return _DENIED, "this name is hidden from tools"
     return None
-
-
-def _is_hidden_name(name: str) -> bool:
-    # As the file systems see it that fold case and width, drop invisible letters and trailing
-    # dots or blanks, and take what follows a colon for the name of a stream.
-    plain = _folded(name).casefold().split(":")[0].strip(" ").rstrip(" .")
-    return _HIDDEN.match(plain) is not None
-
-
-def _folded(text: str) -> str:
-    if text.isascii():
-        return text
-    # Look-alikes first and last: NFKC makes some and unmakes others.
-    folded = unicodedata.normalize("NFKC", text.translate(_LOOK_ALIKES)).translate(_LOOK_ALIKES)
-    return "".join(letter for letter in folded if not _is_invisible(letter))
-
-
-def _is_invisible(letter: str) -> bool:
-    return unicodedata.category(letter) == "Cf" or "\ufe00" <= letter <= "\ufe0f"
 
 
 def _unescaped(text: str) -> str:
@@ -240,6 +209,6 @@ def _not_found(folder: str, path: str) -> FileNotFound:
         inside = place.is_relative_to(folder)
         if name and inside and not is_hidden_from_tools(place.relative_to(folder).as_posix()):
             names = os.listdir(place)
-    near = nearest(name, [entry for entry in names if not _is_hidden_name(entry)])
+    near = nearest(name, [entry for entry in names if not is_hidden_from_tools(entry)])
     details = {"suggestions": [parent + slash + entry for entry in near]} if near else {}
     return FileNotFound("File not found", path=path, **details)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kb.sources.folder import ALWAYS_SKIPPED
+from kb.disk.skipped import NOISY_FOLDERS
 
 log = logging.getLogger("kb.watch")
 
@@ -99,7 +99,7 @@ class FolderWatcher:
             parts = Path(path).relative_to(self._folder).parts
         except ValueError:
             return True
-        return ALWAYS_SKIPPED.isdisjoint(parts)
+        return NOISY_FOLDERS.isdisjoint(parts)
 
     def _call(self) -> bool:
         try:

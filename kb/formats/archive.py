@@ -28,6 +28,8 @@ from kb.sources.folder import (
     Report,
     SourceFile,
     SourceText,
+    Withhold,
+    no_withholding,
     read,
     walk,
 )
@@ -85,10 +87,15 @@ class ArchiveFacts:
 
 
 def walk_archive(
-    root: Path, include: Sequence[str] = (), exclude: Sequence[str] = (), *, report: Report
+    root: Path,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    *,
+    report: Report,
+    withhold: Withhold = no_withholding,
 ) -> Iterator[SourceFile]:
     """As `sources.walk`, with research results; size and time are of both files of a pair."""
-    for file in walk(root, include or _INCLUDED, exclude, report=report):
+    for file in walk(root, include or _INCLUDED, exclude, report=report, withhold=withhold):
         try:
             status = _beside(file).stat() if _is_pair(file) else None
         except OSError:

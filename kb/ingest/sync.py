@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
 from kb.formats.archive import ArchiveText, archive_facts, markdown_path, read_archive, walk_archive
 from kb.formats.chunk import chunk
@@ -24,7 +25,7 @@ from kb.ingest.budget import within_budget
 from kb.ingest.embed import EmbedReport, Progress, embed_pending, no_progress, reembed
 from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
-from kb.sources.folder import SourceFile, SourceText, read, walk
+from kb.sources.folder import SecretFile, SourceFile, SourceText, read, walk
 from kb.store.database import Connection, Database, Row, utc_now
 from kb.store.documents import NewDocument, delete_document, store_document
 
@@ -43,6 +44,8 @@ __all__ = [
 # File systems count time in steps of up to two seconds (FAT). A file that is younger than that
 # when it is read can change once more without a change of its time, so its time is not kept.
 TRUSTED_AGE_NS = 2_000_000_000
+
+SECRETS_SHOWN = 5  # paths in a notice
 
 logger = logging.getLogger("kb.sync")
 
@@ -98,10 +101,8 @@ def sync_collection(
         unreadable.append(path)
 
     # Before the walk: what another process adds after it is not taken for gone.
-    with kb.database.read() as connection:
-        stored = {
-            row["path"]: row for row in connection.rows("stored_files", collection_id=collection_id)
-        }
+    stored = _without_secrets(kb.database, collection_id, report)
+    withheld: list[str] = []
     is_archive = collection["kind"] == "archive"
     files = list(
         (walk_archive if is_archive else walk)(
@@ -109,6 +110,7 @@ def sync_collection(
             json.loads(collection["include"]),
             json.loads(collection["exclude"]),
             report=note,
+            withhold=withheld.append,
         )
     )
     if stored and not files and not force:
@@ -132,6 +134,9 @@ def sync_collection(
             progress("documents", done, len(files))
             try:
                 run.sync_file(file)
+            except SecretFile:
+                withheld.append(file.path)
+                run.erase(file.path)
             except (SourceError, DocumentTooComplex) as error:
                 note(file.path, error.message)
             except KbError:
@@ -142,8 +147,47 @@ def sync_collection(
                 logger.warning("%s", file.path, exc_info=True)
                 note(file.path, f"cannot be stored: {type(error).__name__}: {error}")
         run.finish()
+    if withheld:
+        report.notices.append({"path": "", "message": f"never stored: {_secrets(withheld)}"})
     progress("documents", len(files), len(files))
     return report
+
+
+def _without_secrets(database: Database, collection_id: int, report: SyncReport) -> dict[str, Row]:
+    """The stored files by path; those that an earlier version of kb let in are deleted first."""
+    with database.read() as connection:
+        rows = connection.rows("stored_files", collection_id=collection_id)
+        keys = {
+            row[0] for row in connection.tuples("stored_private_keys", collection_id=collection_id)
+        }
+    stored = {row["path"]: row for row in rows}
+    for path in keys & stored.keys():
+        # No time is right for it: it is read again, and deleted if it still is a key.
+        stored[path] = {**stored[path], "file_size": None, "modified_ns": None}
+    secret = [path for path in stored if is_secret(path)]
+    if secret:
+        with database.write() as connection:
+            for path in secret:
+                _erase(connection, collection_id, path)
+                del stored[path]
+        report.removed += len(secret)
+        report.notices.append(
+            {"path": "", "message": f"removed, since it is never stored: {_secrets(secret)}"}
+        )
+    return stored
+
+
+def _erase(connection: Connection, collection_id: int, path: str) -> None:
+    now = connection.row("stored_file", collection_id=collection_id, path=path)
+    if now is not None:  # else another process was first
+        delete_document(connection, now["document_id"])
+        connection.run("delete_unused_vectors")
+
+
+def _secrets(paths: Sequence[str]) -> str:
+    some = ", ".join(sorted(paths)[:SECRETS_SHOWN])
+    more = f" and {len(paths) - SECRETS_SHOWN} more" if len(paths) > SECRETS_SHOWN else ""
+    return f"{some}{more} (secret by name, or a private key)"
 
 
 @dataclass(slots=True)
@@ -192,6 +236,13 @@ class _Run:
             self.report.notices.append({"path": file.path, "message": text})
         with self.database.write() as connection:
             self._store(connection, new)
+
+    def erase(self, path: str) -> None:
+        """Delete what is stored of a file that turned out to be secret."""
+        if path in self.stored:
+            with self.database.write() as connection:
+                _erase(connection, self.collection_id, path)
+            self.report.removed += 1
 
     def finish(self) -> None:
         """Delete what is gone and what nothing uses any more."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kb.disk.grep import SKIPPED_FOLDERS
-from kb.disk.inside import HIDDEN_NAMES, is_hidden_from_tools
+from kb.disk.inside import is_hidden_from_tools
 from kb.errors import ModuleNotFound, SourceError
 from kb.ingest.discoveries import all_discoveries
 from kb.knowledge_base import KnowledgeBase
@@ -169,9 +169,9 @@ def _project_files(kb: KnowledgeBase) -> list[_File]:
     with kb.database.read() as connection:
         if not tree_is_here(kb, connection):
             return []
-    exclude = [*(f"{name}/" for name in SKIPPED_FOLDERS), *HIDDEN_NAMES]
+    exclude = [f"{name}/" for name in SKIPPED_FOLDERS]
     try:
-        found = walk(kb.root, ["*"], exclude, report=lambda path, message: None)
+        found = walk(kb.root, ["*"], exclude, report=lambda path, message: None, hidden=True)
         return [_File(f.path, f.size) for f in found if not is_hidden_from_tools(f.path)]
     except SourceError:
         return []

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from kb.disk.grep import GrepResult, grep, grep_texts
 from kb.disk.inside import is_hidden_from_tools, read_inside
-from kb.errors import FileNotFound, SourceError
+from kb.disk.secret import begins_as_private_key
+from kb.errors import FileNotFound, PermissionDenied, SourceError
 from kb.knowledge_base import KnowledgeBase
 from kb.project.source_files import language_of
 from kb.store.database import Connection
@@ -64,7 +65,8 @@ def read_text(kb: KnowledgeBase, path: str) -> TextFile:
     """A file of the project, from the disk or, where there is no tree, as stored.
 
     Raises:
-        PermissionDenied, FileNotFound, FileTooLarge: as `kb.paths.read_inside`.
+        PermissionDenied: as `kb.paths.read_inside`, or it is a private key.
+        FileNotFound, FileTooLarge: as there.
         SourceError: it is binary.
     """
     try:
@@ -78,6 +80,8 @@ def read_text(kb: KnowledgeBase, path: str) -> TextFile:
         text = decode(file.data).text
     except NoTextError as error:
         raise SourceError(f"Cannot show a binary file: {error}", path=path) from error
+    if begins_as_private_key(text):
+        raise PermissionDenied("Permission denied", path=path, reason="this is a private key")
     modified = datetime.fromtimestamp(file.modified, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return TextFile(file.path, text, len(file.data), modified, DISK)
 

@@ -33,6 +33,13 @@ FROM documents WHERE collection_id = :collection_id AND path = :path;
 SELECT document_id, path, content_hash, file_size, modified_ns
 FROM documents WHERE collection_id = :collection_id;
 
+-- name: stored_private_keys
+-- The paths of the documents of a collection whose text begins as a private key.
+SELECT path FROM document_index JOIN documents ON document_id = document_index.rowid
+WHERE document_index MATCH 'NEAR(begin private key, 4)'
+  AND document_index.rowid BETWEEN :collection_id << 32 AND (:collection_id << 32) + 4294967295
+  AND ltrim(content, char(9, 10, 32, 65279)) LIKE '-----BEGIN %';
+
 -- name: touch_document!
 -- The file was written again with the same content.
 UPDATE documents SET file_size = :file_size, modified_ns = :modified_ns

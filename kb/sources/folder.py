@@ -16,26 +16,31 @@ from pathlib import Path
 from kb.disk.globs import Globs
 from kb.disk.ignore import IGNORE_FILES, IgnoreRules
 from kb.disk.read import read_bytes, reason, too_large
+from kb.disk.secret import begins_as_private_key, is_secret, secret_folder
+from kb.disk.skipped import NEVER_ENTERED, NOISY_FOLDERS, skipped_parts
 from kb.errors import SourceError
 from kb.text.decode import NoTextError, decode
 
 __all__ = [
-    "ALWAYS_SKIPPED",
     "DOCUMENT_SUFFIXES",
     "MAXIMUM_BYTES",
+    "SecretFile",
     "SourceFile",
     "SourceText",
     "read",
+    "secret_root",
     "walk",
 ]
 
 DOCUMENT_SUFFIXES = (".md", ".markdown", ".mdx", ".txt", ".rst")
-ALWAYS_SKIPPED = frozenset(
-    {".git", ".hg", ".svn", ".kb", ".context", ".venv", "__pycache__", "node_modules"}
-)
 MAXIMUM_BYTES = 20_000_000
 
 Report = Callable[[str, str], None]
+Withhold = Callable[[str], None]
+
+
+class SecretFile(SourceError):
+    """A file that is never stored, by its name or because it is a private key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +63,25 @@ class SourceText:
     notice: str  # "" or what the user should know ("not UTF-8: read as Latin-1")
 
 
+def no_withholding(path: str) -> None:
+    """Nobody asks which secret files were left out."""
+
+
 def walk(
-    root: Path, include: Sequence[str] = (), exclude: Sequence[str] = (), *, report: Report
+    root: Path,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    *,
+    report: Report,
+    withhold: Withhold = no_withholding,
+    hidden: bool = False,
 ) -> Iterator[SourceFile]:
     """The documents in and below a folder, sorted by path; or the one file that `root` is.
 
-    Ignore files count as in git, `ALWAYS_SKIPPED` folders never do. A link is followed when it
-    leads to a place inside the root that the walk does not reach otherwise, so that no file
-    comes twice. The folder is read before the first file is returned.
+    Ignore files count as in git. What `kb.disk.skipped` lists is left out unless a glob names it,
+    secret files always. A link is followed when it leads to a place inside the root that the
+    walk does not reach otherwise, so that no file comes twice. The folder is read before the
+    first file is returned.
 
     Args:
         root: a folder, or a single file, which is then taken whatever the globs say.
@@ -73,13 +89,20 @@ def walk(
         exclude: globs that win over the included; they hold for a link's target as well.
         report: called with a path relative to the root and a message for each file, folder or
             link that had to be left out.
+        withhold: called with the path of each file that is left out because it is secret.
+        hidden: take hidden files and folders too, except those that programs fill.
 
     Raises:
         SourceError: the root is missing, unreadable, or neither a folder nor a regular file.
+        SecretFile: the root is secret itself.
         UsageError: a glob that can match nothing.
     """
     walker = _Walker(
-        Globs(include, descend=False) if include else None, Globs(exclude, descend=True), report
+        Globs(include, descend=False) if include else None,
+        Globs(exclude, descend=True),
+        report,
+        withhold,
+        hidden,
     )
     try:
         walker.start(root)
@@ -95,6 +118,7 @@ def read(file: SourceFile) -> SourceText:
     """The text of one file.
 
     Raises:
+        SecretFile: it is a private key.
         SourceError: it cannot be opened, is too large by now, or is no text.
     """
     try:
@@ -106,23 +130,36 @@ def read(file: SourceFile) -> SourceText:
         raise _unreadable(file, f"{reason(error)}. Allow reading it, or exclude it.") from error
     except NoTextError as error:
         raise _unreadable(file, f"{error}. Save it as UTF-8 text, or exclude it.") from error
+    if begins_as_private_key(decoded.text):
+        raise SecretFile(f"{file.path} is a private key, which is never stored", path=file.path)
     return SourceText(decoded.text, hashlib.sha256(data).digest(), decoded.encoding, decoded.notice)
 
 
 class _Walker:
     """One walk: what was found, and the links that wait until all real paths are known."""
 
-    def __init__(self, include: Globs | None, exclude: Globs, report: Report) -> None:
+    def __init__(
+        self,
+        include: Globs | None,
+        exclude: Globs,
+        report: Report,
+        withhold: Withhold,
+        hidden: bool,
+    ) -> None:
         self.found: dict[str, SourceFile] = {}  # by location, so that no file comes twice
         self._include = include
         self._exclude = exclude
         self._report = report
+        self._withhold = withhold
+        self._hidden = hidden
         self._root = ""
         self._folders: set[str] = set()  # real paths already listed
         self._links: list[tuple[str, str, IgnoreRules]] = []  # path, location, rules there
 
     def start(self, root: Path) -> None:
         self._root = os.path.realpath(root, strict=True)
+        if why := secret_root(Path(self._root)):
+            raise SecretFile(f"{root} is never stored: {why}.", path=str(root))
         status = os.stat(self._root)
         if stat.S_ISDIR(status.st_mode):
             os.scandir(self._root).close()  # an unreadable root is an error, not an empty folder
@@ -166,7 +203,7 @@ class _Walker:
     def _enters(self, entry: os.DirEntry[str], prefix: str, rules: IgnoreRules) -> bool:
         """Take in a file or link; True for a folder that is to be listed."""
         name, path = entry.name, prefix + entry.name
-        if name in ALWAYS_SKIPPED:
+        if self._skips(path, name):
             return False
         is_link = entry.is_symlink()
         is_folder = entry.is_dir(follow_symlinks=False)
@@ -175,6 +212,9 @@ class _Walker:
         if self._exclude.match(path + "/" if is_folder else path):
             return False
         if rules.ignores(path, name, is_folder) or not self._storable(path):
+            return False
+        if is_secret(path):
+            self._withhold(path + "/" if is_folder else path)
             return False
         if is_link:
             self._links.append((path, entry.path, rules))
@@ -199,7 +239,10 @@ class _Walker:
             self._report(path, "link not followed: it leads out of the collection's folder")
             return
         inner = Path(target).relative_to(self._root)
-        if not ALWAYS_SKIPPED.isdisjoint(inner.parts):
+        if is_secret(inner.as_posix()):
+            self._withhold(path)
+            return
+        if any(self._skips("/".join(inner.parts[: n + 1]), p) for n, p in enumerate(inner.parts)):
             return
         if self._exclude.match(inner.as_posix() + slash):
             return
@@ -208,9 +251,18 @@ class _Walker:
         elif target not in self.found:
             self._add(path, target, status)
 
+    def _skips(self, path: str, name: str) -> bool:
+        """Whether an entry is left out with all it may hold: no glob names its last part."""
+        if name in NEVER_ENTERED or (self._hidden and name in NOISY_FOLDERS):
+            return True
+        last_two = "/".join(path.rsplit("/", 2)[-2:])
+        if self._hidden or name not in skipped_parts(last_two)[-1:]:
+            return False
+        return self._include is None or not self._include.may_name(name)
+
     def _wanted(self, path: str) -> bool:
         if self._include is not None:
-            return self._include.match(path)
+            return self._include.match(path, () if self._hidden else skipped_parts(path))
         return path.lower().endswith(DOCUMENT_SUFFIXES)
 
     def _storable(self, path: str) -> bool:
@@ -233,6 +285,13 @@ class _Walker:
             self.found[location] = SourceFile(
                 path, Path(location), status.st_size, status.st_mtime_ns
             )
+
+
+def secret_root(root: Path) -> str:
+    """Why a file or folder must not be added; "" when it may be. Links are resolved already."""
+    if secret_folder(root.as_posix()):
+        return "it lies in a folder of credentials"
+    return "its name is that of a secret (a key, a password file)" if is_secret(root.name) else ""
 
 
 def _unreadable(file: SourceFile, why: str) -> SourceError:

@@ -346,7 +346,7 @@ def test_a_root_that_fails_while_it_is_listed_keeps_everything(
     collection = register(kb, str(folder))
     sync_collection(kb, collection)
 
-    def failing_walk(*_: Any, report: Callable[[str, str], None]) -> list[SourceFile]:
+    def failing_walk(*_: Any, report: Callable[[str, str], None], **__: Any) -> list[SourceFile]:
         report("", "folder not read: input/output error")
         return []
 

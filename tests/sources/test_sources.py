@@ -65,11 +65,53 @@ def test_documents_come_sorted_by_path_with_size_and_time(tmp_path: Path) -> Non
     )
 
 
-def test_dot_folders_are_walked_and_tool_folders_are_not(tmp_path: Path) -> None:
-    skipped = [f"x/{name}/no.md" for name in sorted(sources.ALWAYS_SKIPPED)]
-    write(tmp_path, ".github/yes.md", "x/.hidden.md", *skipped)
-    assert walked(tmp_path) == [".github/yes.md", "x/.hidden.md"]
-    assert walked(tmp_path, include=["**"]) == [".github/yes.md", "x/.hidden.md"]
+SKIPPED = [
+    *(".hidden.md", ".github/a.md", "x/.trash/a.md", ".obsidian/a.md", ".stversions/a.md"),
+    *(".Trash-1000/files/a.md", ".cache/a.md", ".tox/py/a.md", ".recycle/a.md", ".terraform/a.md"),
+    *("logseq/bak/a.md", ".#a.md", "x/~$a.md", ".venv/a.md", "venv/lib/a.md", "target/doc/a.md"),
+    *("lib/site-packages/p/a.md", "node_modules/p/a.md", "__pycache__/a.md", ".context/a.md"),
+]
+REPOSITORIES = [f"x/{name}/a.md" for name in (".git", ".hg", ".svn", ".kb")]
+
+
+def test_hidden_tool_trash_and_lock_files_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "bak/a.md", "x/logseq.md", *SKIPPED, *REPOSITORIES)
+    for include in ([], ["**"], ["*"], ["**/*.md"], ["**/?*"], ["[.a-z]*/*.md", "*.md"]):
+        assert walked(tmp_path, include) == ["a.md", "bak/a.md", "x/logseq.md"]
+
+
+@pytest.mark.parametrize("path", SKIPPED)
+def test_a_glob_that_names_a_hidden_or_tool_folder_opens_it(tmp_path: Path, path: str) -> None:
+    write(tmp_path, "a.txt", *SKIPPED, *REPOSITORIES)
+    assert walked(tmp_path, [path.replace("[", "\\[")]) == [path]
+
+
+@pytest.mark.parametrize(
+    ("include", "found"),
+    [
+        (".github", [".github/a.md"]),
+        (".github/", [".github/a.md"]),
+        (".git*/**", [".github/a.md"]),
+        (".tox/**/*.md", [".tox/py/a.md"]),
+        ("**/.trash/*.md", ["x/.trash/a.md"]),
+        (".*", [".#a.md", ".hidden.md"]),
+        (".*/**", [p for p in sorted(SKIPPED) if p.startswith(".") and "/" in p]),
+        ("{venv,target}/**", ["target/doc/a.md", "venv/lib/a.md"]),
+        (".git/**", []),
+    ],
+)
+def test_what_a_glob_names_of_the_hidden(tmp_path: Path, include: str, found: list[str]) -> None:
+    write(tmp_path, "a.txt", "venv/.cache/a.md", ".github/.cache/a.md", *SKIPPED, ".git/a.md")
+    assert walked(tmp_path, [include]) == found
+
+
+def test_a_link_opens_no_way_into_what_is_hidden_or_secret(tmp_path: Path) -> None:
+    write(tmp_path, ".hidden/a.md", "venv/b.md", ".ssh/c.md", "id_rsa.txt")
+    (tmp_path / "one.md").symlink_to(".hidden/a.md")
+    (tmp_path / "two").symlink_to("venv")
+    (tmp_path / "three.md").symlink_to(".ssh/c.md")
+    (tmp_path / "four.md").symlink_to("id_rsa.txt")
+    assert walked(tmp_path) == []
 
 
 def test_an_empty_folder_has_no_documents(tmp_path: Path) -> None:
