@@ -1,0 +1,1 @@
+"""Installing kb into assistants, and looking whether all is sound."""

@@ -1,0 +1,221 @@
+"""The clients that kb installs into: one record each, read by one engine.
+
+Looked up in the clients' own documentation and issue threads in November 2026.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from kb.clients import jsonc, toml
+
+SERVER_NAME = "kb"
+PROJECT, HOME, ROOT = "project", "home", "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Where a client keeps its servers, and how it writes one down and starts it."""
+
+    name: str  # on the command line
+    title: str  # for people
+    user_files: Sequence[str]  # the first that exists is meant, else the first; see `Machine.path`
+    project_files: Sequence[str]  # likewise, from the project's root; none: it has no such file
+    keys: Sequence[str]  # what the servers lie under
+    format: ModuleType = jsonc
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what an entry holds beside the command
+    is_one_list: bool = False  # command and arguments are one list
+    other_keys: tuple[str, ...] = ()  # where a later version of the client keeps its servers
+    # Where the servers of the user's file are started, and what stands for the open folder there.
+    starts_in: Literal["project", "home", "root"] = "project"
+    open_folder: str = ""
+    instructions: str = "AGENTS.md"  # what its assistant reads before it begins
+    then: str = "start it anew"  # what makes it read the file
+
+
+CLIENTS = {
+    client.name: client
+    for client in (
+        Client(
+            "claude-code",
+            "Claude Code",
+            ("{claude}/.claude.json",),
+            (".mcp.json",),
+            ("mcpServers",),
+            extra={"type": "stdio"},
+            instructions="CLAUDE.md",
+            then="start it anew, and look with /mcp",
+        ),
+        Client(
+            "claude-desktop",
+            "Claude Desktop",
+            (
+                # The packaged application of Windows sees no other place.
+                "{windows packages}/Claude_*/LocalCache/Roaming/Claude/claude_desktop_config.json",
+                "{settings}/Claude/claude_desktop_config.json",
+            ),
+            (),
+            ("mcpServers",),
+            starts_in="root",
+            instructions="",
+            then="quit it and start it anew",
+        ),
+        Client(
+            "cursor",
+            "Cursor",
+            ("{home}/.cursor/mcp.json",),
+            (".cursor/mcp.json",),
+            ("mcpServers",),
+            extra={"type": "stdio"},
+            starts_in="home",
+            open_folder="${workspaceFolder}",
+            then="it reads the file by itself; look under Settings, MCP",
+        ),
+        Client(
+            "vscode",
+            "VS Code",
+            ("{settings}/Code/User/mcp.json",),
+            (".vscode/mcp.json",),
+            ("servers",),
+            extra={"type": "stdio"},
+            starts_in="home",  # where ${workspaceFolder} means nothing
+            then="it reads the file by itself; look with MCP: List Servers",
+        ),
+        Client(
+            "codex",
+            "Codex",
+            ("{codex}/config.toml",),
+            (".codex/config.toml",),
+            ("mcp_servers",),
+            format=toml,
+        ),
+        Client(
+            "gemini",
+            "Gemini CLI",
+            ("{gemini}/.gemini/settings.json",),
+            (".gemini/settings.json",),
+            ("mcpServers",),
+            instructions="GEMINI.md",
+            then="start it anew, and look with /mcp",
+        ),
+        Client(
+            "zed",
+            "Zed",
+            ("{windows settings}/Zed/settings.json", "{config}/zed/settings.json"),
+            (".zed/settings.json",),
+            ("context_servers",),
+            extra={"env": {}},
+            then="it reads the file by itself; look in the agent panel's settings",
+        ),
+        Client(
+            "opencode",
+            "opencode",
+            ("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
+            ("opencode.json", "opencode.jsonc", ".opencode/opencode.json"),
+            ("mcp",),
+            extra={"type": "local", "enabled": True},
+            is_one_list=True,
+            other_keys=("mcp", "servers"),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Whose settings are meant. Tests put another one here."""
+
+    platform: str = sys.platform
+    home: Path = field(default_factory=Path.home)
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def path(self, template: str) -> Path | None:
+        """The file that a template means here; None where it means none, as on other systems."""
+        name, _, rest = template.removeprefix("{").partition("}")
+        folder = self._folder(name)
+        if folder is None:
+            return None
+        first, *others = Path(rest.lstrip("/")).parts
+        if "*" in first:
+            found = sorted(folder.glob(first)) if folder.is_dir() else []
+            return found[0].joinpath(*others) if found else None
+        return folder.joinpath(first, *others)
+
+    def _folder(self, name: str) -> Path | None:
+        windows = self.platform == "win32"
+        roaming = self._set("APPDATA", self.home / "AppData" / "Roaming")
+        config = self._set("XDG_CONFIG_HOME", self.home / ".config")
+        settings = {"win32": roaming, "darwin": self.home / "Library" / "Application Support"}
+        local = self._set("LOCALAPPDATA", self.home / "AppData" / "Local")
+        return {
+            "home": self.home,
+            "config": config,
+            "settings": settings.get(self.platform, config),
+            "windows settings": roaming if windows else None,
+            "windows packages": local / "Packages" if windows else None,
+            "claude": self._set("CLAUDE_CONFIG_DIR", self.home),
+            "codex": self._set("CODEX_HOME", self.home / ".codex"),
+            "gemini": self._set("GEMINI_CLI_HOME", self.home),
+        }[name]
+
+    def _set(self, variable: str, otherwise: Path) -> Path:
+        value = self.environment.get(variable)
+        return Path(value) if value else otherwise
+
+
+def user_file(client: Client, machine: Machine) -> Path:
+    """The user's own configuration of a client, which need not be there."""
+    found = [(one, path) for one in client.user_files if (path := machine.path(one))]
+    for template, path in found:
+        if "*" in template:  # an application that is installed in this way looks nowhere else
+            return path
+    return _first_there([path for _, path in found])
+
+
+def project_file(client: Client, project: Path) -> Path | None:
+    """A project's configuration of a client; None for a client that has none."""
+    if not client.project_files:
+        return None
+    return _first_there([project / name for name in client.project_files])
+
+
+def _first_there(paths: Sequence[Path]) -> Path:
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def make_entry(client: Client, command: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
+    """What a client's file says of the server."""
+    extra = dict(client.extra)
+    if client.is_one_list:
+        if tuple(keys) == client.other_keys:
+            extra.pop("enabled", None)
+        return {**extra, "command": list(command)}
+    before = {name: value for name, value in extra.items() if name == "type"}
+    after = {name: value for name, value in extra.items() if name != "type"}
+    return {**before, "command": command[0], "args": list(command[1:]), **after}
+
+
+def command_of(entry: Any) -> list[str]:
+    """The command of an entry, whatever client's; empty where there is none."""
+    if not isinstance(entry, Mapping):
+        return []
+    command, arguments = entry.get("command"), entry.get("args", [])
+    parts = command if isinstance(command, list) else [command, *arguments]
+    return [part for part in parts if isinstance(part, str)]
+
+
+def servers_keys(client: Client, values: Mapping[str, Any]) -> Sequence[str]:
+    """What the servers lie under in this very file."""
+    if client.other_keys:
+        inner: Any = values
+        for key in client.other_keys:
+            inner = inner.get(key) if isinstance(inner, Mapping) else None
+        if isinstance(inner, Mapping) and "command" not in inner:
+            return client.other_keys
+    return client.keys
