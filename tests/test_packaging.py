@@ -64,12 +64,21 @@ def test_wheel_holds_the_code_and_its_data(wheel: Path) -> None:
     assert package | {"kb/schema.sql"} <= names
     licences = {name.rsplit("/", 1)[-1] for name in names if "/licenses/" in name}
     assert licences == {"LICENSE", "NOTICE"}
-    outside = {name for name in names if not name.startswith(("kb/", f"kb-{version()}.dist-info/"))}
+    own = ("kb/", f"kbfile-{version()}.dist-info/")
+    outside = {name for name in names if not name.startswith(own)}
     assert not outside
 
 
 def version() -> str:
     return str(PROJECT["project"]["version"])
+
+
+def test_the_package_has_a_name_of_its_own_and_its_command_two(wheel: Path) -> None:
+    assert wheel.name.startswith("kbfile-")
+    with zipfile.ZipFile(wheel) as archive:
+        (entries,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+        text = archive.read(entries).decode()
+    assert text.split() == ["[console_scripts]", *"kb = kb.cli.main:main kbfile = kb.cli.main:main".split()]
 
 
 def test_version_is_the_same_everywhere() -> None:
@@ -108,6 +117,7 @@ def test_every_dependency_has_a_lower_bound() -> None:
 
 def test_installed_package_works_from_another_folder(program: Path, tmp_path: Path) -> None:
     assert run(program, "--version", cwd=tmp_path) == f"kb {version()}\n"
+    assert run(program.with_name("kbfile"), "--version", cwd=tmp_path) == f"kb {version()}\n"
     assert "35 documents" in run(program, "add", WINDROSE, "--no-embed", cwd=tmp_path)
     found = run(program, "search", "E417", "--format", "files", cwd=tmp_path)
     assert "calibrate the vane.md" in found
