@@ -13,12 +13,13 @@ OWNERS = {
     "fastembed": {"models.embedder"},
     "onnxruntime": {"models.multilingual"},
     "py3langid": {"models.choose"},
-    "mcp": {"server.mcp", "server.stdio"},
+    "argcomplete": {"cli.completion"},
+    "mcp": {"server.mcp", "server.stdio", "clients.handshake"},
     "mcp_types": {"server.mcp", "server.stdio"},
     "rapidfuzz": {"search.typos"},
     "redact_secret": {"text.secrets"},
     "rich": {"cli.render"},
-    "tree_sitter": {"project.imports.syntax"},
+    "tree_sitter": {"project.imports.syntax", "clients.jsonc", "clients.toml"},
     "watchfiles": {"disk.watch"},
     "argparse": {
         "cli.main",
@@ -29,6 +30,7 @@ OWNERS = {
         "cli.collect",
         "cli.context",
         "cli.evaluate",
+        "cli.install",
     },
 }
 # A module may import its own layer's neighbours to the left, never anything to the right.
@@ -129,6 +131,10 @@ LAYERS = (
     {"tools.documents", "tools.external", "tools.index"},
     {"server.stdio", "cli.render"},
     {"server.mcp"},
+    {"clients.texts", "clients.program", "clients.handshake"},
+    {"clients.jsonc", "clients.toml", "clients.config_file"},
+    {"clients.catalog", "clients.instructions"},
+    {"clients.install", "clients.launch"},
     {
         "cli.collect",
         "cli.browse",
@@ -136,6 +142,7 @@ LAYERS = (
         "cli.care",
         "cli.context",
         "cli.evaluate",
+        "cli.install",
     },
     {"cli.main"},
 )

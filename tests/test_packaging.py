@@ -78,7 +78,10 @@ def test_the_package_has_a_name_of_its_own_and_its_command_two(wheel: Path) -> N
     with zipfile.ZipFile(wheel) as archive:
         (entries,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
         text = archive.read(entries).decode()
-    assert text.split() == ["[console_scripts]", *"kb = kb.cli.main:main kbfile = kb.cli.main:main".split()]
+    assert text.split() == [
+        "[console_scripts]",
+        *"kb = kb.cli.main:main kbfile = kb.cli.main:main".split(),
+    ]
 
 
 def test_version_is_the_same_everywhere() -> None:

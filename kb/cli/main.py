@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import kb
-from kb.cli import render
+from kb.cli import install, render
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.models.choose import make_embedder
@@ -76,6 +76,7 @@ def _open_standard_streams() -> None:
 
 def _run(options: argparse.Namespace) -> int:
     module, name = options.command.split(".")
+    _enter(getattr(options, "root", None))
     path = database_path(options.db) if options.needs_file else ":memory:"
     if options.creates and not Path(path).exists():
         _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
@@ -95,6 +96,17 @@ def _run(options: argparse.Namespace) -> int:
             command = getattr(importlib.import_module(f"kb.cli.{module}"), name)
             code: int = command(knowledge, options)
             return code
+
+
+def _enter(root: Path | None) -> None:
+    """Work in another folder, as if the command had been started there."""
+    if root is not None:
+        try:
+            os.chdir(root.expanduser())
+        except OSError as error:
+            raise SourceError(
+                f"cannot work in the folder {root}: {error.strerror}", path=str(root)
+            ) from error
 
 
 def _require_folder(source: str | None) -> None:
@@ -159,6 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_browsing(add)
     _add_context(add)
     _add_care(add)
+    install.add_options(add)
     return parser
 
 
@@ -368,6 +381,12 @@ def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
         default="",
         metavar="LIMITS",
         help='calls a minute, such as "search=30,read=100,grep=60", one number, or "off"',
+    )
+    sub.add_argument(
+        "--root",
+        type=Path,
+        metavar="FOLDER",
+        help="the project to serve (default: that of the folder it is started in)",
     )
     _add_allow_docs(sub)
 

@@ -37,6 +37,7 @@ class Client:
     open_folder: str = ""
     instructions: str = "AGENTS.md"  # what its assistant reads before it begins
     then: str = "start it anew"  # what makes it read the file
+    then_in_project: str = ""  # what else it asks for before it uses a project's file
 
 
 CLIENTS = {
@@ -51,6 +52,7 @@ CLIENTS = {
             extra={"type": "stdio"},
             instructions="CLAUDE.md",
             then="start it anew, and look with /mcp",
+            then_in_project="it asks once whether it may use the project's servers",
         ),
         Client(
             "claude-desktop",
@@ -94,6 +96,7 @@ CLIENTS = {
             (".codex/config.toml",),
             ("mcp_servers",),
             format=toml,
+            then_in_project="it reads this file only in a project that it trusts",
         ),
         Client(
             "gemini",

@@ -115,6 +115,21 @@ def apply(change: Change) -> Path | None:
     return made
 
 
+def installed(client: Client, path: Path) -> dict[str, Mapping[str, Any]]:
+    """The entries of a file that start kb, by their names.
+
+    Raises:
+        ConfigurationError: the file is broken, or cannot be read.
+    """
+    old = config_file.read(path)
+    with placed(path):
+        values = client.format.read(old.text)
+    servers = look_up(values, servers_keys(client, values))
+    if not isinstance(servers, Mapping):
+        return {}
+    return {name: entry for name, entry in servers.items() if is_ours(command_of(entry))}
+
+
 def snippet(client: Client, name: str, command: Sequence[str]) -> str:
     """The lines of a file that holds this server alone."""
     keys = [*client.keys, name]

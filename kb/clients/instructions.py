@@ -49,6 +49,15 @@ def write(path: Path) -> bool:
     return True
 
 
+def are_in(path: Path) -> bool:
+    """Whether a file has lines of ours, present or older ones.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    return _BLOCK.search(config_file.text_of(config_file.read(path))) is not None
+
+
 def erase(path: Path) -> bool:
     """Take the lines out again; a file of nothing else goes. False: they are not there.
 

@@ -281,14 +281,17 @@ def _blanked(text: str) -> str:
     """The text with spaces for comments and trailing commas, each character in its place."""
     data = text.encode()
     blanks: list[tuple[int, int]] = []
-    comma: Node | None = None
+    before: Node | None = None
+    comma: Node | None = None  # one that stands behind a value
     for token in _leaves(_parser().parse(b"(" + data + b"\n)").root_node):
         if token.type == "comment":
             blanks.append((token.start_byte - 1, min(token.end_byte - 1, len(data))))
             continue
         if comma is not None and token.type in ("}", "]"):
             blanks.append((comma.start_byte - 1, comma.end_byte - 1))
-        comma = token if token.type == "," else None
+        is_behind_value = before is not None and before.type not in (",", "{", "[")
+        comma = token if token.type == "," and is_behind_value else None
+        before = token
     parts, position = [], 0
     for start, end in sorted(blanks):
         covered = data[start:end].decode()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from support import ROOT
 
 from kb.clients.catalog import CLIENTS, Client, command_of, make_entry, servers_keys
 from kb.clients.config_file import BACKUP_SUFFIX
