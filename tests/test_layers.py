@@ -72,6 +72,7 @@ LAYERS = (
         "sources.folder",
         "formats.research_json",
         "formats.archive",
+        "formats.front_matter_lines",
         "formats.front_matter",
         "formats.restructured_text",
         "formats.links",

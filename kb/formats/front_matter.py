@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import re
@@ -11,9 +10,13 @@ from typing import Any
 
 import yaml
 
+from kb.formats.front_matter_lines import read_lines
+
 # A block that does not close within this many characters is no front matter: a file that
 # opens with a thematic break must not lose its text to a later one.
 MAXIMUM_CHARACTERS = 65_536
+
+MOST_LINES_NAMED = 5  # in a notice
 
 # Characters of all values with every alias expanded. Ten lines of YAML can name 10^10 values
 # ("billion laughs"); real front matter stays below a thousandth of this.
@@ -23,9 +26,18 @@ _BLOCK = re.compile(
     r"---[ \t]*\n (?P<yaml>.*?) ^(?:---|\.\.\.)[ \t]*(?:\n|\Z)",
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
-_MERGE_KEY = "tag:yaml.org,2002:merge"
+_TAG = "tag:yaml.org,2002:"
 
-# What PyYAML's scalar constructors raise on a value that its tag does not fit (an impossible
+# What is shown, or matched with what somebody types: it keeps the text as it was written, also
+# where YAML would make a number, a date or a truth value of it.
+_TEXT_KEYS = frozenset(
+    "title subtitle shorttitle short_title linktitle sidebar_label aliases alias tags tag keywords "
+    "categories category name names author authors id slug version summary description".split()
+)
+
+# What PyYAML raises on a source that it cannot read.
+_UNREADABLE = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
+# What its scalar constructors raise on a value that its tag does not fit (an impossible
 # date, `!!bool maybe`, `!!float ""`); such a value is kept as it is written.
 _UNFIT = (
     ArithmeticError,
@@ -53,7 +65,9 @@ _NONE = FrontMatter(values={}, character_count=0, line_count=0)
 def read_front_matter(text: str) -> FrontMatter:
     """Read the block between `---` on line 1 and the next `---` or `...`.
 
-    Malformed YAML is still front matter, with a notice and no values: its lines are not prose.
+    Malformed YAML is still front matter, with a notice and what can be read of it line by line:
+    its lines are not prose. Dates keep the text as it was written, and so does every number that
+    would be written in another way (1.10), `yes`, `no`, `on` and `off`, and all that is shown.
     A block that is valid YAML but no mapping is text between two thematic breaks, and so is a
     malformed one whose first line is blank (Pandoc's rule).
     """
@@ -66,10 +80,11 @@ def read_front_matter(text: str) -> FrontMatter:
     notice = ""
     try:
         values = _read_yaml(source)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+    except _UNREADABLE as error:
         if not source.split("\n", 1)[0].strip():
             return _NONE
-        notice = f"The front matter is not valid YAML and was ignored: {_describe(error)}."
+        values, left_out = read_lines(source, _read_entry)
+        notice = _notice(error, len(values), left_out)
     if not isinstance(values, dict):
         return _NONE
     block = match[0]
@@ -80,9 +95,18 @@ def read_front_matter(text: str) -> FrontMatter:
 def front_matter_title(values: dict[str, Any]) -> str:
     """Return the `title` value as one line of text, "" when there is none."""
     title = values.get("title")
-    if isinstance(title, bool) or not isinstance(title, str | int | float):
-        return ""
-    return " ".join(str(title).split())
+    return " ".join(title.split()) if isinstance(title, str) else ""
+
+
+def _notice(error: Exception, found: int, left_out: list[int]) -> str:
+    how = "was read line by line" if found else "was ignored"
+    text = f"The front matter is not valid YAML and {how}: {_describe(error)}."
+    if found and left_out:
+        # Counted from 0 and from the line after the opening fence.
+        lines = ", ".join(str(number + 2) for number in left_out[:MOST_LINES_NAMED])
+        more = ", ..." if len(left_out) > MOST_LINES_NAMED else ""
+        text += f" Left out: line{'s' if len(left_out) > 1 else ''} {lines}{more}."
+    return text
 
 
 def _describe(error: Exception) -> str:
@@ -102,6 +126,14 @@ def _read_yaml(source: str) -> Any:
         loader.dispose()
 
 
+def _read_entry(source: str) -> dict[str, Any] | None:
+    try:
+        values = _read_yaml(source)
+    except _UNREADABLE:
+        return None
+    return values if isinstance(values, dict) else None
+
+
 class _Reader:
     """Turn YAML nodes into JSON values; only scalars pass through PyYAML's constructors.
 
@@ -113,13 +145,13 @@ class _Reader:
         self._loader = loader
         self._remaining = MAXIMUM_EXPANDED_CHARACTERS
 
-    def value(self, node: yaml.Node | None) -> Any:
+    def value(self, node: yaml.Node | None, *, as_text: bool = False) -> Any:
         self._spend(1)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(item) for item in node.value]
-        return self._scalar(node) if isinstance(node, yaml.ScalarNode) else {}
+            return [self.value(item, as_text=as_text) for item in node.value]
+        return self._scalar(node, as_text) if isinstance(node, yaml.ScalarNode) else {}
 
     def _spend(self, characters: int) -> None:
         self._remaining -= characters
@@ -130,8 +162,9 @@ class _Reader:
         inherited: dict[str, Any] = {}
         own: dict[str, Any] = {}
         for key, value in node.value:
-            if key.tag != _MERGE_KEY:
-                own[self._key(key)] = self.value(value)
+            if key.tag != f"{_TAG}merge":
+                name = self._key(key)
+                own[name] = self.value(value, as_text=name.lower() in _TEXT_KEYS)
                 continue
             for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                 merged = self.value(source)
@@ -146,22 +179,24 @@ class _Reader:
             return _encodable(node.value)
         return json.dumps(self.value(node), ensure_ascii=False)
 
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
+    def _scalar(self, node: yaml.ScalarNode, as_text: bool) -> Any:
         self._spend(len(node.value))
         written = _encodable(node.value)
+        if as_text and node.tag != f"{_TAG}null":
+            return written
         try:
             value = self._loader.construct_object(node)
         except _UNFIT:
             return written
-        if value is None or isinstance(value, bool):
+        if value is None:
             return value
+        if isinstance(value, bool):
+            return value if written.lower() in ("true", "false") else written
         if isinstance(value, str):
             return _encodable(value)
-        if isinstance(value, datetime.date):  # datetime.datetime is one too
-            return value.isoformat()
-        if isinstance(value, int | float) and ":" not in written and _fits_json(value):
+        if isinstance(value, int | float) and str(value) == written and _fits_json(value):
             return value
-        # Base 60 numbers (YAML 1.1 reads 12:30 as 750), NaN, infinity, huge integers, binary.
+        # Dates, base 60 numbers (YAML 1.1 reads 12:30 as 750), 1.10, NaN, huge integers, binary.
         return written
 
 

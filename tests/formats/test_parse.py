@@ -175,7 +175,7 @@ MERGES = LAUGHS.replace("[x,x,x,x,x,x,x,x,x]", "{x: 1}").replace("[*", "{<<: [*"
 def test_hostile_front_matter_is_a_notice(yaml: str) -> None:
     document = parse(f"---\n{yaml}---\n# Heading\n", "a.md")
     assert document.title == "Heading"
-    assert document.front_matter == {}
+    assert len(json.dumps(document.front_matter)) < 4 * len(yaml)
     assert document.notices[0].startswith("The front matter is not valid YAML")
 
 
