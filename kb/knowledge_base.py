@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kb.disk.aliases import load_aliases
 from kb.errors import CollectionNotFound, DocumentNotFound, EmbeddingError, ModelMismatchError
 from kb.models.choose import make_embedder as make_named_embedder
 from kb.models.choose import suited_model
 from kb.models.embedder import PACKAGED_MODELS, Calibration, Embedder, is_english_model
 from kb.models.rerank import LateInteraction, Reranker, TokenEmbedder
 from kb.search.hybrid import WHOLE_FILE, ChunkRange, collection_range
-from kb.settings import find_project, load_aliases
+from kb.settings import find_project
 from kb.store.calls import CallLog
 from kb.store.database import Connection, Database, Row
 from kb.store.sessions import SessionLog
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kb.project.config import ActiveProject
+
+log = logging.getLogger("kb")
 
 # Kinds whose documents the documents tools see. External documentation belongs to one active
 # project, discoveries to the context tools.
@@ -61,6 +65,7 @@ class KnowledgeBase:
     ) -> None:
         self.database = database
         self.project = project or find_project()
+        self.notices: list[str] = []  # what the user should know of the project's own files
         self.reply_tokens = reply_tokens
         self.calls = CallLog(database)
         self.last_call = 0.0  # time.monotonic() when a tool was last called
@@ -133,8 +138,14 @@ class KnowledgeBase:
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """Alias -> collection id."""
-        return load_aliases(self.project)
+        """Alias -> collection id. What is wrong with an alias file is logged, and a notice."""
+
+        def warn(message: str) -> None:
+            if message not in self.notices:
+                log.warning("%s", message)
+                self.notices.append(message)
+
+        return load_aliases(self.project, warn)
 
     # ------------------------------------------------------------------ the embedding model
 
@@ -318,7 +329,10 @@ class KnowledgeBase:
         near = nearest(name, known)
         hint = f" Did you mean {_either(near)}?" if near else _known_hint(known)
         raise CollectionNotFound(
-            f'Collection "{name}" not found.{hint}', collection=name, suggestions=near or known[:10]
+            f'Collection "{name}" not found.{hint}',
+            collection=name,
+            suggestions=near or known[:10],
+            **({"notice": "; ".join(self.notices)} if self.notices else {}),
         )
 
     def count_documents(self, connection: Connection, collection: Row) -> int:

@@ -55,6 +55,7 @@ LAYERS = (
         "settings",
         "disk.globs",
         "disk.read",
+        "disk.aliases",
         "text.decode",
         "disk.ignore",
         "disk.inside",

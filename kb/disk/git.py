@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -26,12 +27,12 @@ def git_branch(root: Path) -> str:
     Raises:
         ConfigurationError: git keeps its references in a way that only git can read.
     """
-    entry = next((at / ".git" for at in (root, *root.parents) if (at / ".git").exists()), None)
+    entry = next((at / ".git" for at in (root, *root.parents) if os.path.exists(at / ".git")), None)
     if entry is None:
         return NO_BRANCH
     try:
         folder = entry
-        if entry.is_file():  # a worktree or a submodule
+        if os.path.isfile(entry):  # a worktree or a submodule
             folder = entry.parent / _one_line(entry).removeprefix("gitdir:").strip()
         head = _one_line(folder / "HEAD")
     except (OSError, ValueError):  # not git's after all, or broken

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["read_bytes", "reason", "too_large"]
+__all__ = ["is_there", "read_bytes", "reason", "too_large"]
 
 
 def read_bytes(location: Path, maximum: int) -> bytes:
@@ -19,6 +19,17 @@ def read_bytes(location: Path, maximum: int) -> bytes:
     # A file that goes on changing is taken as it is the second time: its date is not the one
     # the walk saw, so the next sync reads it again.
     return data if steady else _read_once(location, maximum)[0]
+
+
+def is_there(location: Path) -> bool:
+    """Whether a file is at this place, of any kind; also one that cannot be reached."""
+    try:
+        location.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        return True  # reading it will say why not
+    return not location.is_dir()
 
 
 def too_large(size: int, maximum: int) -> str:

@@ -166,4 +166,6 @@ def _ripgrep() -> str:
 
 def _is_below_repository(root: Path) -> bool:
     """Whether a repository begins above `root`, so that ignore files up there count."""
-    return not (root / ".git").exists() and any((at / ".git").exists() for at in root.parents)
+    return not os.path.exists(root / ".git") and any(
+        os.path.exists(at / ".git") for at in root.parents
+    )

@@ -126,7 +126,7 @@ def read_archive(file: SourceFile) -> ArchiveText:
             metadata = loaded if isinstance(loaded, dict) else {}
         except FileNotFoundError:
             pass
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             why = reason(error) if isinstance(error, OSError) else f"no JSON: {error}"
             notice = f"{METADATA_FILE} beside it was left out: {why}"
     if file.path.rsplit("/", 1)[-1] == RESULT_FILE:

@@ -52,10 +52,12 @@ def activate(
         ConfigurationError: the configuration is missing or cannot be used.
     """
     start = _start(kb)
-    allowed = allowed_folders(kb.allowed_docs)
+    warnings: list[str] = []
+    allowed = allowed_folders(kb.allowed_docs, warnings.append)
     project = load_project(config_path, branch, start=start, allowed=allowed)
     with kb.sync_lock:
         result = _bring_up(kb, project, progress, seconds if kb.watches else math.inf)
+        result.warnings = [*warnings, *result.warnings]
         if kb.active is not None:
             kb.active.stop()
         kb.active = result.active
@@ -69,7 +71,8 @@ def activate(
 def restore(kb: KnowledgeBase) -> None:
     """Take up the project of the working directory if an earlier command activated it."""
     try:
-        project = load_project(start=_start(kb), allowed=allowed_folders(kb.allowed_docs))
+        allowed = allowed_folders(kb.allowed_docs, lambda message: log.warning("%s", message))
+        project = load_project(start=_start(kb), allowed=allowed)
     except ConfigurationError:
         return
     with kb.database.read() as connection:

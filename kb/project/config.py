@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from kb.disk.git import git_branch
 from kb.disk.globs import Globs
-from kb.disk.read import read_bytes, reason
+from kb.disk.read import is_there, read_bytes, reason
 from kb.errors import ConfigurationError, UsageError
 from kb.text.nearest import nearest
 
@@ -163,7 +163,7 @@ def find_config(start: Path) -> Path:
     start = start.absolute()
     for folder in (start, *start.parents):
         for name in CONFIG_FILES:
-            if (folder / name).is_file():
+            if is_there(folder / name):
                 return folder / name
     raise ConfigurationError(
         f"no project configuration found in {start} or any folder above it: create "
@@ -173,29 +173,43 @@ def find_config(start: Path) -> Path:
     )
 
 
-def allowed_folders(given: Sequence[str] = ()) -> tuple[Path, ...]:
+def allowed_folders(given: Sequence[str], warn: Callable[[str], None]) -> tuple[Path, ...]:
     """Folders outside a project that the user lets external docs lie in.
 
     Those of the command line, and `external_docs.allowed_paths` of the user's own config.json.
 
-    Raises:
-        ConfigurationError: the user's file cannot be read as that.
+    Args:
+        warn: called with what is wrong with the user's file, which then allows nothing.
     """
     from platformdirs import user_config_path
 
     file = user_config_path("kb") / "config.json"
     texts = list(given)
-    if file.is_file():
-        content = _read_json(file, str(file))
-        section = content.get("external_docs", {}) if isinstance(content, dict) else None
-        paths = section.get("allowed_paths", []) if isinstance(section, dict) else None
-        if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-            raise ConfigurationError(
-                f'{file} must hold {{"external_docs": {{"allowed_paths": ["/a/folder"]}}}}',
-                path=str(file),
-            )
-        texts += paths
-    return tuple(Path(text).expanduser().resolve() for text in texts)
+    if is_there(file):
+        try:
+            texts += _allowed_by(_read_json(file, str(file)), file)
+        except ConfigurationError as error:
+            warn(f"{error.message}; it allows no folder")
+    return tuple(filter(None, (_folder(text, warn) for text in texts)))
+
+
+def _allowed_by(content: Any, file: Path) -> list[str]:
+    section = content.get("external_docs", {}) if isinstance(content, dict) else None
+    paths = section.get("allowed_paths", []) if isinstance(section, dict) else None
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise ConfigurationError(
+            f'{file} must hold {{"external_docs": {{"allowed_paths": ["/a/folder"]}}}}',
+            path=str(file),
+        )
+    return paths
+
+
+def _folder(text: str, warn: Callable[[str], None]) -> Path | None:
+    try:
+        return Path(text).expanduser().resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL, or ~nobody
+        warn(f"the allowed folder {text!r} is no path: {error}")
+        return None
 
 
 def _named_config(config_path: str, start: Path) -> Path:
@@ -205,7 +219,7 @@ def _named_config(config_path: str, start: Path) -> Path:
         # name is none: its folder, which the tools may then read, need not be a project.
         candidates = [path, *(path / name for name in CONFIG_FILES), path / "config.json"]
         for file in candidates:
-            if f"{file.parent.name}/{file.name}" in CONFIG_FILES and file.is_file():
+            if f"{file.parent.name}/{file.name}" in CONFIG_FILES and is_there(file):
                 return file
     except (OSError, ValueError, RuntimeError) as error:  # a NUL, or ~nobody
         raise ConfigurationError(f"config_path {config_path!r} is no path: {error}") from error
@@ -222,7 +236,7 @@ def _read_json(file: Path, name: str) -> Any:
         return json.loads(data.decode("utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"cannot read {name}: {reason(error)}", path=str(file)) from error
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RuntimeError) as error:  # deep nesting, a loop of links
         where = str(error) if isinstance(error, json.JSONDecodeError) else "it is not UTF-8 JSON"
         raise ConfigurationError(f"{name} is not JSON: {where}", path=str(file)) from error
 

@@ -406,4 +406,5 @@ def describe(kb: KnowledgeBase) -> str:
     ]
     more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
     pending = f" {waiting} passages are not embedded yet: found by keywords." if waiting else ""
-    return f"Collections: {', '.join(names)}{more}.{pending}"
+    wrong = "".join(f" Notice: {notice}." for notice in kb.notices)
+    return f"Collections: {', '.join(names)}{more}.{pending}{wrong}"

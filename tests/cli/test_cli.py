@@ -19,6 +19,7 @@ import pytest
 from support import ROOT, WINDROSE
 
 from kb.cli.main import main
+from kb.disk.aliases import ALIAS_FILES
 
 COMMANDS = (
     "add sync reembed remove search list get outline section related cite graph "
@@ -399,6 +400,21 @@ def test_document_is_named_loosely(name: str, filled: Run, project: Path) -> Non
     assert filled("get", f"{name}:3").out == "quartz line\n"
     assert filled("get", f"{name}:3-5").out == "quartz line\n\n## Gusts\n"
     assert filled("get", f"{name}:5-").out == "## Gusts\n\nblow\n"
+
+
+@pytest.mark.parametrize("file", ["kb.json", "context.json", "package.json", ".kb/config.json"])
+@pytest.mark.parametrize("content", ["[1,2]", "{oops", "", "[" * 50_000])
+def test_no_broken_file_of_a_project_ends_a_command(
+    file: str, content: str, filled: Run, project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (project / file).write_text(content)
+    found = filled("search", "marble", "--format", "files")
+    assert (found.code, found.out) == (0, "docs/guide/rain.md\n")
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [str(project / file) in text for text in told] == [True] * (file in ALIAS_FILES)
+    assert filled("get", "wind.md:1").out == "# Wind\n"
+    assert filled("sync", "--no-embed", "--quiet").code == 0
+    assert filled("tool", "read_file", '{"path": "docs/wind.md", "includeDeps": true}').code == 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from kb.cli.collect import register
 from kb.errors import DocumentTooComplex
-from kb.formats import parse
+from kb.formats import markdown
 from kb.ingest import budget
 from kb.ingest.budget import within_budget
 from kb.ingest.indexes import add_document
@@ -38,10 +38,10 @@ def endless() -> Iterator[None]:
         return False
 
     load_tokenizer()
-    parse._markdown.cache_clear()
-    parse._markdown().block.ruler.before("table", "endless", rule)
+    markdown._markdown.cache_clear()
+    markdown._markdown().block.ruler.before("table", "endless", rule)
     yield
-    parse._markdown.cache_clear()
+    markdown._markdown.cache_clear()
 
 
 def forever() -> None:

@@ -113,18 +113,35 @@ def test_only_the_user_can_allow_a_folder_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, handbook = tmp_path / "p", tmp_path / "handbook"
+    warnings: list[str] = []
     handbook.mkdir()
     write_config(root, {"project_name": "a", "external_docs": {"path": "../handbook"}})
-    project = load_project(start=root, allowed=allowed_folders([str(handbook)]))
+    project = load_project(start=root, allowed=allowed_folders([str(handbook)], warnings.append))
     assert project.docs_folder == handbook.resolve()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     user_file = tmp_path / "xdg" / "kb" / "config.json"
     user_file.parent.mkdir(parents=True)
     user_file.write_text(json.dumps({"external_docs": {"allowed_paths": [str(handbook)]}}))
-    assert load_project(start=root, allowed=allowed_folders()).docs_folder == handbook.resolve()
-    user_file.write_text('{"external_docs": {"allowed_paths": 1}}')
-    with pytest.raises(ConfigurationError, match="must hold"):
-        allowed_folders()
+    allowed = allowed_folders([], warnings.append)
+    assert load_project(start=root, allowed=allowed).docs_folder == handbook.resolve()
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'{"external_docs": {"allowed_paths": 1}}', b"[1,2]", b"", b"{oops", b"\xff", b"[" * 50_000],
+)
+def test_a_broken_file_of_the_user_allows_nothing_and_says_so(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    user_file = tmp_path / "xdg" / "kb" / "config.json"
+    user_file.parent.mkdir(parents=True)
+    user_file.write_bytes(content)
+    warnings: list[str] = []
+    assert allowed_folders([str(tmp_path), "a\0b"], warnings.append) == (tmp_path.resolve(),)
+    assert len(warnings) == 2
+    assert str(user_file) in warnings[0]
 
 
 def test_a_pattern_that_stands_for_millions_is_refused(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def environment() -> dict[str, str]:
 class Process:
     """A server process driven line by line, so that a test sees the very bytes."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, folder: Path | None = None) -> None:
         self.popen = subprocess.Popen(
             [sys.executable, *command],
             stdin=subprocess.PIPE,
@@ -47,6 +47,7 @@ class Process:
             stderr=subprocess.PIPE,
             env=environment(),
             encoding="utf-8",
+            cwd=folder,
         )
         self._killer = threading.Timer(HANGS, self.popen.kill)
         self._killer.daemon = True
@@ -108,8 +109,8 @@ class Process:
         return self.popen.returncode, out, errors
 
 
-def serving(file: Path, *more: str) -> Process:
-    return Process("-m", "kb", "--db", str(file), "serve", *more)
+def serving(file: Path, *more: str, folder: Path | None = None) -> Process:
+    return Process("-m", "kb", "--db", str(file), "serve", *more, folder=folder)
 
 
 def odd(file: Path) -> Process:
@@ -318,6 +319,25 @@ def test_nothing_heavy_is_imported_before_the_handshake_is_answered(windrose_cop
     assert "mcp" in imported
     heavy = {"numpy", "onnxruntime", "fastembed", "tokenizers", "markdown_it", "docutils"}
     assert not heavy & imported
+
+
+def test_a_broken_file_of_the_project_does_not_end_the_server(
+    tmp_path: Path, windrose_copy: Path
+) -> None:
+    (tmp_path / ".kb").mkdir(exist_ok=True)
+    for name in ("kb.json", "context.json", ".kb/config.json", "tsconfig.json"):
+        (tmp_path / name).write_text("{oops")
+    with serving(windrose_copy, folder=tmp_path) as process:
+        instructions = process.handshake()["instructions"]
+        assert "windrose (35 documents)" in instructions
+        assert f"Notice: {tmp_path / 'kb.json'} is not JSON" in instructions
+        process.call("documents_list_collections", {}, 1)
+        assert process.reply()["result"]["isError"] is False
+        process.call("activate_project", {}, 2)
+        error = process.reply()["result"]
+        assert error["isError"] is True
+        assert "is not JSON" in error["content"][0]["text"]
+        assert_clean_end(windrose_copy, *process.end()[::2])
 
 
 def test_server_without_a_file_makes_one_and_says_it_is_empty(tmp_path: Path) -> None:

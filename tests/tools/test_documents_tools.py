@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import WINDROSE, Filler
+from support import WINDROSE, Filler, ordinary_user
 
 from kb.cli.collect import register
+from kb.disk.aliases import load_aliases
 from kb.formats.chunk import embedding_text
 from kb.ingest.sync import embed_pending, sync_collection
 from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import FastembedEmbedder
+from kb.tools.documents import describe
 from kb.tools.registry import call_tool
 from kb.tools.replies import estimate_tokens
 
@@ -100,14 +103,52 @@ def test_alias_of_the_project_wins_over_the_users(
     assert call(kb, "list_documents", collection="guide")["total"] == 1
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"collections": []}', '{"collections": {"a": 5}}'])
-def test_broken_alias_file_is_named_in_a_clean_error(
-    content: str, fill: Filler, tmp_path: Path
+@pytest.mark.parametrize("file", ["kb.json", "context.json", "config/kb/kb.json"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"[1,2]", b"{oops", b"", b'{"collections": []}', b'{"collections": {"a": 5}}', b"\xff{}"),
+        *(b"[" * 50_000, b'{"collections": ' * 20_000, b'{"collections": {"\\ud800": "docs"}}'),
+    ],
+    ids=lambda value: value[:40].decode("latin-1") if isinstance(value, bytes) else value,
+)
+def test_a_broken_alias_file_is_a_notice_and_stops_nothing(
+    file: str, content: bytes, fill: Filler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "kb.json").write_text(content)
-    error = failure(fill({"a.md": "# A"}), "list_collections")
-    assert error["code"] == "CONFIG_ERROR"
-    assert "kb.json" in error["error"]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_bytes(content)
+    kb = fill({"a.md": "# A"})
+    assert call(kb, "list_documents", collection="docs")["total"] == 1
+    assert str(tmp_path / file) in failure(kb, "list_documents", collection="x")["notice"]
+    assert str(tmp_path / file) in describe(kb)
+
+
+def test_an_unreadable_alias_file_is_a_notice_too(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(open_folder / "config"))
+    write_aliases(open_folder / "config/kb/kb.json", guide="docs")
+    write_aliases(open_folder / "kb.json", manual="docs")
+    (open_folder / "kb.json").chmod(0)
+    (open_folder / "config/kb").chmod(0)
+    warnings: list[str] = []
+    with ordinary_user():
+        assert load_aliases(open_folder, warnings.append) == {}
+    assert ["permission denied" in warning for warning in warnings] == [True, True]
+
+
+def test_a_good_alias_beside_a_bad_one_counts(fill: Filler, tmp_path: Path) -> None:
+    write_aliases(tmp_path / "kb.json", manual="docs", other=5)
+    assert call(fill({"a.md": "# A"}), "list_documents", collection="manual")["total"] == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_an_alias_file_that_nobody_writes_is_not_waited_for(fill: Filler, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "kb.json")
+    kb = fill({"a.md": "# A"})
+    assert call(kb, "list_documents", collection="docs")["total"] == 1
+    assert "not a regular file" in kb.notices[0]
 
 
 def test_unknown_collection_suggests_near_names(fill: Filler) -> None:

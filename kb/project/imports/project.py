@@ -80,7 +80,7 @@ class Project:
         """A TOML file; empty if there is none or it is malformed."""
         try:
             return tomllib.loads(self.text(path))
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
 
     def _find(self, path: str) -> str:
