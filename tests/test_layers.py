@@ -99,6 +99,8 @@ LAYERS = (
         "project.config",
         "disk.watch",
         "ingest.discovery_text",
+        "ingest.near_duplicates",
+        "ingest.same_statement",
         "tools.reading",
     },
     {"search.words", "search.typos"},

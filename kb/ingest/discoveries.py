@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from kb.errors import EmbeddingError, NoEmbeddings, UsageError
 from kb.formats.chunk import chunk
 from kb.formats.parse import parse
-from kb.ingest.discovery_text import detect_type, is_same_statement, said_words
+from kb.ingest.discovery_text import detect_type
 from kb.ingest.embed import embed_pending
+from kb.ingest.near_duplicates import candidates, repeated
 from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
 from kb.search.hybrid import collection_range, search
@@ -28,7 +29,6 @@ from kb.search.query import parse_query
 from kb.store.database import Connection, Row, utc_now
 from kb.store.documents import NewDocument, free_name, insert_collection, store_document
 from kb.store.sessions import module_scores
-from kb.store.vectors import nearest_chunks
 from kb.text.secrets import secrets_in
 
 if TYPE_CHECKING:
@@ -47,10 +47,6 @@ __all__ = [
 KIND = "discoveries"
 DEPTH = 1000  # discoveries of each list that are ranked
 
-# Of two discoveries whose similarity is below this, neither repeats the other. See
-# docs/decisions/0006-projects-and-context.md for the measurement.
-MERGE_DISTANCE = 0.1
-MERGE_CANDIDATES = 10
 SHOWN_ID = 8  # characters of an id that people see; enough to tell thousands apart
 
 
@@ -93,7 +89,8 @@ def record_discovery(
     vector = _vector_to_compare(kb, text, type_, module)
     with kb.database.write() as connection:
         collection_id = _collection(connection)
-        same = _same_discovery(connection, collection_id, text, type_, module, vector)
+        found = candidates(connection, collection_id, text, type_, module)
+        same = repeated(connection, found, vector)
         if same is not None:
             old = json.loads(same["metadata"])
             kept = text if len(text) > len(same["content"]) else same["content"]
@@ -245,62 +242,16 @@ def _chunks_of(connection: Connection, collection_id: int, type_: str, module: s
     return {chunk_id for (chunk_id,) in rows}
 
 
-def _alike(
-    connection: Connection, collection_id: int, text: str, type_: str, module: str
-) -> list[Row]:
-    """The stored discoveries of the type and module whose words say no more, or no less."""
-    rows = connection.rows("all_discoveries", collection_id=collection_id)
-    return [
-        row
-        for row in rows
-        for metadata in [json.loads(row["metadata"])]
-        if metadata["type"] == type_
-        and metadata.get("module", "").casefold() == module.casefold()
-        and is_same_statement(text, row["content"])
-    ]
-
-
-def _in_same_words(candidates: Sequence[Row], text: str) -> Row | None:
-    said = said_words(text)
-    return next((row for row in candidates if said_words(row["content"]) == said), None)
-
-
 def _vector_to_compare(
     kb: KnowledgeBase, text: str, type_: str, module: str
 ) -> NDArray[np.float32] | None:
-    """The text's vector, where `_same_discovery` needs one and there is a model."""
+    """The text's vector, where `repeated` needs one and there is a model."""
     with kb.database.read() as connection:
         collection_id = connection.value("discoveries_collection")
-        candidates = _alike(connection, collection_id or 0, text, type_, module)
-        if not candidates or _in_same_words(candidates, text):
+        found = candidates(connection, collection_id or 0, text, type_, module)
+        if not found or repeated(connection, found, None):
             return None
     try:
         return kb.embed_passage(text)
     except EmbeddingError:
         return None
-
-
-def _same_discovery(
-    connection: Connection,
-    collection_id: int,
-    text: str,
-    type_: str,
-    module: str,
-    vector: NDArray[np.float32] | None,
-) -> Row | None:
-    """A stored discovery of the type and module that says the same."""
-    candidates = _alike(connection, collection_id, text, type_, module)
-    same = _in_same_words(candidates, text)
-    if same or not candidates or vector is None:
-        return same
-    near = nearest_chunks(
-        connection,
-        vector,
-        [collection_range(collection_id)],
-        MERGE_CANDIDATES,
-        only=list(_chunks_of(connection, collection_id, type_, module)),
-    )
-    near_ids = [chunk_id for chunk_id, distance in near if distance <= MERGE_DISTANCE]
-    documents = connection.tuples("documents_of_chunks", chunk_ids=json.dumps(near_ids))
-    near_documents = {document_id for (document_id,) in documents}
-    return next((row for row in candidates if row["document_id"] in near_documents), None)

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import HashEmbedder, call, failure
+from support import ROOT, HashEmbedder, call, failure
 
 from kb.cli.collect import register
 from kb.errors import EmbeddingError
 from kb.ingest.discoveries import all_discoveries, as_markdown
-from kb.ingest.discovery_text import detect_type, is_same_statement
+from kb.ingest.discovery_text import detect_type
+from kb.ingest.same_statement import read_statement
 from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import FastembedEmbedder
 from kb.store.database import Database
@@ -66,38 +67,59 @@ def test_the_type_is_told_from_the_words(text: str, kind: str) -> None:
     assert detect_type(text) == kind
 
 
-SAME = (
-    ("Use JWT tokens in httpOnly cookies", "Use JWT tokens stored in httpOnly cookies for auth"),
-    ("We use JWT for auth", "We use JWTs for authentication"),
-    ("Convention: file names are kebab-case", "File names are in kebab-case by convention"),
-    ("We use the repository pattern.", "we use the  Repository pattern"),
-)
-DIFFERENT = (
-    ("Chose pnpm over npm for workspaces", "Chose npm over pnpm for workspaces"),
-    ("Request timeout is 30 seconds", "Request timeout is 60 seconds"),
-    ("All handlers validate their input", "All handlers validate their output"),
-    ("We use PostgreSQL for the data", "We do not use PostgreSQL for the data"),
-    ("Issue: E417 comes at low battery", "Issue: E418 comes at low battery"),
-    ("Run the linter before the tests", "Run the tests before the linter"),
-    ("authorization is done in the gateway", "authentication is done in the gateway"),
-)
+def pairs(name: str) -> list[tuple[str, str]]:
+    text = (ROOT / "fixtures" / "discoveries" / name).read_text(encoding="utf-8")
+    found = []
+    for line in text.splitlines():
+        one, other = line.split(" | ")
+        found.append((one, other))
+    assert len(found) == 40
+    return found
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_rewordings_are_the_same(one: str, other: str) -> None:
-    assert is_same_statement(one, other)
-    assert is_same_statement(other, one)
+def test_near_duplicates_merge(meaning: KnowledgeBase) -> None:
+    wrong = []
+    for number, pair in enumerate(pairs("same.txt")):
+        for place, (one, other) in enumerate((pair, pair[::-1])):
+            module = f"{number} {place}"
+            first = record(meaning, one, type="rule", module=module)
+            second = record(meaning, other, type="rule", module=module)
+            if (second["id"], second["status"]) != (first["id"], "merged"):
+                wrong.append((one, other))
+    assert wrong == []
 
 
-@pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_like_texts_that_say_something_else_are_not(one: str, other: str) -> None:
-    assert not is_same_statement(one, other)
+def test_discoveries_that_say_something_else_stay_apart(meaning: KnowledgeBase) -> None:
+    wrong = []
+    for number, pair in enumerate(pairs("different.txt")):
+        for place, (one, other) in enumerate((pair, pair[::-1])):
+            module = f"{number} {place}"
+            record(meaning, one, type="rule", module=module)
+            if record(meaning, other, type="rule", module=module)["status"] != "recorded":
+                wrong.append((one, other))
+    assert wrong == []
 
 
-def test_near_duplicates_merge_and_the_longer_text_stays(
-    meaning: KnowledgeBase,
-) -> None:
-    short, long = SAME[0]
+def test_equal_stems_of_another_meaning_stay_apart(meaning: KnowledgeBase) -> None:
+    record(meaning, "The author of a document is checked", type="rule")
+    other = record(meaning, "The authorization of a document is checked", type="rule")
+    assert other["status"] == "recorded"
+
+
+def test_without_a_model_the_same_words_merge(kb: KnowledgeBase) -> None:
+    first = record(kb, "We use the repository pattern.")
+    again = record(kb, "we use the  Repository pattern")
+    assert (again["id"], again["status"]) == (first["id"], "merged")
+
+
+def test_a_long_text_is_compared_in_bounded_time(kb: KnowledgeBase) -> None:
+    text = "The state of the handler of the socket of the worker is kept. " * 16
+    assert record(kb, text[:1000])["status"] == "recorded"
+    assert len(read_statement(text[:1000], str).readings) < 200
+
+
+def test_of_near_duplicates_the_longer_text_stays(meaning: KnowledgeBase) -> None:
+    short, long = pairs("same.txt")[2]
     first = record(meaning, short, module="auth")
     assert first["status"] == "recorded"
     assert record(meaning, long, module="Auth")["status"] == "merged"
@@ -105,9 +127,6 @@ def test_near_duplicates_merge_and_the_longer_text_stays(
     assert (again["id"], again["status"]) == (first["id"], "merged")
     assert record(meaning, short, module="web")["status"] == "recorded"
     assert record(meaning, short, module="auth", type="rule")["status"] == "recorded"
-    for one, other in DIFFERENT:
-        record(meaning, one, type="rule")
-        assert record(meaning, other, type="rule")["status"] == "recorded"
     assert found(meaning, "JWT tokens in cookies", module="auth", type="pattern") == [long]
 
 
