@@ -118,11 +118,11 @@ LAYERS = (
     },
     {"knowledge_base"},
     {"search.passages", "ingest.embed", "ingest.indexes", "search.archives"},
+    {"ingest.forget"},
     {"ingest.sync", "ingest.archives"},
     {
         "project.activation",
         "ingest.discoveries",
-        "ingest.forget",
         "ingest.follow",
         "project.tree",
         "project.manifests",

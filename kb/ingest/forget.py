@@ -1,9 +1,9 @@
-"""Take a discovery back, so that nothing of it stays in the file.
+"""Take a discovery or a secret file back, so that nothing of it stays in the knowledge base.
 
 Deleting rows is not enough. A full-text index keeps the terms of what was deleted until its
 segments are merged; the vocabulary keeps words as they were written; the log of sessions keeps
 questions; and SQLite leaves deleted bytes where they were until the room is used again, older
-wordings of the discovery among them. So all of these are cleaned and the file is written anew.
+wordings of the text among them. So all of these are cleaned and the file is written anew.
 FTS5's own `secure-delete` is left alone: SQLite before 3.42 cannot read an index that used it.
 """
 
@@ -17,10 +17,10 @@ from kb.errors import DiscoveryNotFound, FileError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.search.query import quote
 from kb.search.typos import forget_words
-from kb.store.database import Connection, Row
+from kb.store.database import Connection, Database, Row
 from kb.store.documents import delete_document
 
-__all__ = ["Forgotten", "forget_discovery"]
+__all__ = ["Forgotten", "erase_documents", "forget_discovery", "write_anew"]
 
 SHORTEST_ID = 4  # characters of an id's beginning that are enough
 MOST_SHOWN = 5
@@ -50,20 +50,39 @@ def forget_discovery(kb: KnowledgeBase, wanted: str) -> Forgotten:
     with kb.database.write() as connection:
         row = _discovery(connection, wanted)
         metadata = json.loads(row["metadata"])
-        said = _texts_of(connection, row["document_id"]) + [str(v) for v in metadata.values()]
-        vectors = connection.tuples("vectors_of_document", document_id=row["document_id"])
-        delete_document(connection, row["document_id"])
+        said = [row["id"], *(str(value) for value in metadata.values())]
+        erase_documents(connection, [row["document_id"]], said, [row["id"]])
+    notice = write_anew(kb.database)
+    return Forgotten(row["id"], metadata["type"], metadata.get("module", ""), notice)
+
+
+def erase_documents(
+    connection: Connection,
+    document_ids: Sequence[int],
+    said: Sequence[str] = (),
+    events: Sequence[str] = (),
+) -> None:
+    """Delete documents, their words, and the questions with those; `write_anew` does the rest.
+
+    Args:
+        said: further texts whose words go.
+        events: what goes from the log of sessions, word for word.
+    """
+    said = list(said)
+    for document_id in document_ids:
+        said += _texts_of(connection, document_id)
+        vectors = connection.tuples("vectors_of_document", document_id=document_id)
+        delete_document(connection, document_id)
         connection.run("delete_unused_of_vectors", vector_ids=json.dumps([v[0] for v in vectors]))
-        connection.run("merge_keyword_segments")
-        connection.run("merge_document_segments")
-        _forget_words(connection, row["id"], said)
-    return Forgotten(row["id"], metadata["type"], metadata.get("module", ""), _erase(kb))
+    connection.run("merge_keyword_segments")
+    connection.run("merge_document_segments")
+    _forget_words(connection, said, events)
 
 
-def _erase(kb: KnowledgeBase) -> str:
+def write_anew(database: Database) -> str:
     """Write the file without its free pages; what is to be said if that failed."""
     try:
-        if kb.database.compact():
+        if database.compact():
             return ""
         reason = "another program reads it"
     except FileError as error:  # the disk is full, or another process writes
@@ -91,17 +110,17 @@ def _discovery(connection: Connection, wanted: str) -> Row:
     return found[0]
 
 
-def _forget_words(connection: Connection, discovery_id: str, said: Sequence[str]) -> None:
+def _forget_words(connection: Connection, said: Sequence[str], events: Sequence[str]) -> None:
     """Take words that no document says any more out of the vocabulary, and questions with them."""
     words = set().union(*(_folded(connection, text) for text in said))
     gone = {word for word in words if not _is_written(connection, word)}
     forget_words(connection, gone)
-    events = [
+    event_ids = [
         event_id
         for event_id, detail in connection.tuples("all_session_details")
-        if detail == discovery_id or gone & _folded(connection, detail)
+        if detail in events or gone & _folded(connection, detail)
     ]
-    connection.run("delete_session_events", session_event_ids=json.dumps(events))
+    connection.run("delete_session_events", session_event_ids=json.dumps(event_ids))
 
 
 def _is_written(connection: Connection, word: str) -> bool:

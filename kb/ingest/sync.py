@@ -23,11 +23,13 @@ from kb.formats.chunk import chunk
 from kb.formats.parse import parse
 from kb.ingest.budget import within_budget
 from kb.ingest.embed import EmbedReport, Progress, embed_pending, no_progress, reembed
+from kb.ingest.forget import erase_documents, write_anew
 from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
 from kb.sources.folder import SecretFile, SourceFile, SourceText, read, walk
 from kb.store.database import Connection, Database, Row, utc_now
 from kb.store.documents import NewDocument, delete_document, store_document
+from kb.text.secrets import secrets_in
 
 __all__ = [
     "EmbedReport",
@@ -45,7 +47,7 @@ __all__ = [
 # when it is read can change once more without a change of its time, so its time is not kept.
 TRUSTED_AGE_NS = 2_000_000_000
 
-SECRETS_SHOWN = 5  # paths in a notice
+SECRETS_SHOWN = 5  # paths or lines in a notice
 
 logger = logging.getLogger("kb.sync")
 
@@ -135,8 +137,7 @@ def sync_collection(
             try:
                 run.sync_file(file)
             except SecretFile:
-                withheld.append(file.path)
-                run.erase(file.path)
+                run.secret.append(file.path)
             except (SourceError, DocumentTooComplex) as error:
                 note(file.path, error.message)
             except KbError:
@@ -146,9 +147,11 @@ def sync_collection(
             except Exception as error:
                 logger.warning("%s", file.path, exc_info=True)
                 note(file.path, f"cannot be stored: {type(error).__name__}: {error}")
+        _erase_secrets(kb.database, collection_id, [p for p in run.secret if p in stored], report)
         run.finish()
-    if withheld:
-        report.notices.append({"path": "", "message": f"never stored: {_secrets(withheld)}"})
+    if withheld or run.secret:
+        message = f"never stored: {_secrets([*withheld, *run.secret])}"
+        report.notices.append({"path": "", "message": message})
     progress("documents", len(files), len(files))
     return report
 
@@ -165,23 +168,26 @@ def _without_secrets(database: Database, collection_id: int, report: SyncReport)
         # No time is right for it: it is read again, and deleted if it still is a key.
         stored[path] = {**stored[path], "file_size": None, "modified_ns": None}
     secret = [path for path in stored if is_secret(path)]
-    if secret:
-        with database.write() as connection:
-            for path in secret:
-                _erase(connection, collection_id, path)
-                del stored[path]
-        report.removed += len(secret)
-        report.notices.append(
-            {"path": "", "message": f"removed, since it is never stored: {_secrets(secret)}"}
-        )
-    return stored
+    _erase_secrets(database, collection_id, secret, report)
+    return {path: row for path, row in stored.items() if path not in secret}
 
 
-def _erase(connection: Connection, collection_id: int, path: str) -> None:
-    now = connection.row("stored_file", collection_id=collection_id, path=path)
-    if now is not None:  # else another process was first
-        delete_document(connection, now["document_id"])
-        connection.run("delete_unused_vectors")
+def _erase_secrets(
+    database: Database, collection_id: int, paths: Sequence[str], report: SyncReport
+) -> None:
+    """Take back what is stored of secret files, with every trace."""
+    if not paths:
+        return
+    with database.write() as connection:
+        rows = [
+            connection.row("stored_file", collection_id=collection_id, path=path) for path in paths
+        ]
+        erase_documents(connection, [row["document_id"] for row in rows if row is not None])
+    report.removed += len(paths)
+    message = f"removed, since it is never stored: {_secrets(paths)}"
+    if notice := write_anew(database):
+        message += f"; {notice}"
+    report.notices.append({"path": "", "message": message})
 
 
 def _secrets(paths: Sequence[str]) -> str:
@@ -202,6 +208,7 @@ class _Run:
     report: SyncReport
     is_archive: bool
     options: dict[str, Any]  # of the collection
+    secret: list[str] = field(default_factory=list)  # paths that turned out to be private keys
     _touched: list[dict[str, Any]] = field(default_factory=list)
     _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
 
@@ -232,17 +239,10 @@ class _Run:
                 )
             return
         new = prepare_document(file, source, self.options)
-        for text in filter(None, (source.notice, *new.parsed.notices)):
+        for text in filter(None, (source.notice, *new.parsed.notices, _tokens(source.text))):
             self.report.notices.append({"path": file.path, "message": text})
         with self.database.write() as connection:
             self._store(connection, new)
-
-    def erase(self, path: str) -> None:
-        """Delete what is stored of a file that turned out to be secret."""
-        if path in self.stored:
-            with self.database.write() as connection:
-                _erase(connection, self.collection_id, path)
-            self.report.removed += 1
 
     def finish(self) -> None:
         """Delete what is gone and what nothing uses any more."""
@@ -286,6 +286,14 @@ class _Run:
                 del self.gone[path]
                 return int(now["document_id"])
         return None
+
+
+def _tokens(text: str) -> str:
+    """What to say of a document that shows what looks like secrets: it is stored all the same."""
+    found = [f"line {secret.line} ({secret.kind})" for secret in secrets_in(text)]
+    some = ", ".join(found[:SECRETS_SHOWN])
+    more = f" and {len(found) - SECRETS_SHOWN} more" if len(found) > SECRETS_SHOWN else ""
+    return f"stored, though it seems to hold a secret: {some}{more}" if found else ""
 
 
 def prepare_document(

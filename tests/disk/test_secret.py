@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from secret_samples import mixed
 from support import failure
 
 from kb.cli.collect import register
@@ -191,6 +192,7 @@ def test_secrets_that_an_older_kb_stored_are_erased_by_the_next_sync(
     assert (report.removed, report.unchanged, report.total, report.errors) == (2, 1, 1, [])
     assert [notice["message"] for notice in report.notices] == [
         "removed, since it is never stored: id_rsa.txt (secret by name, or a private key)",
+        "removed, since it is never stored: deploy.md (secret by name, or a private key)",
         "never stored: deploy.md, id_rsa.txt (secret by name, or a private key)",
     ]
     with kb.database.read() as connection:
@@ -204,6 +206,9 @@ def test_secrets_that_an_older_kb_stored_are_erased_by_the_next_sync(
         for index in ("keyword_index", "document_index"):
             for word, hits in ((MARK, 0), ("walrus", 1)):
                 assert count(f"SELECT count(*) FROM {index} WHERE {index} MATCH '{word}'") == hits
+        assert count(f"SELECT count(*) FROM vocabulary WHERE word = '{MARK}'") == 0
+        assert count("SELECT count(*) FROM vocabulary WHERE word = 'walrus'") == 1
+    assert MARK.encode() not in bytes_of(kb.database.path)
     assert sync_collection(kb, collection).removed == 0
 
 
@@ -217,6 +222,7 @@ def test_a_collection_of_nothing_but_secrets_is_emptied_without_being_asked(
         older.setattr("kb.ingest.sync.is_secret", lambda path: False)
         assert sync_collection(kb, collection).added == 1
     assert sync_collection(kb, collection).total == 0
+    assert MARK.encode() not in bytes_of(kb.database.path)
 
 
 def test_a_document_that_becomes_a_private_key_is_erased(kb: KnowledgeBase, tmp_path: Path) -> None:
@@ -226,3 +232,18 @@ def test_a_document_that_becomes_a_private_key_is_erased(kb: KnowledgeBase, tmp_
     (tmp_path / "a.md").write_text(PRIVATE_KEYS["ec.md"])
     report = sync_collection(kb, collection)
     assert (report.removed, report.total) == (1, 0)
+
+
+def test_a_token_in_a_document_is_stored_and_reported_with_its_line(
+    kb: KnowledgeBase, folder: Path
+) -> None:
+    (folder / "a.md").write_text(f"# How to\n\nSet this: ghp_{mixed(36)}\n")
+    (folder / "b.md").write_text("# How to\n\nSet this: ghp_YOUR_TOKEN\n")
+    report = sync_collection(kb, register(kb, str(folder)))
+    assert report.added == 2
+    assert report.notices == [
+        {
+            "path": "a.md",
+            "message": "stored, though it seems to hold a secret: line 3 (github token)",
+        }
+    ]
