@@ -41,6 +41,7 @@ LAYERS = (
         "disk.skipped",
         "disk.secret",
         "text.nearest",
+        "text.file_names",
         "store.statements",
         "text.terms",
         "tools.replies",

@@ -13,6 +13,7 @@ from kb.cli import render
 from kb.errors import DocumentNotFound, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.store.database import Row
+from kb.text.file_names import below, on_disk, storable
 from kb.text.nearest import nearest
 
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
@@ -213,16 +214,16 @@ def _normal(text: str) -> str:
 
 
 def _on_disk(text: str, rows: list[Row], documents: dict[str, list[str]]) -> list[tuple[str, str]]:
-    file = Path(text).expanduser()
+    file = Path(text if os.path.lexists(text) else on_disk(text)).expanduser()
     places = {Path(os.path.normpath(file.absolute())), file.resolve()}
     found = []
     for row in rows:
-        root = Path(row["source"] or "/nonexistent")
+        root = Path(on_disk(row["source"] or "/nonexistent"))
         for place in places:
             if place == root:  # a collection of one file
-                path = root.name
+                path = storable(root.name)
             elif place.is_relative_to(root):
-                path = place.relative_to(root).as_posix()
+                path = storable(place.relative_to(root).as_posix())
             else:
                 continue
             found += [
@@ -240,11 +241,12 @@ def _place(row: dict[str, Any], sources: dict[str, str]) -> str:
     """Where to open a hit: its file seen from here when it is there, else collection/id."""
     name = row.get("collectionId", row["collection"])
     lines = f":{row['startLine']}-{row['endLine']}"
-    root = Path(sources.get(name) or "/nonexistent")
-    file = root if root.is_file() else root / row["documentId"]
+    root = sources.get(name) or "/nonexistent"
+    file = Path(on_disk(root))
+    file = file if file.is_file() else below(root, row["documentId"])
     if file.is_file():
         try:
-            return f"{file.relative_to(Path.cwd())}{lines}"
+            return f"{storable(file.relative_to(Path.cwd()))}{lines}"
         except ValueError:
-            return f"{file}{lines}"
+            return f"{storable(file)}{lines}"
     return f"{row['collection']}/{row['documentId']}{lines}"

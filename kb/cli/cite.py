@@ -21,6 +21,7 @@ from kb.store.citation_graph import (
     whole_graph,
 )
 from kb.store.database import Connection
+from kb.text.file_names import below, on_disk, storable
 
 CONTEXT_CHARACTERS = 120
 EVERYTHING = -1  # a LIMIT
@@ -127,12 +128,13 @@ def _broken(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 
 def _file(link: BrokenLink, sources: dict[str, str]) -> str:
     """The file as seen from here, where it is there; else COLLECTION/id."""
-    root = Path(sources.get(link.collection) or "/nonexistent")
-    file = root if root.is_file() else root / link.path
+    root = sources.get(link.collection) or "/nonexistent"
+    file = Path(on_disk(root))
+    file = file if file.is_file() else below(root, link.path)
     if not file.is_file():
         return f"{link.collection}/{link.path}"
     near = os.path.relpath(file)
-    return str(file) if near.startswith("..") else near
+    return storable(file if near.startswith("..") else near)
 
 
 def _document_id(kb: KnowledgeBase, connection: Connection, collection: str, path: str) -> int:

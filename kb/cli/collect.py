@@ -23,6 +23,7 @@ from kb.search.hybrid import WHOLE_FILE
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
 from kb.store.database import Connection, Row
 from kb.store.documents import delete_collection, free_name, insert_collection
+from kb.text.file_names import storable
 
 ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
 KINDS_WITHOUT_SOURCE = ("index", "discoveries")
@@ -122,8 +123,7 @@ def register(
         raise SourceError(f"there is no folder or file {source}", path=str(root))
     if why := secret_root(root) or _private_key(root):
         raise UsageError(f"{source} is not added, since secrets are never stored: {why}")
-    if any("\ud800" <= character <= "\udfff" for character in str(root)):
-        raise SourceError(f"the path {source} is not valid UTF-8: rename it")
+    stored = storable(root)
     if name is not None and not name.strip():
         raise UsageError("a collection's name must not be blank")
     globs_given = bool(include or exclude)
@@ -136,9 +136,9 @@ def register(
         rows = connection.rows("collections")
         by_name = {row["name"]: row for row in rows}
         # The same folder as a project's external docs is another matter.
-        same = [row for row in rows if row["source"] == str(root) and row["project_id"] is None]
+        same = [row for row in rows if row["source"] == stored and row["project_id"] is None]
         if name is None:
-            name = same[0]["name"] if same else free_name(root.name or "root", by_name)
+            name = same[0]["name"] if same else free_name(storable(root.name) or "root", by_name)
         known = by_name.get(name)
         if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
             raise UsageError(
@@ -154,13 +154,13 @@ def register(
                 connection,
                 name,
                 kind or "documents",
-                source=str(root),
+                source=stored,
                 include=include or [],
                 exclude=exclude or [],
                 options=settings,
                 description=description,
             )
-        elif known["source"] != str(root):
+        elif known["source"] != stored:
             raise UsageError(
                 f'the collection "{name}" holds {known["source"]}: choose another --name, or '
                 f"`kb remove {name}` first"

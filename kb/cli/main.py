@@ -23,10 +23,13 @@ from kb.models.choose import make_embedder
 from kb.models.rerank import CrossEncoder
 from kb.settings import database_path
 from kb.store.database import Database
+from kb.text.file_names import ESCAPING, writable
 
 log = logging.getLogger("kb.cli")
 
 DONE, NOTHING_FOUND, WRONG_USE, FAILURE = 0, 1, 2, 3
+# What is opened as it is; every other argument is text, which UTF-8 must be able to hold.
+PATH_OPTIONS = frozenset({"db", "source", "folder", "judged", "allow_docs"})
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -34,12 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its exit code."""
     _open_standard_streams()
     options = _parser().parse_args(arguments)
+    for option, value in vars(options).items():
+        if option not in PATH_OPTIONS:
+            setattr(options, option, writable(value))
     logging.basicConfig(
         stream=sys.stderr, level=options.log_level.upper(), format="%(name)s: %(message)s"
     )
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A name or text that the terminal's encoding lacks must not end a command.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name or text that the terminal's encoding lacks must not end a command.
+            stream.reconfigure(errors=ESCAPING)
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -123,7 +130,7 @@ def _exit_code(error: KbError) -> int:
 
 def _print_error(error: KbError, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(error.as_result(), ensure_ascii=False))
+        print(json.dumps(writable(error.as_result()), ensure_ascii=False))
     suggestions = error.details.get("suggestions", [])
     said = any(start in error.message for start in ("Did you", "There are"))
     hint = f" Near: {', '.join(suggestions)}." if suggestions and not said else ""

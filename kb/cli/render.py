@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from kb.text.file_names import writable
+
 FORMATS = ("table", "json", "csv", "files", "md")
 EXCERPT_CHARACTERS = 220
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
@@ -29,7 +31,7 @@ CSV_COLUMNS = (
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    print(json.dumps(writable(value), ensure_ascii=False, indent=2))
 
 
 def text(result: Any, plain: str, options: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kb.disk.read import read_bytes
 from kb.errors import ConfigurationError
+from kb.text.file_names import storable
 
 __all__ = ["NO_BRANCH", "git_branch"]
 
@@ -47,8 +48,10 @@ def git_branch(root: Path) -> str:
             f"the branch cannot be read from {folder / 'HEAD'}, since this repository keeps its "
             "references as reftable: give branch_name"
         )
-    return found[1]
+    return storable(found[1])
 
 
 def _one_line(file: Path) -> str:
-    return read_bytes(file, MAXIMUM_GIT_BYTES).decode("utf-8").strip("\n\r ")
+    # The name of a branch, or of a folder, is bytes as any other.
+    data = read_bytes(file, MAXIMUM_GIT_BYTES)
+    return data.decode("utf-8", "surrogateescape").strip("\n\r ")

@@ -30,6 +30,7 @@ from kb.disk.ripgrep import (
 )
 from kb.disk.secret import begins_as_private_key
 from kb.errors import SourceError
+from kb.text.file_names import storable
 
 __all__ = ["SKIPPED_FOLDERS", "GrepMatch", "GrepResult", "grep", "grep_texts"]
 
@@ -193,8 +194,7 @@ def _match(path: str, lines: list[bytes], index: int, byte: int) -> GrepMatch:
     before = lines[max(0, index - CONTEXT_LINES) : index]
     after = lines[index + 1 : index + 1 + CONTEXT_LINES]
     return GrepMatch(
-        # A name that is not UTF-8 has lone surrogates, which no reply can hold.
-        file=os.fsencode(path).decode("utf-8", "replace"),
+        file=path,
         line=index + 1,
         column=column + 1,
         text=left + text[start : start + TEXT_LENGTH] + right,
@@ -246,7 +246,7 @@ def _first_files(root: Path, counts: dict[str, int], limit: int) -> Iterator[tup
         except OSError:
             continue  # gone or replaced since it was counted
         matches += count
-        yield path, _as_utf_8(data)
+        yield storable(path), _as_utf_8(data)
 
 
 def _as_utf_8(data: bytes) -> bytes:

@@ -172,12 +172,16 @@ def _exclude_file(repository: Path) -> Path:
     folder = repository / ".git"
     try:
         if folder.is_file():
-            folder = repository / folder.read_text().removeprefix("gitdir:").strip()
+            folder = repository / _line(folder).removeprefix("gitdir:").strip()
             if (folder / "commondir").is_file():
-                folder = folder / (folder / "commondir").read_text().strip()
+                folder = folder / _line(folder / "commondir").strip()
     except (OSError, ValueError):
         return repository / ".git" / "info" / "exclude"
     return folder / "info" / "exclude"
+
+
+def _line(file: Path) -> str:
+    return read_bytes(file, MAXIMUM_BYTES).decode("utf-8", "surrogateescape")
 
 
 def _from(folder: Path, root: Path) -> str:

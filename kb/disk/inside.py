@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from kb.disk.secret import SECRET_GLOBS, folded, is_secret, plain_name
 from kb.errors import FileNotFound, FileTooLarge, PermissionDenied
+from kb.text.file_names import on_disk, storable, without_bytes
 from kb.text.nearest import nearest
 
 __all__ = [
@@ -51,7 +52,7 @@ _DENIED = "Permission denied"
 class ProjectFile:
     """One file as it was at the moment it was read."""
 
-    path: str  # relative to the root, links followed, "/" on every system
+    path: str  # relative to the root, links followed, "/" on every system, `storable`
     data: bytes
     modified: float  # seconds since 1970, UTC
 
@@ -74,13 +75,15 @@ def resolve_inside(root: Path, path: str) -> Path:
             it could for a less strict reader; or one of its names is hidden.
         FileNotFound: no regular file is there.
     """
-    refusal = _refusal(path)
+    folder = os.path.realpath(root)
+    name = _name_on_disk(folder, path)
+    # Bytes that are no text are letters of a name, nothing more.
+    refusal = _refusal(path if name == path else without_bytes(path))
     if refusal is not None:
         message, reason = refusal
         raise PermissionDenied(message, path=path, reason=reason)
-    folder = os.path.realpath(root)
     try:
-        target = Path(os.path.realpath(os.path.join(folder, path)))
+        target = Path(os.path.realpath(os.path.join(folder, name)))
     except OSError as error:
         raise _not_found(folder, path) from error
     # Compared part by part: `/proj_secret` begins with `/proj` but is outside it.
@@ -118,7 +121,7 @@ def read_inside(root: Path, path: str, maximum: int = MAXIMUM_BYTES) -> ProjectF
     if len(data) > maximum:
         size = max(status.st_size, len(data))
         raise FileTooLarge("File too large", path=path, size=size, maximumSize=maximum)
-    return ProjectFile(relative.as_posix(), data, status.st_mtime)
+    return ProjectFile(storable(relative.as_posix()), data, status.st_mtime)
 
 
 def read_beneath(folder: Path, parts: Sequence[str], maximum: int) -> tuple[bytes, os.stat_result]:
@@ -156,6 +159,15 @@ def _open_beneath(folder: Path, parts: Sequence[str]) -> int:
         return os.open(parts[-1], flags, dir_fd=at)
     finally:
         os.close(at)
+
+
+def _name_on_disk(folder: str, path: str) -> str:
+    """The path, or the one that `storable` wrote like that, where such a file exists."""
+    name = on_disk(path)
+    try:
+        return name if name != path and os.path.lexists(os.path.join(folder, name)) else path
+    except ValueError:  # a NUL
+        return path
 
 
 def _refusal(path: str) -> tuple[str, str] | None:
@@ -209,6 +221,6 @@ def _not_found(folder: str, path: str) -> FileNotFound:
         inside = place.is_relative_to(folder)
         if name and inside and not is_hidden_from_tools(place.relative_to(folder).as_posix()):
             names = os.listdir(place)
-    near = nearest(name, [entry for entry in names if not is_hidden_from_tools(entry)])
+    near = nearest(name, [storable(one) for one in names if not is_hidden_from_tools(one)])
     details = {"suggestions": [parent + slash + entry for entry in near]} if near else {}
     return FileNotFound("File not found", path=path, **details)

@@ -19,6 +19,7 @@ LONGEST_WAIT_MILLISECONDS = 1500
 # How often a folder is looked at: a deleted or replaced one sends no further events.
 CHECK_MILLISECONDS = 500
 POLL_MILLISECONDS = 1000
+UNTOLD_MILLISECONDS = 2000  # between looks at a folder whose changes cannot be told
 STOP_SECONDS = 1
 
 
@@ -63,6 +64,13 @@ class FolderWatcher:
                     continue
             except FileNotFoundError:
                 pass  # deleted: it may come back
+            except (UnicodeError, RuntimeError) as error:
+                # The watcher knows no name that is not UTF-8, be it the folder's or one in it.
+                log.info("%s is looked at from time to time: %s", self._folder, error)
+                self._call()
+                self.watching.set()
+                self._stopping.wait(UNTOLD_MILLISECONDS / 1000)
+                continue
             except OSError as error:
                 # As a rule the system's limit on watched folders: look at the files instead.
                 log.info("%s is polled for changes: %s", self._folder, error)

@@ -13,6 +13,7 @@ from kb.ingest.sync import sync_collection
 from kb.knowledge_base import KnowledgeBase
 from kb.store.database import Connection, Row
 from kb.store.documents import free_name, insert_collection
+from kb.text.file_names import storable
 
 log = logging.getLogger("kb.archives")
 
@@ -59,7 +60,7 @@ def sync_configured_archives(kb: KnowledgeBase) -> None:
 
 def _known(connection: Connection, root: Path) -> Row | None:
     rows = connection.rows("collections")
-    return next((row for row in rows if row["source"] == str(root)), None)
+    return next((row for row in rows if row["source"] == storable(root)), None)
 
 
 def _registered(kb: KnowledgeBase, root: Path, source: str) -> Row:
@@ -69,9 +70,9 @@ def _registered(kb: KnowledgeBase, root: Path, source: str) -> Row:
         taken = {row["name"] for row in connection.rows("collections")}
         insert_collection(
             connection,
-            free_name(root.name or "root", taken),
+            free_name(storable(root.name) or "root", taken),
             "archive",
-            source=str(root),
+            source=storable(root),
             options={"source": source},
         )
         found = _known(connection, root)

@@ -12,6 +12,7 @@ from kb.ingest.embed import Progress, embed_pending, no_progress
 from kb.ingest.sync import sync_collection
 from kb.knowledge_base import KnowledgeBase
 from kb.search.hybrid import collection_range
+from kb.text.file_names import on_disk
 
 log = logging.getLogger("kb.follow")
 
@@ -25,9 +26,10 @@ def follow_folders(kb: KnowledgeBase) -> None:
     with kb.database.read() as connection:
         rows = kb.collections(connection, FOLLOWED_KINDS)
     for row in rows:
-        if Path(row["source"]).is_dir():
+        folder = Path(on_disk(row["source"]))
+        if row["source"] and folder.is_dir():
             watcher = FolderWatcher(
-                Path(row["source"]),
+                folder,
                 lambda collection_id=row["collection_id"]: _refresh(kb, collection_id),  # type: ignore[misc]
                 kb.database.path,
             )

@@ -29,6 +29,7 @@ from kb.models.embedder import load_tokenizer
 from kb.sources.folder import SecretFile, SourceFile, SourceText, read, walk
 from kb.store.database import Connection, Database, Row, utc_now
 from kb.store.documents import NewDocument, delete_document, store_document
+from kb.text.file_names import on_disk
 from kb.text.secrets import secrets_in
 
 __all__ = [
@@ -108,7 +109,7 @@ def sync_collection(
     is_archive = collection["kind"] == "archive"
     files = list(
         (walk_archive if is_archive else walk)(
-            Path(collection["source"]),
+            Path(on_disk(collection["source"])),
             json.loads(collection["include"]),
             json.loads(collection["exclude"]),
             report=note,

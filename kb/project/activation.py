@@ -19,6 +19,7 @@ from kb.knowledge_base import KnowledgeBase
 from kb.project.config import ActiveProject, Project, allowed_folders, find_config, load_project
 from kb.store.database import Row, utc_now
 from kb.store.documents import delete_collection, insert_collection
+from kb.text.file_names import on_disk, storable
 
 log = logging.getLogger("kb.activation")
 
@@ -133,7 +134,7 @@ def _bring_up(
     """The tenant's row and collection, and its documents synced and embedded."""
     key = _key(project)
     with kb.database.write() as connection:
-        connection.run("upsert_project", root=str(project.root), activated_at=utc_now(), **key)
+        connection.run("upsert_project", root=storable(project.root), activated_at=utc_now(), **key)
         project_id: int = connection.value("find_project", **key)
         known = connection.row("external_collection", project_id=project_id)
         docs = project.config.external_docs
@@ -147,7 +148,7 @@ def _bring_up(
                 connection,
                 f"external/{'/'.join(key.values())}",
                 "external",
-                source=str(project.docs_folder),
+                source=storable(project.docs_folder),
                 include=docs.include_patterns,
                 exclude=docs.exclude_patterns,
                 project_id=project_id,
@@ -157,7 +158,7 @@ def _bring_up(
                 "update_collection",
                 collection_id=known["collection_id"],
                 kind="external",
-                source=str(project.docs_folder),
+                source=storable(project.docs_folder),
                 include=json.dumps(docs.include_patterns, ensure_ascii=False),
                 exclude=json.dumps(docs.exclude_patterns, ensure_ascii=False),
                 description=None,
@@ -190,6 +191,6 @@ def _sync(kb: KnowledgeBase, collection: Row, progress: Progress) -> SyncReport:
         return sync_collection(kb, collection, progress=progress)
     except SourceError:
         # The folder is there, its last document is gone: these docs follow the folder.
-        if not Path(collection["source"]).is_dir():
+        if not Path(on_disk(collection["source"])).is_dir():
             raise
         return sync_collection(kb, collection, force=True, progress=progress)

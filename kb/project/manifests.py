@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kb.disk.read import read_bytes
+from kb.text.file_names import on_disk
 
 __all__ = ["MANIFESTS", "read_stack"]
 
@@ -27,7 +28,7 @@ def read_stack(root: Path, paths: Iterable[str]) -> list[dict[str, Any]]:
         language, read = MANIFESTS[PurePosixPath(path).name]
         row: dict[str, Any] = {"manifest": path, "language": language}
         try:
-            text = read_bytes(root / path, MAXIMUM_BYTES).decode("utf-8-sig")
+            text = read_bytes(root / on_disk(path), MAXIMUM_BYTES).decode("utf-8-sig")
             row |= {key: value for key, value in read(text).items() if value}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             # Anybody's file: whatever it holds in place of what we look for.

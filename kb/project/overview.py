@@ -17,6 +17,7 @@ from kb.project.tree import tree_is_here
 from kb.sources.folder import walk
 from kb.store.database import Connection
 from kb.store.sessions import file_scores
+from kb.text.file_names import storable
 from kb.text.nearest import nearest
 
 __all__ = ["current_session", "module_overview", "project_overview", "recent_sessions"]
@@ -60,7 +61,7 @@ def project_overview(kb: KnowledgeBase) -> dict[str, Any]:
         ]
     active = kb.active
     overview: dict[str, Any] = {
-        "name": active.project.config.project_name if active else root.name,
+        "name": active.project.config.project_name if active else storable(root.name),
         **({"branch": active.project.branch} if active else {}),
         "stack": read_stack(root, (file.path for file in files)),
         "languages": dict(languages.most_common()),

@@ -20,6 +20,7 @@ from kb.knowledge_base import KnowledgeBase
 from kb.project.source_files import language_of
 from kb.store.database import Connection
 from kb.text.decode import NoTextError, decode
+from kb.text.file_names import on_disk
 
 __all__ = [
     "DISK",
@@ -55,7 +56,7 @@ def tree_is_here(kb: KnowledgeBase, connection: Connection) -> bool:
     It is, unless every collection comes from a folder that is neither there nor was ever
     inside the present project.
     """
-    sources = [Path(row["source"]) for row in kb.collections(connection) if row["source"]]
+    sources = [Path(on_disk(row["source"])) for row in kb.collections(connection) if row["source"]]
     return not sources or any(
         os.path.exists(source) or source.is_relative_to(kb.root) for source in sources
     )

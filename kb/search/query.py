@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
+from kb.text.file_names import printable
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, scripts, words
 
 # English words that say nothing of the matter. Without them a question is answered 2.8 times as
@@ -106,7 +107,7 @@ def scripts_asked(query: Query) -> frozenset[str] | None:
 
 def clean(text: str) -> str:
     """Text that SQLite and FTS5 can hold: no NUL, no lone surrogate."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+    return printable(text.replace("\0", " "))
 
 
 def match_query(query: Query) -> str:

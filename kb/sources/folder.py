@@ -20,6 +20,7 @@ from kb.disk.secret import begins_as_private_key, is_secret, secret_folder
 from kb.disk.skipped import NEVER_ENTERED, NOISY_FOLDERS, skipped_parts
 from kb.errors import SourceError
 from kb.text.decode import NoTextError, decode
+from kb.text.file_names import storable
 
 __all__ = [
     "DOCUMENT_SUFFIXES",
@@ -47,7 +48,7 @@ class SecretFile(SourceError):
 class SourceFile:
     """One file of a collection as the walk saw it."""
 
-    path: str  # relative to the root, "/" on every system, letters exactly as on disk
+    path: str  # relative to the root, "/" on every system, `storable`, else as on disk
     location: Path  # where to open it; for a link, what it leads to
     size: int  # bytes
     modified_ns: int
@@ -149,8 +150,8 @@ class _Walker:
         self.found: dict[str, SourceFile] = {}  # by location, so that no file comes twice
         self._include = include
         self._exclude = exclude
-        self._report = report
-        self._withhold = withhold
+        self._report: Report = lambda path, message: report(storable(path), message)
+        self._withhold: Withhold = lambda path: withhold(storable(path))
         self._hidden = hidden
         self._root = ""
         self._folders: set[str] = set()  # real paths already listed
@@ -170,7 +171,7 @@ class _Walker:
                     self._follow(path, location, rules)
         elif not stat.S_ISREG(status.st_mode):
             raise OSError("neither a folder nor a regular file")
-        elif self._storable(root.name):
+        else:
             self._add(root.name, self._root, status)
 
     def _list(self, folder: str, prefix: str, rules: IgnoreRules) -> None:
@@ -211,7 +212,7 @@ class _Walker:
             return False
         if self._exclude.match(path + "/" if is_folder else path):
             return False
-        if rules.ignores(path, name, is_folder) or not self._storable(path):
+        if rules.ignores(path, name, is_folder):
             return False
         if is_secret(path):
             self._withhold(path + "/" if is_folder else path)
@@ -265,17 +266,6 @@ class _Walker:
             return self._include.match(path, () if self._hidden else skipped_parts(path))
         return path.lower().endswith(DOCUMENT_SUFFIXES)
 
-    def _storable(self, path: str) -> bool:
-        if path.isascii():
-            return True
-        try:
-            path.encode()
-        except UnicodeEncodeError:  # undecodable bytes came in as lone surrogates
-            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-            self._report(shown, "skipped: its name is not valid UTF-8; rename it")
-            return False
-        return True
-
     def _add(self, path: str, location: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
             self._report(path, "skipped: not a regular file")
@@ -283,7 +273,7 @@ class _Walker:
             self._report(path, f"skipped: {too_large(status.st_size, MAXIMUM_BYTES)}")
         else:
             self.found[location] = SourceFile(
-                path, Path(location), status.st_size, status.st_mtime_ns
+                storable(path), Path(location), status.st_size, status.st_mtime_ns
             )
 
 

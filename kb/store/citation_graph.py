@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from kb.store.citation_keys import MARKDOWN_SUFFIX
 from kb.store.database import Connection, Row
+from kb.text.file_names import on_disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _unlike(url: str, taken: Iterable[str]) -> str:
 
 
 def _is_file(row: Row) -> bool:
-    root = Path(row["source"]) if row["source"] else None
+    root = Path(on_disk(row["source"])) if row["source"] else None
     if root is not None and root.is_file():
         root = root.parent
     if row["kind"] == "wiki":

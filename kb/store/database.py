@@ -248,7 +248,7 @@ class Database:
                 if connection.apsw.in_transaction:
                     connection.apsw.execute("ROLLBACK")  # VACUUM wants none
                 connection.apsw.pragma("query_only", False)  # which forbids VACUUM INTO
-                connection.apsw.execute("VACUUM INTO ?", (str(unfinished),))
+                connection.apsw.execute("VACUUM INTO ?", (_sqlite_name(unfinished),))
             unfinished.rename(destination)
         except (OSError, FileError, apsw.Error) as error:
             raise FileError(
@@ -381,7 +381,8 @@ class Database:
             uri = self.path.absolute().as_uri()
             connection = apsw.Connection(f"{uri}?{self._read_only_mode()}", flags)
         else:
-            connection = apsw.Connection(str(self.path))
+            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+            connection = apsw.Connection(_sqlite_name(self.path), flags)
         connection.set_busy_timeout(BUSY_MILLISECONDS)
         connection.pragma("foreign_keys", True)
         connection.pragma("mmap_size", 1 << 30)
@@ -465,9 +466,10 @@ class Database:
     def _back_up(self, destination: Path) -> None:
         """Copy the file as it is; the lock that a migration holds lets readers through."""
         destination.unlink(missing_ok=True)
-        reader = apsw.Connection(str(self.path))
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        reader = apsw.Connection(_sqlite_name(self.path), flags)
         try:
-            reader.execute("VACUUM INTO ?", (str(destination),))
+            reader.execute("VACUUM INTO ?", (_sqlite_name(destination),))
         finally:
             reader.close()
 
@@ -524,6 +526,16 @@ class Database:
 def utc_now() -> str:
     """The current time as stored in the file."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _sqlite_name(path: Path) -> str:
+    """A file's name for SQLite, which takes UTF-8, or an address with any bytes in it."""
+    path = path.absolute()
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return path.as_uri()
+    return str(path)
 
 
 def _version(connection: apsw.Connection) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from pydantic_core import ErrorDetails
 from kb.errors import KbError, UsageError
 from kb.knowledge_base import KnowledgeBase
 from kb.search.query import clean
+from kb.text.file_names import writable
 from kb.text.nearest import nearest
 
 log = logging.getLogger("kb.tools")
@@ -88,6 +89,13 @@ class ToolResult:
 
     content: dict[str, Any]
     is_error: bool
+
+    def __post_init__(self) -> None:
+        try:
+            self.text.encode()
+        except UnicodeEncodeError:  # such as the name of a file or an environment variable
+            object.__setattr__(self, "content", writable(self.content))
+            self.__dict__.pop("text")
 
     @cached_property
     def text(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from kb.disk.inside import is_hidden_from_tools, read_inside, resolve_inside
 from kb.errors import KbError
 from kb.text.decode import NoTextError, decode
+from kb.text.file_names import on_disk, storable
 
 __all__ = ["Project", "folders_above", "strings", "table"]
 
@@ -43,7 +44,7 @@ class Project:
         return next((found for path in paths if (found := self.file(path))), "")
 
     def is_folder(self, path: str) -> bool:
-        return os.path.isdir(self._root / path)
+        return os.path.isdir(self._root / on_disk(path))
 
     def files_in(self, folder: str, suffix: str) -> list[str]:
         """The files of one folder, sorted."""
@@ -84,23 +85,25 @@ class Project:
             return {}
 
     def _find(self, path: str) -> str:
-        if path.startswith(("../", "/")) or not os.path.isfile(self._root / path):
+        if path.startswith(("../", "/")) or not os.path.isfile(self._root / on_disk(path)):
             return ""
         try:
-            return resolve_inside(self._root, path).relative_to(self._root).as_posix()
+            found = resolve_inside(self._root, path)
+            return storable(found.relative_to(self._root).as_posix())
         except KbError:
             return ""
 
     def _names(self, folder: str) -> list[str]:
         if folder not in self._folders:
             try:
-                self._folders[folder] = sorted(os.listdir(self._root / folder))
+                names = os.listdir(self._root / on_disk(folder))
+                self._folders[folder] = sorted(map(storable, names))
             except (OSError, ValueError):
                 self._folders[folder] = []
         return self._folders[folder]
 
     def _is_open_folder(self, folder: str) -> bool:
-        place = self._root / folder
+        place = self._root / on_disk(folder)
         if ".." in folder.split("/"):
             return False
         return place.is_dir() and not place.is_symlink() and not is_hidden_from_tools(folder)

@@ -1,0 +1,83 @@
+r"""Names of files as text, and back.
+
+A name on disk is bytes. Python gives those that are not UTF-8 as lone surrogates, which neither
+SQLite nor a JSON reply can hold. In kb such a byte is written as `\xe9`: text that can be stored,
+shown and typed, and from which the file is found again. A name that holds these very letters has
+its backslash written as `\x5c`, so that no two names become one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ESCAPING", "below", "on_disk", "printable", "storable", "without_bytes", "writable"]
+
+_ESCAPED = re.compile(r"\\x(5c|[89a-f][0-9a-f])")
+_AMBIGUOUS = re.compile(r"\\(?=x(?:5c|[89a-f][0-9a-f]))")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_FIRST_BYTE = 0xDC00  # what Python adds to a byte that it cannot decode (PEP 383)
+
+
+def storable(name: str | os.PathLike[str]) -> str:
+    """A name or path from the disk as text that can be stored, one for each name."""
+    text = os.fspath(name)
+    if os.sep != "\\":
+        text = _AMBIGUOUS.sub(r"\\x5c", text)
+    return printable(text)
+
+
+def on_disk(text: str) -> str:
+    """The name or path that `storable` made this text of."""
+    return _ESCAPED.sub(_letter, text) if "\\x" in text else text
+
+
+def below(root: str, path: str) -> Path:
+    """Where a stored path lies, below a root that is stored text too."""
+    return Path(on_disk(root), on_disk(path))
+
+
+def printable(text: str) -> str:
+    """Text that UTF-8 can hold: bytes that are no text as `storable` writes them."""
+    return text if text.isascii() else _SURROGATES.sub(_written, text)
+
+
+def without_bytes(text: str) -> str:
+    """The text with a question mark for each byte that `storable` wrote."""
+    return _ESCAPED.sub("?", text)
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = printable(error.object[error.start : error.end])
+    return text.encode("ascii", "backslashreplace").decode(), error.end
+
+
+# The name of an error handler for streams: what they cannot hold is escaped as `printable` does.
+ESCAPING = "kb.escaping"
+codecs.register_error(ESCAPING, _escaped)
+
+
+def writable(value: Any) -> Any:
+    """A JSON value whose every text is `printable`; other objects stay as they are."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list | tuple):
+        return [writable(item) for item in value]
+    if isinstance(value, dict):
+        return {writable(key): writable(item) for key, item in value.items()}
+    return value
+
+
+def _letter(found: re.Match[str]) -> str:
+    byte = int(found[1], 16)
+    return chr(byte if byte < 0x80 else _FIRST_BYTE + byte)
+
+
+def _written(found: re.Match[str]) -> str:
+    byte = ord(found[0]) - _FIRST_BYTE
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else "\N{REPLACEMENT CHARACTER}"
