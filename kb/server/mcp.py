@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import anyio
@@ -198,7 +199,7 @@ async def _serve(server: Server[Any], knowledge: KnowledgeBase, watch_folders: b
         tasks.start_soon(_flush_calls, knowledge)
         if watch_folders:
             tasks.start_soon(_watch_folders, knowledge)
-        await run_over_stdio(server, lambda: _end(knowledge))
+        await run_over_stdio(server, partial(_end, knowledge))
         tasks.cancel_scope.cancel()
 
 
@@ -230,10 +231,13 @@ def _logged(function: Callable[..., object], *arguments: Any) -> None:
         log.exception("%s failed", function.__name__)
 
 
-def _end(knowledge: KnowledgeBase) -> NoReturn:
+def _end(knowledge: KnowledgeBase, failure: str = "") -> NoReturn:
     """Close the file and leave at once, whatever other threads still do."""
+    code = 3 if failure else 0
+    if failure:
+        log.error("%s", failure)
     # A thread inside a write may keep the file from closing; SQLite survives that we leave.
-    last_resort = threading.Timer(CLOSE_SECONDS, os._exit, [0])
+    last_resort = threading.Timer(CLOSE_SECONDS, os._exit, [code])
     last_resort.daemon = True
     last_resort.start()
     try:
@@ -241,7 +245,7 @@ def _end(knowledge: KnowledgeBase) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def _warm_up(knowledge: KnowledgeBase) -> None:

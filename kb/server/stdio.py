@@ -2,80 +2,113 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import anyio
+import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
 
-from kb.tools.registry import clean_values
+from kb.server.wire import Line, Message, as_line, read_line
 
 log = logging.getLogger("kb.server")
 
 LAST_REPLY_SECONDS = 10  # how long calls under way may take after the input has ended
 
+End = Callable[[str], NoReturn]
 
-async def run_over_stdio(server: Server[Any], end: Callable[[], NoReturn]) -> None:
+
+async def run_over_stdio(server: Server[Any], end: End) -> None:
     """Serve until the input has ended and what was asked is answered.
 
     Args:
-        end: leaves the process at once; called when calls take too long after the input has
-            ended, and when nobody reads the replies any more.
+        end: leaves the process at once, with what went wrong or ""; called when calls take too
+            long after the input has ended, and when replies can no longer be written.
     """
+    source, out = _taken_streams()
+    output = _Output(out, end)
     unanswered = _Unanswered()
     to_server, requests = anyio.create_memory_object_stream[SessionMessage | Exception]()
     replies, from_server = anyio.create_memory_object_stream[SessionMessage]()
 
     async def pass_requests() -> None:
         async with to_server:
-            async for message in incoming:
-                if isinstance(message, ValidationError):
-                    message = _repaired(message)
-                unanswered.take_request(message)
-                await to_server.send(message)
+            while (line := await anyio.to_thread.run_sync(_next_line, source)) is not None:
+                for refusal in line.refusals:
+                    log.info("refused: %s", refusal["error"]["message"])
+                    await output.write(as_line(refusal))
+                for message in line.messages:
+                    unanswered.take_request(message)
+                    await to_server.send(SessionMessage(message))
             # The library drops the calls under way as soon as its input ends; somebody who pipes
             # requests in wants their replies.
             with anyio.move_on_after(LAST_REPLY_SECONDS) as limit:
                 await unanswered.all_answered()
             if limit.cancelled_caught:
-                end()
+                end("")
 
     async def pass_replies() -> None:
-        async with outgoing:
-            async for message in from_server:
-                await outgoing.send(message)
-                unanswered.take_reply(message)
+        async for item in from_server:
+            await output.write(as_line(item.message))
+            unanswered.take_reply(item)
 
-    async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as passing:
+    async with anyio.create_task_group() as passing:
         passing.start_soon(pass_requests)
         passing.start_soon(pass_replies)
-        try:
-            await server.run(requests, replies, server.create_initialization_options())
-        except anyio.get_cancelled_exc_class():
-            # Nobody reads the replies any more; the thread that waits for input stays.
-            log.info("the client closed its end")
-            end()
+        await server.run(requests, replies, server.create_initialization_options())
 
 
-def _repaired(error: ValidationError) -> SessionMessage | Exception:
-    """The request in a line that the library refuses for one half of a surrogate pair in it.
+def _taken_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The client's streams, for us alone.
 
-    It would be dropped, and its client would wait for ever.
+    What a library or a child process reads from stdin is empty from here on, and what it prints
+    goes to stderr: on stdout it would break a reply apart.
     """
+    source, out = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    os.set_blocking(out, True)
+    # A thread may still wait in the first one at the end, so neither is closed.
+    return os.fdopen(source, "rb", closefd=False), os.fdopen(out, "wb", closefd=False)
+
+
+def _next_line(source: BinaryIO) -> Line | None:
     try:
-        line = json.loads(error.errors()[0]["input"])
-        message = types.jsonrpc_message_adapter.validate_python(clean_values(line), by_name=False)
-    except (ValueError, TypeError, RecursionError):
-        return error
-    return SessionMessage(message)
+        return read_line(source)
+    except OSError as error:
+        log.warning("the input ended: %s", error)
+        return None
+
+
+class _Output:
+    """Where replies and refusals go, one line at a time."""
+
+    def __init__(self, stream: BinaryIO, end: End) -> None:
+        self._stream = stream
+        self._end = end
+        self._lock = anyio.Lock()
+
+    async def write(self, line: bytes) -> None:
+        async with self._lock:
+            await anyio.to_thread.run_sync(self._write, line)
+
+    def _write(self, line: bytes) -> None:
+        try:
+            self._stream.write(line)
+            self._stream.flush()
+        except BrokenPipeError:
+            log.info("the client closed its end")
+            self._end("")
+        except OSError as error:
+            self._end(f"replies cannot be written: {error.strerror}")
 
 
 class _Unanswered:
@@ -85,8 +118,7 @@ class _Unanswered:
         self._ids: Counter[types.RequestId] = Counter()
         self._changed = anyio.Event()
 
-    def take_request(self, item: SessionMessage | Exception) -> None:
-        message = getattr(item, "message", None)
+    def take_request(self, message: Message) -> None:
         if isinstance(message, types.JSONRPCRequest):
             # A subscription is open as long as its client.
             if not message.method.startswith("subscriptions/"):

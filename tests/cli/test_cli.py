@@ -321,21 +321,6 @@ def test_collection_that_is_filled_by_calls_is_not_taken_over(filled: Run, proje
     assert "filled by tool calls" in outcome.errors
 
 
-def test_folder_whose_name_is_no_utf8_is_refused(run: Run, project: Path) -> None:
-    try:
-        os.mkdir(os.fsencode(project) + b"/\xff")
-    except OSError:
-        pytest.skip("the file system takes UTF-8 names only")
-    name = os.fsdecode(b"\xff")
-    for arguments, code in ((["add", name], 3), (["add", "docs", "--no-embed"], 0)):
-        with process(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
-            errors = popen.communicate()[1]
-        assert popen.returncode == code
-        assert b"Traceback" not in errors
-    with process("--json", "get", name, stdout=subprocess.PIPE) as popen:
-        assert json.loads(popen.communicate()[0])["code"] == "DOCUMENT_NOT_FOUND"
-
-
 def test_sync_of_a_folder_that_is_gone_keeps_the_documents(filled: Run, project: Path) -> None:
     (project / "docs").rename(project / "moved")
     outcome = filled("sync", "--no-embed")

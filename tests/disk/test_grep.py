@@ -355,7 +355,7 @@ def test_odd_names_are_searched_and_shown(tmp_path: Path) -> None:
     (tmp_path / "back\\slash.txt").write_text("token\n")
     (tmp_path / "line\nend.txt").write_text("token\n")
     files = [match.file for match in grep(tmp_path, "token", "", False, 50).matches]
-    assert files == ["back\\slash.txt", "caf�.txt", "line\nend.txt"]
+    assert files == ["back\\slash.txt", "caf\\xe9.txt", "line\nend.txt"]
     json.dumps(files).encode()
 
 

@@ -220,6 +220,8 @@ def test_nothing_but_protocol_lines_reaches_stdout(windrose_copy: Path) -> None:
         process.popen.stdin.write("this is no JSON\n\n{}\n[]\n")
         process.call("documents_search", {"query": "\ud800 \u0000 漢字"}, 3)
         process.call("documents_search", None, 4)
+        refused = [process.reply() for _ in range(3)]
+        assert [one["error"]["code"] for one in refused] == [-32700, -32600, -32600]
         answers = process.replies(2)
         assert not answers[3]["result"]["isError"]
         assert error_in(answers[4]["result"])["code"] == "VALIDATION_ERROR"

@@ -197,7 +197,7 @@ def test_an_ignore_file_that_cannot_be_read_is_reported(open_folder: Path) -> No
 
 
 @pytest.mark.skipif(os.name != "posix" or os.uname().sysname == "Darwin", reason="needs raw names")
-def test_names_that_are_no_utf8_are_reported_and_skipped(tmp_path: Path) -> None:
+def test_names_that_are_no_utf8_come_as_text_that_can_be_stored(tmp_path: Path) -> None:
     write(tmp_path, "ok.md")
     folder = os.fsencode(tmp_path)
     os.mkdir(folder + b"/caf\xe9")
@@ -205,10 +205,10 @@ def test_names_that_are_no_utf8_are_reported_and_skipped(tmp_path: Path) -> None
         with open(folder + name, "wb"):
             pass
     found, reports = walked_with_reports(tmp_path)
-    assert found == ["ok.md"]
-    assert sorted(reports) == ["caf\\xe9", "na\\xefve.md"]
-    for text in (*reports, *reports.values()):
-        text.encode()
+    assert found == ["caf\\xe9/a.md", "na\\xefve.md", "ok.md"]
+    assert reports == {}
+    os.symlink(b"nowhere", folder + b"/l\xe9ft.md")
+    assert list(walked_with_reports(tmp_path)[1]) == ["l\\xe9ft.md"]
 
 
 def test_a_file_above_the_limit_is_reported_and_not_read(tmp_path: Path) -> None:
