@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Any
 from kb.errors import SourceError, UsageError
 from kb.formats.outline import PATH_SEPARATOR
 from kb.ingest.sync import prepare_document
-from kb.knowledge_base import KnowledgeBase
-from kb.search.hybrid import WHOLE_FILE, ChunkRange, load_documents, load_rows, search
+from kb.model_in_use import ModelInUse, has_english_model
+from kb.search.hybrid import load_documents, load_rows, search
 from kb.search.query import parse_query
 from kb.sources.folder import SourceFile, SourceText
-from kb.store.documents import insert_collection, store_document
+from kb.store.collections import insert_collection
+from kb.store.documents import store_document
+from kb.store.ids import WHOLE_FILE, ChunkRange
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,10 +122,10 @@ def read_questions(file: Path) -> Judged:
     return Judged(questions, relevant, headings)
 
 
-def load_beir(kb: KnowledgeBase, folder: Path, progress: Callable[[str, int, int], None]) -> None:
+def load_beir(model: ModelInUse, folder: Path, progress: Callable[[str, int, int], None]) -> None:
     """Store a BEIR folder's documents as the collection `folder.name`; once."""
     rows = list(_json_lines(folder / "corpus.jsonl"))
-    with kb.database.write() as connection:
+    with model.database.write() as connection:
         if connection.value("collection_id", name=folder.name) is None:
             insert_collection(connection, folder.name, "documents")
         collection_id = connection.value("collection_id", name=folder.name)
@@ -140,7 +142,7 @@ def load_beir(kb: KnowledgeBase, folder: Path, progress: Callable[[str, int, int
 
 
 def run_queries(
-    kb: KnowledgeBase,
+    model: ModelInUse,
     judged: Judged,
     ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
     modes: Sequence[str] = MODES,
@@ -151,9 +153,9 @@ def run_queries(
     for done, (key, text) in enumerate(judged.questions.items()):
         progress("queries", done, len(judged.questions))
         query = parse_query(text)
-        vectors = kb.embed_queries([query.words_to_embed])
+        vectors = model.embed_queries([query.words_to_embed])
         vector: NDArray[np.float32] | None = vectors[0] if vectors else None
-        with kb.database.read() as connection:
+        with model.database.read() as connection:
             for mode in modes:
                 hits = search(
                     connection,
@@ -162,7 +164,7 @@ def run_queries(
                     ranges=ranges,
                     limit=10 * DEPTH,
                     use_keywords=mode != "vector",
-                    english_model=kb.has_english_model(connection),
+                    english_model=has_english_model(connection),
                 )
                 documents = load_documents(connection, [hit.chunk_id for hit in hits])
                 runs[mode].documents[key] = list(dict.fromkeys(documents))[:DEPTH]

@@ -16,10 +16,9 @@ from support import WINDROSE, Filler, HashEmbedder
 from kb.cli.collect import register
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.sync import embed_pending, sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import FastembedEmbedder
-from kb.project.activation import activate, restore
 from kb.store.database import Database
+from kb.tools.session import Session, open_session
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +37,9 @@ def embedder() -> HashEmbedder:
 
 
 @pytest.fixture
-def kb(tmp_path: Path, embedder: HashEmbedder) -> Iterator[KnowledgeBase]:
+def kb(tmp_path: Path, embedder: HashEmbedder) -> Iterator[Session]:
     """An empty knowledge base with the fast embedder."""
-    with KnowledgeBase(
+    with open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=lambda _: embedder
     ) as knowledge:
         yield knowledge
@@ -55,17 +54,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fill(kb: KnowledgeBase, folder: Path) -> Filler:
+def fill(kb: Session, folder: Path) -> Filler:
     """Write some documents ({path: text or bytes}) into the folder and sync it."""
 
-    def fill_folder(documents: dict[str, str | bytes], *, embed: bool = True) -> KnowledgeBase:
+    def fill_folder(documents: dict[str, str | bytes], *, embed: bool = True) -> Session:
         for path, content in documents.items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content if isinstance(content, bytes) else content.encode())
-        sync_collection(kb, register(kb, str(folder)))
+        sync_collection(kb.database, register(kb.database, str(folder)))
         if embed:
-            embed_pending(kb)
+            embed_pending(kb.model)
         return kb
 
     return fill_folder
@@ -75,9 +74,9 @@ def fill(kb: KnowledgeBase, folder: Path) -> Filler:
 def windrose_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fixture corpus in one file, embedded by the packaged model."""
     path = tmp_path_factory.mktemp("windrose") / "kb.db"
-    with KnowledgeBase(Database(path), project=path.parent) as knowledge:
-        sync_collection(knowledge, register(knowledge, str(WINDROSE)))
-        embed_pending(knowledge)
+    with open_session(Database(path), project=path.parent) as knowledge:
+        sync_collection(knowledge.database, register(knowledge.database, str(WINDROSE)))
+        embed_pending(knowledge.model)
     return path
 
 
@@ -94,9 +93,9 @@ def model() -> FastembedEmbedder:
 
 
 @pytest.fixture
-def windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterator[KnowledgeBase]:
+def windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterator[Session]:
     """The fixture corpus with the packaged model."""
-    with KnowledgeBase(
+    with open_session(
         Database(windrose_copy), project=windrose_copy.parent, make_embedder=lambda _: model
     ) as knowledge:
         yield knowledge
@@ -113,7 +112,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def project_of_windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterator[KnowledgeBase]:
+def project_of_windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterator[Session]:
     """The fixture corpus in a project with files, external docs and a discovery: all that the
     examples of the tools need. Nothing is written yet by the one who gets it."""
     root = windrose_copy.parent
@@ -124,9 +123,9 @@ def project_of_windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterat
     config = {"project_name": "windrose", "external_docs": {"path": "external"}}
     (root / ".kb" / "config.json").write_text(json.dumps(config))
     arguments: dict[str, Any] = {"project": root, "make_embedder": lambda _: model}
-    with KnowledgeBase(Database(windrose_copy), **arguments) as knowledge:
-        activate(knowledge)
-        record_discovery(knowledge, "We use tokens for authentication", "", "auth")
-    with KnowledgeBase(Database(windrose_copy), **arguments) as knowledge:
-        restore(knowledge)
+    with open_session(Database(windrose_copy), **arguments) as knowledge:
+        knowledge.project.activate()
+        record_discovery(knowledge.model, "We use tokens for authentication", "", "auth")
+    with open_session(Database(windrose_copy), **arguments) as knowledge:
+        knowledge.project.restore()
         yield knowledge

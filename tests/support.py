@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import Calibration
 from kb.text.terms import words
 from kb.tools.registry import call_tool
+from kb.tools.session import Session
 
 ROOT = Path(__file__).resolve().parent.parent
 NOBODY = 65534
 WINDROSE = ROOT / "fixtures" / "windrose"
-Filler = Callable[..., KnowledgeBase]
+Filler = Callable[..., Session]
 
 
 class HashEmbedder:
@@ -55,14 +55,14 @@ class HashEmbedder:
         return total / np.linalg.norm(total)
 
 
-def call(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
+def call(kb: Session, name: str, **arguments: Any) -> dict[str, Any]:
     """What a tool answers, which must not be an error."""
     result = call_tool(kb, name, arguments)
     assert not result.is_error, result.content
     return result.content
 
 
-def failure(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
+def failure(kb: Session, name: str, **arguments: Any) -> dict[str, Any]:
     """The error that a tool answers with."""
     result = call_tool(kb, name, arguments)
     assert result.is_error, result.content

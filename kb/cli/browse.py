@@ -11,16 +11,18 @@ from typing import Any
 
 from kb.cli import render
 from kb.errors import DocumentNotFound, UsageError
-from kb.knowledge_base import KnowledgeBase
+from kb.store.collections import count_documents
 from kb.store.database import Row
 from kb.text.file_names import below, on_disk, storable
 from kb.text.nearest import nearest
+from kb.tools.call import Call
+from kb.tools.session import Session
 
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
 _LINES = re.compile(r"(.+?):(\d+)(-?)(\d*)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
 
 
-def search(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def search(kb: Session, options: argparse.Namespace) -> int:
     """Search, after adding a folder if one is given."""
     from kb.search.passages import search_passages
 
@@ -28,10 +30,12 @@ def search(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     if options.folder is not None:
         from kb.cli.collect import register, sync_for_search
 
-        collection = register(kb, options.folder)
+        collection = register(kb.database, options.folder)
         sync_for_search(kb, collection, options)
         names = names or [collection["name"]]
-    found = search_passages(kb, [(options.query, names)], options.limit, 2.0, True, options.rerank)
+    found = search_passages(
+        kb.model, kb.names, [(options.query, names)], options.limit, 2.0, True, options.rerank
+    )
     rows: list[dict[str, Any]] = [dict(row) for row in found.rows[0]]
     if options.explain:
         for row, hit in zip(rows, found.hits[0], strict=True):
@@ -47,19 +51,19 @@ def search(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def list_names(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def list_names(kb: Session, options: argparse.Namespace) -> int:
     """List collections, or one collection's documents."""
     if options.name is None:
         with kb.database.read() as connection:
             rows = [
                 {
-                    **kb.named(row),
-                    "documentCount": kb.count_documents(connection, row),
+                    **kb.names.shown(row),
+                    "documentCount": count_documents(connection, row["collection_id"]),
                     "kind": row["kind"],
                     "source": row["source"],
                     "description": row["description"] or "",
                 }
-                for row in kb.collections(connection)
+                for row in kb.names.collections(connection)
             ]
         columns = ("collection", "documentCount", "kind", "source", "description")
         render.table({"collections": rows}, rows, columns, options)
@@ -67,19 +71,19 @@ def list_names(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             render.remark("the file holds no collection yet: add one with `kb add FOLDER`", options)
     else:
         with kb.database.read() as connection:
-            collection = kb.collection(connection, options.name)
+            collection = kb.names.collection(connection, options.name)
             rows = connection.rows(
                 "collection_documents",
                 collection_id=collection["collection_id"],
                 limit=-1,
                 offset=0,
             )
-            result = {**kb.named(collection), "documents": rows, "total": len(rows)}
+            result = {**kb.names.shown(collection), "documents": rows, "total": len(rows)}
         render.table(result, rows, ("id", "title", "size"), options)
     return 0 if rows else 1
 
 
-def get(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def get(kb: Session, options: argparse.Namespace) -> int:
     """Print a document, or some of its lines."""
     text, first, last = options.document, 0, 0
     try:
@@ -104,7 +108,7 @@ def get(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0
 
 
-def outline(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def outline(kb: Session, options: argparse.Namespace) -> int:
     """Print a document's headings, indented by level, with their lines."""
     collection, document = resolve(kb, options.document, options.collection)
     result = _call(
@@ -123,7 +127,7 @@ def outline(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0 if lines else 1
 
 
-def section(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def section(kb: Session, options: argparse.Namespace) -> int:
     """Print one section."""
     collection, document = resolve(kb, options.document, options.collection)
     result = _call(
@@ -138,7 +142,7 @@ def section(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0
 
 
-def related(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def related(kb: Session, options: argparse.Namespace) -> int:
     """List documents close in meaning."""
     collection, document = resolve(kb, options.document, options.collection)
     result = _call(
@@ -153,23 +157,23 @@ def related(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def _call(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
+def _call(kb: Session, name: str, **arguments: Any) -> dict[str, Any]:
     """Run a tool's function for a person: without budget, and with errors raised."""
     from kb.tools.registry import load_tools
 
-    kb.reply_tokens = NO_BUDGET
-    result: dict[str, Any] = load_tools()[name].function(kb, **arguments)
+    call = Call(kb, budget=NO_BUDGET)
+    result: dict[str, Any] = load_tools()[name].function(call, **arguments)
     return result
 
 
-def resolve(kb: KnowledgeBase, text: str, name: str) -> tuple[str, str]:
+def resolve(kb: Session, text: str, name: str) -> tuple[str, str]:
     """The collection and id of the document that somebody means.
 
     Tried in order: an id in the named or any collection, `COLLECTION/id`, a path on disk inside
     a collection's folder, the end of one id.
     """
     with kb.database.read() as connection:
-        rows = [kb.collection(connection, name)] if name else kb.collections(connection)
+        rows = [kb.names.collection(connection, name)] if name else kb.names.collections(connection)
         documents = {
             row["name"]: [
                 path
@@ -184,7 +188,7 @@ def resolve(kb: KnowledgeBase, text: str, name: str) -> tuple[str, str]:
     found = [(name, path) for name, path in everything if _normal(path) == wanted]
     if not found:
         called = {name: name for name in documents} | {
-            alias: name for alias, name in kb.aliases.items() if name in documents
+            alias: name for alias, name in kb.names.aliases.items() if name in documents
         }
         found = [
             (name, path)
@@ -232,9 +236,9 @@ def _on_disk(text: str, rows: list[Row], documents: dict[str, list[str]]) -> lis
     return list(dict.fromkeys(found))
 
 
-def _sources(kb: KnowledgeBase) -> dict[str, str]:
+def _sources(kb: Session) -> dict[str, str]:
     with kb.database.read() as connection:
-        return {row["name"]: row["source"] for row in kb.collections(connection)}
+        return {row["name"]: row["source"] for row in kb.names.collections(connection)}
 
 
 def _place(row: dict[str, Any], sources: dict[str, str]) -> str:

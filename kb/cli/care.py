@@ -10,28 +10,23 @@ from typing import Any
 
 from kb.cli import render
 from kb.errors import EmbeddingError, UsageError
-from kb.knowledge_base import KnowledgeBase
 from kb.store.call_statistics import call_statistics
+from kb.store.collections import count_documents
 from kb.store.sessions import file_scores
-from kb.tools.limits import RateLimits, parse_limits
+from kb.tools.session import Session
 
 TOP_FILES = 10
 
 
-def serve(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def serve(kb: Session, options: argparse.Namespace) -> int:
     """Run the MCP server until its client goes."""
     from kb.server.mcp import serve as run
 
-    if options.max_reply_tokens:
-        kb.reply_tokens = options.max_reply_tokens
-    if options.rate_limit:
-        kb.limits = RateLimits(parse_limits(options.rate_limit))
-    kb.allowed_docs = options.allow_docs
     run(kb, tuple(filter(None, options.tools.split(","))), watch_folders=options.watch)
     return 0
 
 
-def list_tools(_: KnowledgeBase, options: argparse.Namespace) -> int:
+def list_tools(_: Session, options: argparse.Namespace) -> int:
     """List the tools; with --json as a client sees them."""
     from kb.tools.registry import load_tools
 
@@ -61,7 +56,7 @@ def list_tools(_: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0
 
 
-def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def call(kb: Session, options: argparse.Namespace) -> int:
     """Call a tool and print its result, exactly as a client would get it."""
     from kb.server.background import embed_added
     from kb.tools.registry import call_tool, load_tools
@@ -73,16 +68,11 @@ def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         raise UsageError(f"the arguments are not JSON: {error}") from error
     if not isinstance(arguments, dict):
         raise UsageError('the arguments must be a JSON object, such as {"query": "wind"}')
-    if options.max_reply_tokens:
-        kb.reply_tokens = options.max_reply_tokens
-    kb.allowed_docs = options.allow_docs
     if (tool := load_tools().get(options.name)) is not None and tool.family == "external":
-        from kb.project.activation import restore
-
-        restore(kb)
+        kb.project.restore()
     result = call_tool(kb, options.name, arguments)
     print(result.text, flush=True)
-    if kb.has_added.is_set():
+    if kb.activity.waits_for_vectors:
         try:
             embed_added(kb)
         except EmbeddingError as error:
@@ -90,7 +80,7 @@ def call(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 1 if result.is_error else 0
 
 
-def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def status(kb: Session, options: argparse.Namespace) -> int:
     """Show sizes, the model and what waits to be embedded."""
     if options.calls:
         return _status_of_calls(kb, options)
@@ -100,7 +90,7 @@ def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
         counts = connection.row("status_counts") or {}
         model = connection.row("current_model")
         rows = [
-            {**row, "documents": kb.count_documents(connection, row)}
+            {**row, "documents": count_documents(connection, row["collection_id"])}
             for row in connection.rows("collections")
         ]
     result: dict[str, Any] = {
@@ -150,7 +140,7 @@ def status(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0
 
 
-def _status_of_calls(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def _status_of_calls(kb: Session, options: argparse.Namespace) -> int:
     with kb.database.read() as connection:
         rows = call_statistics(connection)
     shown = [
@@ -163,7 +153,7 @@ def _status_of_calls(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def copy(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def copy(kb: Session, options: argparse.Namespace) -> int:
     """Write a clean, compact copy."""
     destination = options.destination.expanduser()
     if destination.is_dir():

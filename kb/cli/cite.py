@@ -10,24 +10,25 @@ from typing import Any
 
 from kb.cli import render
 from kb.cli.browse import resolve
-from kb.cli.graph_formats import FORMATS, graph_dict
+from kb.cli.graph_formats import FORMATS
 from kb.errors import DocumentNotFound, FileError
-from kb.knowledge_base import KnowledgeBase
 from kb.store.citation_graph import (
     BrokenLink,
     broken_links,
     citation_graph,
     document_names,
+    graph_dict,
     whole_graph,
 )
 from kb.store.database import Connection
 from kb.text.file_names import below, on_disk, storable
+from kb.tools.session import Session
 
 CONTEXT_CHARACTERS = 120
 EVERYTHING = -1  # a LIMIT
 
 
-def cite(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def cite(kb: Session, options: argparse.Namespace) -> int:
     """List what a document cites and what cites it; further away, what the graph holds."""
     collection, path = resolve(kb, options.document, options.collection)
     with kb.database.read() as connection:
@@ -72,7 +73,7 @@ def cite(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def graph(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def graph(kb: Session, options: argparse.Namespace) -> int:
     """Export the graph of the whole file or round some documents, or report broken links."""
     if options.broken:
         return _broken(kb, options)
@@ -99,10 +100,12 @@ def graph(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0 if found.nodes else 1
 
 
-def _broken(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def _broken(kb: Session, options: argparse.Namespace) -> int:
     with kb.database.read() as connection:
         names = (
-            [kb.collection(connection, options.collection)["name"]] if options.collection else ()
+            [kb.names.collection(connection, options.collection)["name"]]
+            if options.collection
+            else ()
         )
         found = broken_links(connection, names)
         sources = {row["name"]: row["source"] for row in connection.rows("collections")}
@@ -137,8 +140,8 @@ def _file(link: BrokenLink, sources: dict[str, str]) -> str:
     return storable(file if near.startswith("..") else near)
 
 
-def _document_id(kb: KnowledgeBase, connection: Connection, collection: str, path: str) -> int:
-    found = kb.collection(connection, collection)
+def _document_id(kb: Session, connection: Connection, collection: str, path: str) -> int:
+    found = kb.names.collection(connection, collection)
     document_id = connection.value("document_id", collection_id=found["collection_id"], path=path)
     if document_id is None:
         raise DocumentNotFound(f'Document "{path}" not found in collection "{collection}".')

@@ -18,21 +18,21 @@ from kb.ingest.sync import (
     require_source,
     sync_collection,
 )
-from kb.knowledge_base import KnowledgeBase
-from kb.search.hybrid import WHOLE_FILE
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
-from kb.store.database import Connection, Row
-from kb.store.documents import delete_collection, free_name, insert_collection
+from kb.store.collections import count_documents, delete_collection, free_name, insert_collection
+from kb.store.database import Connection, Database, Row
+from kb.store.ids import WHOLE_FILE
 from kb.text.file_names import storable
+from kb.tools.session import Session
 
 ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
 KINDS_WITHOUT_SOURCE = ("index", "discoveries")
 
 
-def add(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def add(kb: Session, options: argparse.Namespace) -> int:
     """Register a folder and sync it."""
     collection = register(
-        kb,
+        kb.database,
         options.source,
         name=options.name,
         kind=options.kind,
@@ -44,16 +44,16 @@ def add(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return _sync_all(kb, [collection], options, is_addition=True)
 
 
-def sync(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def sync(kb: Session, options: argparse.Namespace) -> int:
     """Sync the named collections, or all that have a source."""
     with kb.database.read() as connection:
         if options.names:
-            rows = [kb.collection(connection, name) for name in options.names]
+            rows = [kb.names.collection(connection, name) for name in options.names]
         else:
             # A project's external docs are synced by its activation, on the branch of then.
             rows = [
                 row
-                for row in kb.collections(connection, ALL_KINDS)
+                for row in kb.names.collections(connection, ALL_KINDS)
                 if row["source"] and row["project_id"] is None
             ]
         first, last = WHOLE_FILE
@@ -65,11 +65,11 @@ def sync(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return _sync_all(kb, rows, options)
 
 
-def remove(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def remove(kb: Session, options: argparse.Namespace) -> int:
     """Remove a collection; the source folder stays as it is."""
     with kb.database.read() as connection:
-        row = kb.collection(connection, options.name, ALL_KINDS)
-        count = kb.count_documents(connection, row)
+        row = kb.names.collection(connection, options.name, ALL_KINDS)
+        count = count_documents(connection, row["collection_id"])
     if count and not row["source"] and not options.force:
         raise UsageError(
             f'the {count} documents of "{row["name"]}" are nowhere but in this file: repeat with '
@@ -84,11 +84,11 @@ def remove(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0
 
 
-def reembed_all(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def reembed_all(kb: Session, options: argparse.Namespace) -> int:
     """Embed everything with the wanted model."""
-    embedder = kb.make_embedder(options.model or kb.suited_model())
+    embedder = kb.model.make_embedder(options.model or kb.model.suited_model())
     with render.progress(options) as show:
-        report = reembed(kb, embedder, progress=show)
+        report = reembed(kb.model, embedder, progress=show)
     if options.json:
         render.print_json(
             {"model": embedder.name, "embedded": report.embedded, "reused": report.reused}
@@ -99,7 +99,7 @@ def reembed_all(kb: KnowledgeBase, options: argparse.Namespace) -> int:
 
 
 def register(
-    kb: KnowledgeBase,
+    database: Database,
     source: str,
     *,
     name: str | None = None,
@@ -132,7 +132,7 @@ def register(
         "exclude": json.dumps(exclude or [], ensure_ascii=False),
         "description": description,
     }
-    with kb.database.write() as connection:
+    with database.write() as connection:
         rows = connection.rows("collections")
         by_name = {row["name"]: row for row in rows}
         # The same folder as a project's external docs is another matter.
@@ -221,14 +221,14 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return settings
 
 
-def sync_for_search(kb: KnowledgeBase, collection: Row, options: argparse.Namespace) -> None:
+def sync_for_search(kb: Session, collection: Row, options: argparse.Namespace) -> None:
     """Sync before a search: say what is wrong, but search whatever is there."""
     with render.progress(options) as show:
-        report = sync_collection(kb, collection, progress=show)
+        report = sync_collection(kb.database, collection, progress=show)
         _say_problems(report, options)
         if not options.no_embed:
             try:
-                embed_pending(kb, progress=show)
+                embed_pending(kb.model, progress=show)
             except EmbeddingError as error:
                 print(f"kb: {error.message}", file=sys.stderr)
             except KeyboardInterrupt:
@@ -241,7 +241,7 @@ def sync_for_search(kb: KnowledgeBase, collection: Row, options: argparse.Namesp
 
 
 def _sync_all(
-    kb: KnowledgeBase, rows: list[Row], options: argparse.Namespace, *, is_addition: bool = False
+    kb: Session, rows: list[Row], options: argparse.Namespace, *, is_addition: bool = False
 ) -> int:
     reports: list[SyncReport] = []
     embedded = EmbedReport()
@@ -250,7 +250,9 @@ def _sync_all(
         for row in rows:
             try:
                 reports.append(
-                    sync_collection(kb, row, force=getattr(options, "force", False), progress=show)
+                    sync_collection(
+                        kb.database, row, force=getattr(options, "force", False), progress=show
+                    )
                 )
             except SourceError as error:
                 # One missing folder must not keep the others from being synced.
@@ -259,7 +261,7 @@ def _sync_all(
         embedding_error = ""
         if not options.no_embed:
             try:
-                embedded = embed_pending(kb, progress=show)
+                embedded = embed_pending(kb.model, progress=show)
             except EmbeddingError as error:
                 embedding_error = error.message
     notice = f"searches use keywords alone: {embedding_error}" if embedding_error else ""
@@ -281,19 +283,19 @@ def _sync_all(
                 print(_summary(report))
         if (embedded.embedded or embedded.reused) and not options.quiet:
             reused = f", {embedded.reused} had a known text" if embedded.reused else ""
-            print(f"{embedded.embedded} passages embedded with {kb.model_name()}{reused}")
+            print(f"{embedded.embedded} passages embedded with {kb.model.model_name()}{reused}")
     if notice and (embedding_error or not options.quiet):
         print(f"kb: {notice}", file=sys.stderr)
     return 3 if failure else 0
 
 
-def _better_model(kb: KnowledgeBase) -> str:
+def _better_model(kb: Session) -> str:
     """What to do when the documents have other languages than those the file began with."""
-    if not (suited := kb.better_model()):
+    if not (suited := kb.model.better_model()):
         return ""
     return (
-        f"the languages of the documents suit another model than the file's {kb.model_name()}: "
-        f"`kb reembed --model {suited}` finds more"
+        "the languages of the documents suit another model than the file's "
+        f"{kb.model.model_name()}: `kb reembed --model {suited}` finds more"
     )
 
 

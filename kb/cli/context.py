@@ -16,13 +16,13 @@ from kb.ingest.discoveries import (
     search_discoveries,
 )
 from kb.ingest.forget import forget_discovery
-from kb.knowledge_base import KnowledgeBase
 from kb.project.tree import STORED, grep_project
+from kb.tools.session import Session
 
 SHORTEST, LONGEST = 10, 1000  # characters, as for the tool
 
 
-def record(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def record(kb: Session, options: argparse.Namespace) -> int:
     """Record a discovery."""
     text = sys.stdin.read() if options.text == "-" else options.text
     if not SHORTEST <= len(text.strip()) <= LONGEST:
@@ -30,7 +30,7 @@ def record(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             f"a discovery has {SHORTEST} to {LONGEST} characters, this one {len(text.strip())}"
         )
     recorded = record_discovery(
-        kb,
+        kb.model,
         text,
         options.type,
         options.module,
@@ -53,7 +53,7 @@ def record(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0
 
 
-def recall(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def recall(kb: Session, options: argparse.Namespace) -> int:
     """Search the discoveries; without a query print them all as Markdown, by module."""
     if options.query is None:
         with kb.database.read() as connection:
@@ -65,16 +65,19 @@ def recall(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             ]
         render.text({"discoveries": rows}, as_markdown(rows).rstrip("\n") if rows else "", options)
         return 0 if rows else 1
-    rows, total = search_discoveries(kb, options.query, options.type, options.module, options.limit)
+    rows, total = search_discoveries(
+        kb.model, options.query, options.type, options.module, options.limit
+    )
     columns = ("score", "id", "type", "module", "content")
     shown = [{**row, "id": row["id"][:SHOWN_ID]} for row in rows]
     render.table({"results": rows, "totalFound": total}, shown, columns, options)
     return 0 if rows else 1
 
 
-def forget(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def forget(kb: Session, options: argparse.Namespace) -> int:
     """Take a discovery back, with every trace of it in the file."""
-    forgotten = forget_discovery(kb, options.id)
+    kb.log.flush()
+    forgotten = forget_discovery(kb.database, options.id)
     place = f" of {forgotten.module}" if forgotten.module else ""
     result = {
         "id": forgotten.discovery_id,
@@ -90,10 +93,10 @@ def forget(kb: KnowledgeBase, options: argparse.Namespace) -> int:
     return 0
 
 
-def grep(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def grep(kb: Session, options: argparse.Namespace) -> int:
     """Search the project's files; print one line a match."""
     found, searched = grep_project(
-        kb, options.pattern, options.glob, options.case_sensitive, options.limit
+        kb.project, options.pattern, options.glob, options.case_sensitive, options.limit
     )
     result = {
         "matches": [asdict(match) for match in found.matches],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,18 @@ from kb.evaluation import (
     run_queries,
 )
 from kb.ingest.sync import embed_pending
-from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import ModelInUse
 from kb.store.database import Database
+from kb.tools.session import Session
 
 
-def evaluate(kb: KnowledgeBase, options: argparse.Namespace) -> int:
+def evaluate(kb: Session, options: argparse.Namespace) -> int:
     """Print the measures of keyword, vector and hybrid search."""
     path = Path(options.judged).expanduser().resolve()
     if path.is_dir() and is_beir(path):
         judged = read_beir(path)
-        with kb.beside(Database(beir_file(path, options.model))) as fresh:
+        with contextlib.closing(Database(beir_file(path, options.model))) as database:
+            fresh = kb.model.beside(database)
             with render.progress(options) as show:
                 load_beir(fresh, path, show)
                 embed_pending(fresh, progress=show)
@@ -41,12 +44,12 @@ def evaluate(kb: KnowledgeBase, options: argparse.Namespace) -> int:
             f"{options.judged} is neither a folder with corpus.jsonl, queries.jsonl and qrels.tsv "
             "nor a file of questions"
         )
-    return _report(kb, read_questions(path), options)
+    return _report(kb.model, read_questions(path), options)
 
 
-def _report(kb: KnowledgeBase, judged: Judged, options: argparse.Namespace) -> int:
+def _report(model: ModelInUse, judged: Judged, options: argparse.Namespace) -> int:
     with render.progress(options) as show:
-        runs = run_queries(kb, judged, progress=show)
+        runs = run_queries(model, judged, progress=show)
     measured = {mode: measure(judged, runs[mode]) for mode in MODES}
     names = (*MEASURES, HEADING_MEASURE) if judged.headings else MEASURES
     rows: list[dict[str, Any]] = [

@@ -7,23 +7,11 @@ import re
 from collections.abc import Callable
 from html import escape
 from importlib import resources
-from typing import Any
 
-from kb.store.citation_graph import Graph
+from kb.store.citation_graph import Graph, graph_dict
 
 # What XML 1.0 cannot hold.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def graph_dict(graph: Graph) -> dict[str, Any]:
-    """Nodes and edges as in the archive tool's `citationGraph`."""
-    return {
-        "nodes": [{"id": node.id, "label": node.label, "type": node.type} for node in graph.nodes],
-        "edges": [
-            {"from": edge.source, "to": edge.target, "confidence": edge.confidence}
-            for edge in graph.edges
-        ],
-    }
 
 
 def to_json(graph: Graph) -> str:

@@ -18,12 +18,14 @@ from typing import Any, NoReturn
 import kb
 from kb.cli import install, render
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
-from kb.knowledge_base import KnowledgeBase
 from kb.models.choose import make_embedder
 from kb.models.rerank import CrossEncoder
 from kb.settings import database_path
 from kb.store.database import Database
 from kb.text.file_names import ESCAPING, writable
+from kb.tools.limits import RateLimits, parse_limits
+from kb.tools.replies import DEFAULT_REPLY_TOKENS
+from kb.tools.session import open_session
 
 log = logging.getLogger("kb.cli")
 
@@ -88,7 +90,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.creates and not Path(path).exists():
         _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
     with Database(path, create=options.creates) as database:
-        knowledge = KnowledgeBase(
+        rate_limit = getattr(options, "rate_limit", "")
+        session = open_session(
             database,
             model=options.model,
             reranker=CrossEncoder(options.reranker, allow_download=options.download)
@@ -97,11 +100,14 @@ def _run(options: argparse.Namespace) -> int:
             make_embedder=partial(
                 make_embedder, threads=options.threads, allow_download=options.download
             ),
+            reply_tokens=getattr(options, "max_reply_tokens", None) or DEFAULT_REPLY_TOKENS,
+            limits=RateLimits(parse_limits(rate_limit)) if rate_limit else None,
+            allowed_docs=getattr(options, "allow_docs", ()),
         )
-        with knowledge:
+        with session:
             # Only now, so that a search does not wait for the import of what syncs and serves.
             command = getattr(importlib.import_module(f"kb.cli.{module}"), name)
-            code: int = command(knowledge, options)
+            code: int = command(session, options)
             return code
 
 

@@ -18,6 +18,10 @@ from kb.disk.read import read_bytes, reason
 __all__ = ["IGNORE_FILES", "IgnoreRules"]
 
 # In order of precedence: a line of `.ignore` overrules `.gitignore` of the same folder.
+# Folders that no walk enters.
+ALWAYS_SKIPPED = frozenset(
+    {".git", ".hg", ".svn", ".kb", ".context", ".venv", "__pycache__", "node_modules"}
+)
 IGNORE_FILES = (".gitignore", ".ignore")
 MAXIMUM_BYTES = 1_000_000  # git's own limit is 100 MB; the largest in use have some 10 kB
 

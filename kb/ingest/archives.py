@@ -10,9 +10,8 @@ from pathlib import Path
 from kb.errors import SourceError
 from kb.formats.archive import RESEARCH, URL_CONTENT
 from kb.ingest.sync import sync_collection
-from kb.knowledge_base import KnowledgeBase
-from kb.store.database import Connection, Row
-from kb.store.documents import free_name, insert_collection
+from kb.store.collections import free_name, insert_collection
+from kb.store.database import Connection, Database, Row
 from kb.text.file_names import storable
 
 log = logging.getLogger("kb.archives")
@@ -23,8 +22,10 @@ _synced: set[tuple[str, str]] = set()  # file and archive, once in a process
 _lock = threading.Lock()
 
 
-def sync_configured_archives(kb: KnowledgeBase) -> None:
+def sync_configured_archives(database: Database) -> bool:
     """Bring the archives of the environment up to date, once in a process.
+
+    Returns whether one was synced just now, so that vectors may be missing.
 
     A folder that is missing is an error only when nothing of it is stored: a copied file works
     without its sources.
@@ -32,17 +33,18 @@ def sync_configured_archives(kb: KnowledgeBase) -> None:
     Raises:
         SourceError: a variable names a folder that is not there.
     """
+    synced = False
     for variable, source in VARIABLES.items():
         value = os.environ.get(variable)
-        if not value or kb.database.read_only:
+        if not value or database.read_only:
             continue
         root = Path(value).expanduser().resolve()
-        mark = (str(kb.database.path), str(root))
+        mark = (str(database.path), str(root))
         with _lock:
             if mark in _synced:
                 continue
             if not root.is_dir():
-                with kb.database.read() as connection:
+                with database.read() as connection:
                     known = _known(connection, root)
                 if known is None:
                     raise SourceError(
@@ -51,11 +53,12 @@ def sync_configured_archives(kb: KnowledgeBase) -> None:
                 log.warning("%s names %s, which is gone: searching what is stored", variable, root)
                 _synced.add(mark)
                 continue
-            report = sync_collection(kb, _registered(kb, root, source))
+            report = sync_collection(database, _registered(database, root, source))
             for problem in report.errors:
                 log.warning("%s: %s: %s", root, problem["path"], problem["message"])
             _synced.add(mark)
-            kb.has_added.set()  # vectors follow in the background
+            synced = True
+    return synced
 
 
 def _known(connection: Connection, root: Path) -> Row | None:
@@ -63,8 +66,8 @@ def _known(connection: Connection, root: Path) -> Row | None:
     return next((row for row in rows if row["source"] == storable(root)), None)
 
 
-def _registered(kb: KnowledgeBase, root: Path, source: str) -> Row:
-    with kb.database.write() as connection:
+def _registered(database: Database, root: Path, source: str) -> Row:
+    with database.write() as connection:
         if (known := _known(connection, root)) is not None:
             return known
         taken = {row["name"] for row in connection.rows("collections")}

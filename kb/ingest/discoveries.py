@@ -21,13 +21,15 @@ from kb.formats.parse import parse
 from kb.ingest.discovery_text import detect_type
 from kb.ingest.embed import embed_pending
 from kb.ingest.near_duplicates import candidates, repeated
-from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.models.embedder import load_tokenizer
-from kb.search.hybrid import collection_range, search
+from kb.search.hybrid import search
 from kb.search.operators import chunk_filters
 from kb.search.query import parse_query
+from kb.store.collections import free_name, insert_collection
 from kb.store.database import Connection, Row, utc_now
-from kb.store.documents import NewDocument, free_name, insert_collection, store_document
+from kb.store.documents import NewDocument, store_document
+from kb.store.ids import collection_range
 from kb.store.sessions import module_scores
 from kb.text.secrets import secrets_in
 
@@ -62,13 +64,14 @@ class Recorded:
 
 
 def record_discovery(
-    kb: KnowledgeBase,
+    model: ModelInUse,
     content: str,
     type_: str = "",
     module: str = "",
     source: str = "",
     *,
     allow_secrets: bool = False,
+    session_id: str = "",
 ) -> Recorded:
     """Store a discovery, or merge it into one of its type and module that says the same.
 
@@ -82,12 +85,12 @@ def record_discovery(
     text = "\n".join(content.split("\r\n")).strip()
     type_, module = type_ or detect_type(text), module.strip()
     metadata = {"type": type_, "module": module, "source": source.strip(), "date": utc_now()}
-    metadata["session"] = kb.sessions.current_id
+    metadata["session"] = session_id
     metadata = {key: value for key, value in metadata.items() if value}
     notice = ""
     new = _document(str(uuid.uuid4()), text, metadata)
-    vector = _vector_to_compare(kb, text, type_, module)
-    with kb.database.write() as connection:
+    vector = _vector_to_compare(model, text, type_, module)
+    with model.database.write() as connection:
         collection_id = _collection(connection)
         found = candidates(connection, collection_id, text, type_, module)
         same = repeated(connection, found, vector)
@@ -99,15 +102,14 @@ def record_discovery(
             new = _document(same["id"], kept, merged)
         store_document(connection, collection_id, new, same["document_id"] if same else None)
     try:
-        embed_pending(kb, within=collection_range(collection_id))
+        embed_pending(model, within=collection_range(collection_id))
     except EmbeddingError as error:
         notice = f"recorded without an embedding: {error.message}"
-    kb.sessions.note("discovery", "context_record", new.path)
     return Recorded(new.path, type_, module, "merged" if same else "recorded", notice)
 
 
 def search_discoveries(
-    kb: KnowledgeBase, text: str, type_: str = "", module: str = "", limit: int = 5
+    model: ModelInUse, text: str, type_: str = "", module: str = "", limit: int = 5
 ) -> tuple[list[dict[str, Any]], int]:
     """The best discoveries, and how many there are in all; the filters act before the ranking.
 
@@ -118,7 +120,7 @@ def search_discoveries(
         EmbeddingError: the query cannot be embedded.
     """
     query = parse_query(text)
-    with kb.database.read() as connection:
+    with model.database.read() as connection:
         collection_id = connection.value("discoveries_collection")
         first, last = chunk_range = collection_range(collection_id or 0)
         if not connection.value("has_vectors", first=first, last=last):
@@ -129,11 +131,11 @@ def search_discoveries(
         if query.is_blank or not _chunks_of(connection, collection_id, type_, module):
             return [], 0
     try:
-        vectors = kb.embed_queries([query.words_to_embed])
+        vectors = model.embed_queries([query.words_to_embed])
     except EmbeddingError as error:
         raise EmbeddingError("Failed to generate query embedding", details=error.message) from error
     vector = vectors[0] if vectors else None
-    with kb.database.read() as connection:
+    with model.database.read() as connection:
         only = _chunks_of(connection, collection_id, type_, module)
         wanted, unwanted = chunk_filters(connection, query, [chunk_range])
         only = (only if wanted is None else only & wanted) - (unwanted or set())
@@ -143,7 +145,7 @@ def search_discoveries(
             vector,
             ranges=[chunk_range],
             limit=2 * DEPTH,
-            english_model=kb.has_english_model(connection),
+            english_model=has_english_model(connection),
             filters=(only, None),
             depth=DEPTH,
         )
@@ -152,7 +154,7 @@ def search_discoveries(
             row["chunk_id"]: row
             for row in connection.rows("discoveries_of_chunks", chunk_ids=chunk_ids)
         }
-        calibration = kb.calibration(connection)
+        calibration = calibration_of(connection)
         weights = module_scores(connection)
     best: dict[int, dict[str, Any]] = {}
     for hit in hits:
@@ -243,15 +245,15 @@ def _chunks_of(connection: Connection, collection_id: int, type_: str, module: s
 
 
 def _vector_to_compare(
-    kb: KnowledgeBase, text: str, type_: str, module: str
+    model: ModelInUse, text: str, type_: str, module: str
 ) -> NDArray[np.float32] | None:
     """The text's vector, where `repeated` needs one and there is a model."""
-    with kb.database.read() as connection:
+    with model.database.read() as connection:
         collection_id = connection.value("discoveries_collection")
         found = candidates(connection, collection_id or 0, text, type_, module)
         if not found or repeated(connection, found, None):
             return None
     try:
-        return kb.embed_passage(text)
+        return model.embed_passage(text)
     except EmbeddingError:
         return None

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from kb.errors import ModelMismatchError
 from kb.formats.chunk import embedding_text
-from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import ModelInUse
 from kb.models.embedder import BATCH_SIZE, Embedder, available_cores, quantize
-from kb.search.hybrid import WHOLE_FILE
 from kb.store.database import Connection, Database
 from kb.store.documents import vectors_of
+from kb.store.ids import WHOLE_FILE
 from kb.store.vectors import rebuild_all_vectors, rebuild_document_vectors, rebuild_slabs
 
 MANY_TIMES = 20  # as many passages wait as have a vector: another model costs little then
@@ -42,7 +42,7 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 
 def embed_pending(
-    kb: KnowledgeBase,
+    model: ModelInUse,
     *,
     progress: Progress = no_progress,
     within: tuple[int, int] = WHOLE_FILE,
@@ -60,16 +60,16 @@ def embed_pending(
     """
     report = EmbedReport()
     bounds = {"first": within[0], "last": within[1]}
-    with kb.database.read() as connection:
+    with model.database.read() as connection:
         total = connection.value("count_chunks_without_vector", **bounds)
     if not total:
         return report
-    _follow_language(kb, total, report)
+    _follow_language(model, total, report)
 
     def embed() -> None:
-        embedder = kb.embedder()
-        run = _Run(kb.database, embedder, _model_in_use(kb.database, embedder), report)
-        with kb.database.batch():
+        embedder = model.embedder()
+        run = _Run(model.database, embedder, _model_in_use(model.database, embedder), report)
+        with model.database.batch():
             for done in run.embed("chunks_without_vector", within):
                 progress("embedding", min(done, total), total)
                 if report.embedded and should_stop():
@@ -79,16 +79,16 @@ def embed_pending(
         embed()
     except ModelMismatchError:
         # Another process gave the file its first model just now, or one that suits it better.
-        # Where this is not the one asked for, `kb.embedder` says so.
+        # Where this is not the one asked for, `model.embedder` says so.
         embed()
-    with kb.database.read() as connection:
+    with model.database.read() as connection:
         report.waiting = connection.value("count_chunks_without_vector", **bounds)
     progress("embedding", total, total)
     return report
 
 
 def reembed(
-    kb: KnowledgeBase, embedder: Embedder, *, progress: Progress = no_progress
+    model: ModelInUse, embedder: Embedder, *, progress: Progress = no_progress
 ) -> EmbedReport:
     """Embed everything with another model. Searches go on with the old vectors till the end.
 
@@ -99,20 +99,20 @@ def reembed(
     """
     report = EmbedReport()
     embedder.embed(["width"])
-    with kb.database.write() as connection:
+    with model.database.write() as connection:
         model_id = _insert_model(connection, embedder)
-    with kb.database.read() as connection:
+    with model.database.read() as connection:
         total = connection.value("count_chunks")
-    run = _Run(kb.database, embedder, model_id, report, keeps_old=True)
-    with kb.database.batch():
+    run = _Run(model.database, embedder, model_id, report, keeps_old=True)
+    with model.database.batch():
         for done in run.embed("chunks_with_text"):
             progress("embedding", min(done, total), total)
-        with kb.database.write() as connection:
+        with model.database.write() as connection:
             run.require_model(connection)
             _switch_model(connection, model_id)
-    kb.keep_embedder(embedder)
+    model.keep_embedder(embedder)
     # What was stored while the model was changed.
-    rest = embed_pending(kb, progress=progress)
+    rest = embed_pending(model, progress=progress)
     report.embedded += rest.embedded
     report.reused += rest.reused
     report.waiting = rest.waiting
@@ -275,7 +275,7 @@ def _run_in_parallel(
                 future.cancel()
 
 
-def _follow_language(kb: KnowledgeBase, waiting: int, report: EmbedReport) -> None:
+def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport) -> None:
     """Take the model that suits the documents, if nearly all of them are still to be embedded.
 
     A note in English may have been the first text of a file that now gets Japanese documents. The
@@ -283,27 +283,27 @@ def _follow_language(kb: KnowledgeBase, waiting: int, report: EmbedReport) -> No
     of what is to be embedded now, and are searched meanwhile.
     """
     most = (waiting - 1) // MANY_TIMES
-    with kb.database.read() as connection:
+    with model.database.read() as connection:
         old = connection.row("current_model")
         if old is None or connection.value("has_more_vectors", most=most):
             return
-    if not (suited := kb.better_model()):
+    if not (suited := model.better_model()):
         return
-    embedder = kb.make_embedder(suited)
+    embedder = model.make_embedder(suited)
     embedder.embed(["width"])  # nothing has changed when it cannot be loaded
-    with kb.database.write() as connection:
-        run = _Run(kb.database, embedder, _insert_model(connection, embedder), report, True)
+    with model.database.write() as connection:
+        run = _Run(model.database, embedder, _insert_model(connection, embedder), report, True)
     try:
         for _ in run.embed("chunks_with_vector"):
             pass
-        with kb.database.write() as connection:
+        with model.database.write() as connection:
             run.require_model(connection)
             # Another process may have changed the model or embedded much meanwhile.
             if connection.row("current_model") == old and not connection.value(
                 "has_more_vectors", most=most
             ):
                 _switch_model(connection, run.model_id)
-                kb.keep_embedder(embedder)
+                model.keep_embedder(embedder)
     except ModelMismatchError:
         pass  # another process changed the model: who embeds next takes that one
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from pathlib import Path
 
 from kb.disk.watch import FolderWatcher
@@ -11,7 +12,8 @@ from kb.errors import KbError
 from kb.ingest.embed import Progress, embed_pending, no_progress
 from kb.ingest.sync import sync_collection
 from kb.knowledge_base import KnowledgeBase
-from kb.search.hybrid import collection_range
+from kb.model_in_use import ModelInUse
+from kb.store.ids import collection_range
 from kb.text.file_names import on_disk
 
 log = logging.getLogger("kb.follow")
@@ -21,24 +23,26 @@ SLICE_SECONDS = 1.0
 FOLLOWED_KINDS = ("documents", "archive")  # external docs are followed by their activation
 
 
-def follow_folders(kb: KnowledgeBase) -> None:
-    """Watch every collection's folder. Ends with the knowledge base."""
-    with kb.database.read() as connection:
-        rows = kb.collections(connection, FOLLOWED_KINDS)
+def follow_folders(knowledge: KnowledgeBase, model: ModelInUse) -> list[FolderWatcher]:
+    """Watch every collection's folder; who gets the watchers stops them."""
+    watchers = []
+    with knowledge.database.read() as connection:
+        rows = knowledge.names.collections(connection, FOLLOWED_KINDS)
     for row in rows:
         folder = Path(on_disk(row["source"]))
         if row["source"] and folder.is_dir():
             watcher = FolderWatcher(
                 folder,
-                lambda collection_id=row["collection_id"]: _refresh(kb, collection_id),  # type: ignore[misc]
-                kb.database.path,
+                partial(_refresh, knowledge, model, row["collection_id"]),
+                knowledge.database.path,
             )
-            kb.background.append(watcher.stop)
+            watchers.append(watcher)
             watcher.start()
+    return watchers
 
 
 def embed_for(
-    kb: KnowledgeBase, collection_id: int, seconds: float, progress: Progress = no_progress
+    model: ModelInUse, collection_id: int, seconds: float, progress: Progress = no_progress
 ) -> bool:
     """Embed a collection for about so long. Returns whether some of it still waits.
 
@@ -47,7 +51,7 @@ def embed_for(
     """
     deadline = time.monotonic() + seconds
     report = embed_pending(
-        kb,
+        model,
         progress=progress,
         within=collection_range(collection_id),
         should_stop=lambda: time.monotonic() > deadline,
@@ -55,17 +59,17 @@ def embed_for(
     return report.waiting > 0
 
 
-def _refresh(kb: KnowledgeBase, collection_id: int) -> bool:
+def _refresh(knowledge: KnowledgeBase, model: ModelInUse, collection_id: int) -> bool:
     """Sync one collection; returns whether something is left to do."""
-    with kb.sync_lock:
-        with kb.database.read() as connection:
+    with knowledge.sync_lock:
+        with knowledge.database.read() as connection:
             # Read anew: it may have been removed or changed since.
-            rows = kb.collections(connection, FOLLOWED_KINDS)
+            rows = knowledge.names.collections(connection, FOLLOWED_KINDS)
         for row in rows:
             if row["collection_id"] == collection_id and row["source"]:
                 try:
-                    sync_collection(kb, row)
-                    return embed_for(kb, collection_id, SLICE_SECONDS)
+                    sync_collection(knowledge.database, row)
+                    return embed_for(model, collection_id, SLICE_SECONDS)
                 except KbError as error:
                     log.warning("%s could not be synced: %s", row["name"], error.message)
     return False

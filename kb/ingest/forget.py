@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kb.errors import DiscoveryNotFound, FileError, UsageError
-from kb.knowledge_base import KnowledgeBase
 from kb.search.query import quote
-from kb.search.typos import forget_words
 from kb.store.database import Connection, Database, Row
 from kb.store.documents import delete_document
+from kb.store.vocabulary import forget_words
 
 __all__ = ["Forgotten", "erase_documents", "forget_discovery", "write_anew"]
 
@@ -36,7 +35,7 @@ class Forgotten:
     notice: str = ""  # why a trace may be left, and what to do then
 
 
-def forget_discovery(kb: KnowledgeBase, wanted: str) -> Forgotten:
+def forget_discovery(database: Database, wanted: str) -> Forgotten:
     """Delete a discovery with every trace of it in the file.
 
     Args:
@@ -46,13 +45,12 @@ def forget_discovery(kb: KnowledgeBase, wanted: str) -> Forgotten:
         DiscoveryNotFound: none has this id.
         UsageError: several have ids that begin so.
     """
-    kb.sessions.flush()
-    with kb.database.write() as connection:
+    with database.write() as connection:
         row = _discovery(connection, wanted)
         metadata = json.loads(row["metadata"])
         said = [row["id"], *(str(value) for value in metadata.values())]
         erase_documents(connection, [row["document_id"]], said, [row["id"]])
-    notice = write_anew(kb.database)
+    notice = write_anew(database)
     return Forgotten(row["id"], metadata["type"], metadata.get("module", ""), notice)
 
 

@@ -15,8 +15,9 @@ from kb.ingest.budget import within_budget
 from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
 from kb.search.bm25 import IndexOptions, count_tokens
+from kb.store.collections import insert_collection
 from kb.store.database import Connection, Database
-from kb.store.documents import NewDocument, insert_collection, store_document
+from kb.store.documents import NewDocument, store_document
 from kb.text.nearest import nearest
 from kb.text.terms import is_unspaced
 
@@ -35,14 +36,23 @@ class Index:
     options: IndexOptions
 
 
-def find_index(kb: KnowledgeBase, name: str) -> Index | None:
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of a document that was put into an index."""
+
+    replaced: bool
+    token_count: int
+    waits_for_vectors: bool
+
+
+def find_index(knowledge: KnowledgeBase, name: str) -> Index | None:
     """An index by its name; None for the default one while nothing is in it.
 
     Raises:
         IndexNotFound: with near names.
     """
     names: list[str] = []
-    for database in _databases(kb):
+    for database in _databases(knowledge):
         with database.read() as connection:
             if row := connection.row("index_by_name", name=name):
                 options = IndexOptions.from_json(row["options"])
@@ -54,7 +64,7 @@ def find_index(kb: KnowledgeBase, name: str) -> Index | None:
     raise IndexNotFound(f"Index not found: {name}", **({"suggestions": near} if near else {}))
 
 
-def create_index(kb: KnowledgeBase, name: str, backend: str, options: IndexOptions) -> None:
+def create_index(knowledge: KnowledgeBase, name: str, backend: str, options: IndexOptions) -> None:
     """Make an index.
 
     Raises:
@@ -65,11 +75,11 @@ def create_index(kb: KnowledgeBase, name: str, backend: str, options: IndexOptio
         raise UnknownBackend(f"Unknown backend: {backend}", backends=list(BACKENDS))
     if name == DEFAULT_INDEX:
         raise IndexExists(f"Index already exists: {name}")
-    for database in _databases(kb):
+    for database in _databases(knowledge):
         with database.read() as connection:
             if connection.value("collection_id", name=name) is not None:
                 raise IndexExists(f"Index already exists: {name}")
-    target = kb.memory if backend == "memory" else kb.database
+    target = knowledge.memory if backend == "memory" else knowledge.database
     with target.write() as connection:
         # Another process may have made it since.
         if connection.value("collection_id", name=name) is not None:
@@ -78,9 +88,9 @@ def create_index(kb: KnowledgeBase, name: str, backend: str, options: IndexOptio
 
 
 def add_document(
-    kb: KnowledgeBase, name: str, doc_id: str, content: str, metadata: dict[str, Any]
-) -> tuple[bool, int]:
-    """Put a document into an index, in place of an older one; whether there was one, and tokens.
+    knowledge: KnowledgeBase, name: str, doc_id: str, content: str, metadata: dict[str, Any]
+) -> Added:
+    """Put a document into an index, in place of an older one.
 
     The text, its keyword entries, citations and vectors change in one transaction. Vectors of new
     text follow later.
@@ -96,8 +106,8 @@ def add_document(
         listed = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
     except ValueError as error:
         raise UsageError(f"metadata cannot be stored as JSON: {error}") from error
-    index = find_index(kb, name)
-    database = index.database if index else kb.database
+    index = find_index(knowledge, name)
+    database = index.database if index else knowledge.database
     options = index.options if index else IndexOptions()
     content_hash = hashlib.sha256(content.encode()).digest()
     with database.read() as connection:
@@ -106,7 +116,7 @@ def add_document(
             "stored_document", collection_id=index.collection_id, path=doc_id
         )
     if known and (known["content_hash"], known["metadata"]) == (content_hash, listed):
-        return True, tokens
+        return Added(True, tokens, False)
     # Cut into passages before the file is locked.
     try:
         new = within_budget(len(text), lambda: _prepared(doc_id, text, content_hash, metadata))
@@ -122,16 +132,15 @@ def add_document(
         collection_id = row["collection_id"] if row else _insert_default(connection)
         known = connection.row("stored_document", collection_id=collection_id, path=doc_id)
         store_document(connection, collection_id, new, known["document_id"] if known else None)
-    if database is kb.database:
-        kb.has_added.set()
-    return known is not None, tokens
+    return Added(known is not None, tokens, database is knowledge.database)
 
 
 BLANK_CONTENT = "Content must be a non-empty string"
 
 
-def _databases(kb: KnowledgeBase) -> list[Database]:
-    return [kb.memory, kb.database] if kb.has_memory else [kb.database]
+def _databases(knowledge: KnowledgeBase) -> list[Database]:
+    own = [knowledge.memory] if knowledge.has_memory else []
+    return [*own, knowledge.database]
 
 
 def _insert_default(connection: Connection) -> int:

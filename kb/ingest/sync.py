@@ -24,7 +24,6 @@ from kb.formats.parse import parse
 from kb.ingest.budget import within_budget
 from kb.ingest.embed import EmbedReport, Progress, embed_pending, no_progress, reembed
 from kb.ingest.forget import erase_documents, write_anew
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
 from kb.sources.folder import SecretFile, SourceFile, SourceText, read, walk
 from kb.store.database import Connection, Database, Row, utc_now
@@ -81,7 +80,7 @@ def _filter(collection: Row) -> str:
 
 
 def sync_collection(
-    kb: KnowledgeBase, collection: Row, *, force: bool = False, progress: Progress = no_progress
+    database: Database, collection: Row, *, force: bool = False, progress: Progress = no_progress
 ) -> SyncReport:
     """Bring a collection's documents in line with its folder; no embedding yet.
 
@@ -104,7 +103,7 @@ def sync_collection(
         unreadable.append(path)
 
     # Before the walk: what another process adds after it is not taken for gone.
-    stored = _without_secrets(kb.database, collection_id, report)
+    stored = _without_secrets(database, collection_id, report)
     withheld: list[str] = []
     is_archive = collection["kind"] == "archive"
     files = list(
@@ -131,8 +130,8 @@ def sync_collection(
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
     gone = {path: row for path, row in gone.items() if not _is_inside(path, unreadable)}
     options = json.loads(collection["options"])
-    run = _Run(kb.database, collection_id, stored, gone, force, report, is_archive, options)
-    with kb.database.batch():
+    run = _Run(database, collection_id, stored, gone, force, report, is_archive, options)
+    with database.batch():
         for done, file in enumerate(files):
             progress("documents", done, len(files))
             try:
@@ -148,7 +147,7 @@ def sync_collection(
             except Exception as error:
                 logger.warning("%s", file.path, exc_info=True)
                 note(file.path, f"cannot be stored: {type(error).__name__}: {error}")
-        _erase_secrets(kb.database, collection_id, [p for p in run.secret if p in stored], report)
+        _erase_secrets(database, collection_id, [p for p in run.secret if p in stored], report)
         run.finish()
     if withheld or run.secret:
         message = f"never stored: {_secrets([*withheld, *run.secret])}"

@@ -10,12 +10,13 @@ from kb.disk.grep import SKIPPED_FOLDERS
 from kb.disk.inside import is_hidden_from_tools
 from kb.errors import ModuleNotFound, SourceError
 from kb.ingest.discoveries import all_discoveries
-from kb.knowledge_base import KnowledgeBase
+from kb.project.in_use import ProjectInUse
 from kb.project.manifests import read_stack
 from kb.project.source_files import language_of, module_of, role_of
 from kb.project.tree import tree_is_here
 from kb.sources.folder import walk
-from kb.store.database import Connection
+from kb.store.collections import count_documents
+from kb.store.database import Connection, Database
 from kb.store.sessions import file_scores
 from kb.text.file_names import storable
 from kb.text.nearest import nearest
@@ -34,17 +35,17 @@ class _File:
     size: int  # bytes
 
 
-def project_overview(kb: KnowledgeBase) -> dict[str, Any]:
+def project_overview(project: ProjectInUse) -> dict[str, Any]:
     """Name, stack, modules, key files and sizes of the project."""
-    root = kb.root
-    files = _project_files(kb)
+    root = project.root
+    files = _project_files(project)
     modules = Counter(module_of(file.path) for file in files)
     sizes: Counter[str] = Counter()
     languages: Counter[str] = Counter()
     for file in files:
         sizes[module_of(file.path)] += file.size
         languages[language_of(file.path) or "other"] += 1
-    with kb.database.read() as connection:
+    with project.knowledge.database.read() as connection:
         discoveries = Counter(one.get("module", "") for one in all_discoveries(connection))
         key_files = [
             {"path": file.path, "score": round(file.score, 4), "reads": file.access_count}
@@ -53,13 +54,13 @@ def project_overview(kb: KnowledgeBase) -> dict[str, Any]:
         ]
         collections = [
             {
-                **kb.named(row),
+                **project.knowledge.names.shown(row),
                 "kind": row["kind"],
-                "documents": kb.count_documents(connection, row),
+                "documents": count_documents(connection, row["collection_id"]),
             }
-            for row in kb.collections(connection)
+            for row in project.knowledge.names.collections(connection)
         ]
-    active = kb.active
+    active = project.active
     overview: dict[str, Any] = {
         "name": active.project.config.project_name if active else storable(root.name),
         **({"branch": active.project.branch} if active else {}),
@@ -86,16 +87,16 @@ def project_overview(kb: KnowledgeBase) -> dict[str, Any]:
     return overview
 
 
-def module_overview(kb: KnowledgeBase, name: str) -> dict[str, Any]:
+def module_overview(project: ProjectInUse, name: str) -> dict[str, Any]:
     """A module's files, those read most and last first, and what was learned about it.
 
     Raises:
         ModuleNotFound: neither a file nor a discovery belongs to it.
     """
     by_module: dict[str, list[_File]] = {}
-    for file in _project_files(kb):
+    for file in _project_files(project):
         by_module.setdefault(module_of(file.path).casefold(), []).append(file)
-    with kb.database.read() as connection:
+    with project.knowledge.database.read() as connection:
         discoveries = all_discoveries(connection)
         scores = {file.path: file.score for file in file_scores(connection)}
     learned = [one for one in discoveries if one.get("module", "").casefold() == name.casefold()]
@@ -124,13 +125,11 @@ def module_overview(kb: KnowledgeBase, name: str) -> dict[str, Any]:
     }
 
 
-def current_session(kb: KnowledgeBase) -> dict[str, Any]:
+def current_session(database: Database, session_id: str) -> dict[str, Any]:
     """What happened in the session under way."""
-    kb.flush()
-    session_id = kb.sessions.current_id
     if not session_id:
         return {"session": "none", "notice": "no session is under way: one begins with a client"}
-    with kb.database.read() as connection:
+    with database.read() as connection:
         rows = connection.rows("recent_sessions", limit=MOST_SESSIONS)
         known = next((row for row in rows if row["id"] == session_id), {"id": session_id})
         return {
@@ -144,10 +143,9 @@ def current_session(kb: KnowledgeBase) -> dict[str, Any]:
         }
 
 
-def recent_sessions(kb: KnowledgeBase) -> dict[str, Any]:
+def recent_sessions(database: Database) -> dict[str, Any]:
     """The newest sessions, each with the numbers of what happened in it."""
-    kb.flush()
-    with kb.database.read() as connection:
+    with database.read() as connection:
         rows = connection.rows("recent_sessions", limit=MOST_SESSIONS)
     return {
         "sessions": [
@@ -165,14 +163,14 @@ def _details(connection: Connection, session_id: str, kind: str) -> list[dict[st
     return connection.rows("session_details", session_id=session_id, kind=kind, limit=MOST_EVENTS)
 
 
-def _project_files(kb: KnowledgeBase) -> list[_File]:
+def _project_files(project: ProjectInUse) -> list[_File]:
     """The files of the project that the tools show; none where only its file was copied."""
-    with kb.database.read() as connection:
-        if not tree_is_here(kb, connection):
+    with project.knowledge.database.read() as connection:
+        if not tree_is_here(project, connection):
             return []
     exclude = [f"{name}/" for name in SKIPPED_FOLDERS]
     try:
-        found = walk(kb.root, ["*"], exclude, report=lambda path, message: None, hidden=True)
+        found = walk(project.root, ["*"], exclude, report=lambda path, message: None, hidden=True)
         return [_File(f.path, f.size) for f in found if not is_hidden_from_tools(f.path)]
     except SourceError:
         return []

@@ -16,7 +16,7 @@ from kb.disk.grep import GrepResult, grep, grep_texts
 from kb.disk.inside import is_hidden_from_tools, read_inside
 from kb.disk.secret import begins_as_private_key
 from kb.errors import FileNotFound, PermissionDenied, SourceError
-from kb.knowledge_base import KnowledgeBase
+from kb.project.in_use import ProjectInUse
 from kb.project.source_files import language_of
 from kb.store.database import Connection
 from kb.text.decode import NoTextError, decode
@@ -50,19 +50,20 @@ class TextFile:
         return language_of(self.path)
 
 
-def tree_is_here(kb: KnowledgeBase, connection: Connection) -> bool:
+def tree_is_here(project: ProjectInUse, connection: Connection) -> bool:
     """Whether the project's folder is on this machine, and not only its knowledge base file.
 
     It is, unless every collection comes from a folder that is neither there nor was ever
     inside the present project.
     """
-    sources = [Path(on_disk(row["source"])) for row in kb.collections(connection) if row["source"]]
+    rows = project.knowledge.names.collections(connection)
+    sources = [Path(on_disk(row["source"])) for row in rows if row["source"]]
     return not sources or any(
-        os.path.exists(source) or source.is_relative_to(kb.root) for source in sources
+        os.path.exists(source) or source.is_relative_to(project.root) for source in sources
     )
 
 
-def read_text(kb: KnowledgeBase, path: str) -> TextFile:
+def read_text(project: ProjectInUse, path: str) -> TextFile:
     """A file of the project, from the disk or, where there is no tree, as stored.
 
     Raises:
@@ -71,9 +72,9 @@ def read_text(kb: KnowledgeBase, path: str) -> TextFile:
         SourceError: it is binary.
     """
     try:
-        file = read_inside(kb.root, path)
+        file = read_inside(project.root, path)
     except FileNotFound:
-        stored = _read_stored(kb, path)
+        stored = _read_stored(project, path)
         if stored is None:
             raise
         return stored
@@ -87,12 +88,12 @@ def read_text(kb: KnowledgeBase, path: str) -> TextFile:
     return TextFile(file.path, text, len(file.data), modified, DISK)
 
 
-def stored_texts(kb: KnowledgeBase, connection: Connection) -> Iterator[tuple[str, str]]:
+def stored_texts(project: ProjectInUse, connection: Connection) -> Iterator[tuple[str, str]]:
     """Path and text of every stored document, by path; hidden names are left out.
 
     Where there are several collections the path begins with the collection's name.
     """
-    collections = kb.collections(connection)
+    collections = project.knowledge.names.collections(connection)
     for row in collections:
         prefix = f"{row['name']}/" if len(collections) > 1 else ""
         for path, text in connection.tuples("collection_texts", collection_id=row["collection_id"]):
@@ -101,7 +102,7 @@ def stored_texts(kb: KnowledgeBase, connection: Connection) -> Iterator[tuple[st
 
 
 def grep_project(
-    kb: KnowledgeBase, pattern: str, file_pattern: str, case_sensitive: bool, limit: int
+    project: ProjectInUse, pattern: str, file_pattern: str, case_sensitive: bool, limit: int
 ) -> tuple[GrepResult, str]:
     """Search the project's files, on disk where they are; where it was searched is told too.
 
@@ -109,19 +110,19 @@ def grep_project(
         InvalidPattern: the pattern is malformed or too large.
         UsageError: a glob that can match nothing.
     """
-    with kb.database.read() as connection:
-        if not tree_is_here(kb, connection):
-            texts = stored_texts(kb, connection)
+    with project.knowledge.database.read() as connection:
+        if not tree_is_here(project, connection):
+            texts = stored_texts(project, connection)
             return grep_texts(texts, pattern, file_pattern, case_sensitive, limit), STORED
-    return grep(kb.root, pattern, file_pattern, case_sensitive, limit), DISK
+    return grep(project.root, pattern, file_pattern, case_sensitive, limit), DISK
 
 
-def _read_stored(kb: KnowledgeBase, path: str) -> TextFile | None:
+def _read_stored(project: ProjectInUse, path: str) -> TextFile | None:
     """The stored document that a path names, by itself or after its collection's name."""
-    with kb.database.read() as connection:
-        if tree_is_here(kb, connection):
+    with project.knowledge.database.read() as connection:
+        if tree_is_here(project, connection):
             return None
-        for row in kb.collections(connection):
+        for row in project.knowledge.names.collections(connection):
             for inner in (path, path.removeprefix(f"{row['name']}/")):
                 found = connection.row(
                     "stored_text", collection_id=row["collection_id"], path=inner

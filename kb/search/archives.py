@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.search.candidates import documents_of, matching_any
 from kb.search.highlight import excerpts, marked, spans
-from kb.search.hybrid import ChunkRange, collection_range, keyword_hits, load_rows, search
+from kb.search.hybrid import keyword_hits, load_rows, search
 from kb.search.operators import document_filters, documents_holding
 from kb.search.query import STOP_WORDS, Query, parse_query, quote
 from kb.search.typos import ONE_EDIT_FROM, correct, is_known, prefixed, variants
 from kb.store.database import Connection, Row
+from kb.store.ids import ChunkRange, collection_range
+from kb.store.names import Names
 from kb.store.vectors import chunk_distances
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class _Passage:
 
 
 def search_archives(
-    kb: KnowledgeBase, text: str, *, fuzzy: bool, limit: int
+    model: ModelInUse, names: Names, text: str, *, fuzzy: bool, limit: int
 ) -> tuple[list[FoundDocument], str]:
     """The documents that a query finds, best first, and what to tell the reader.
 
@@ -60,24 +62,23 @@ def search_archives(
     hold for the whole document. A document that is near in meaning alone is found with `fuzzy`.
     """
     query = _without_stop_words(parse_query(text))
-    with kb.database.read() as connection:
-        if not kb.collections(connection, ("archive",)):
+    with model.database.read() as connection:
+        if not names.collections(connection, ("archive",)):
             return [], "There is no archive yet: add one with `kb add FOLDER --kind archive`."
         if query.asks_for_nothing:
             return [], ""
         corrected, said = correct(connection, query, even_foreign=True) if fuzzy else (query, "")
-    vectors, notice = kb.try_embed_queries([corrected.words_to_embed])
-    with kb.database.read() as connection:
-        archives = kb.collections(connection, ("archive",))
+    vectors, notice = model.try_embed_queries([corrected.words_to_embed])
+    with model.database.read() as connection:
+        archives = names.collections(connection, ("archive",))
         ranges = [collection_range(row["collection_id"]) for row in archives]
         near = _near_words(connection, query) if fuzzy else {}
-        found = _ranked(kb, connection, query, corrected, vectors[0], ranges, near, limit)
+        found = _ranked(connection, query, corrected, vectors[0], ranges, near, limit)
         shown = _shown(connection, query, near, found)
         return shown, " ".join(filter(None, (said, notice)))
 
 
 def _ranked(
-    kb: KnowledgeBase,
     connection: Connection,
     query: Query,
     corrected: Query,
@@ -95,7 +96,7 @@ def _ranked(
         ranges=ranges,
         limit=CHUNK_DEPTH,
         filters=filters,
-        english_model=kb.has_english_model(connection),
+        english_model=has_english_model(connection),
     )
     match = " OR ".join(quote(word) for words in near.values() for word in words)
     only, without = filters
@@ -104,7 +105,7 @@ def _ranked(
     exact_ids = [hit.chunk_id for hit in hits]
     loose_ids = [chunk_id for chunk_id, _ in loose]
     document_of = documents_of(connection, {*exact_ids, *loose_ids})
-    scores = _scores(kb, connection, vector, [*exact_ids, *loose_ids], document_of, coverage)
+    scores = _scores(connection, vector, [*exact_ids, *loose_ids], document_of, coverage)
     exact = _first_of_each(exact_ids, document_of, scores)
     # Ranks choose, the score orders what was chosen: the best score is on top.
     chosen = [
@@ -174,7 +175,6 @@ def _coverage(
 
 
 def _scores(
-    kb: KnowledgeBase,
     connection: Connection,
     vector: NDArray[np.float32] | None,
     chunk_ids: Sequence[int],
@@ -185,7 +185,7 @@ def _scores(
 
     Without a vector it is the share of the query's words that its document holds.
     """
-    calibration = kb.calibration(connection)
+    calibration = calibration_of(connection)
     distances: dict[int, float] = {}
     if vector is not None:
         distances = chunk_distances(connection, vector, chunk_ids)

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from kb.search.hybrid import collection_range
 from kb.search.operators import document_filters, documents_holding
 from kb.search.query import Operand, Query, quote
 from kb.search.words import Pattern, pattern, split, unspaced_runs
 from kb.store.database import Connection
+from kb.store.ids import collection_range
 from kb.text.terms import bigrams, is_unspaced
 
 SATURATION = 1.2  # BM25's k1 and b, at the values of the literature

@@ -11,6 +11,7 @@ from kb.search.operators import chunk_filters, match_prefixes
 from kb.search.query import Query, match_literally, match_query, scripts_asked
 from kb.search.ranking import Candidate, meaning_weight, rank, script_bonus, spread
 from kb.store.database import Connection, Row
+from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.vectors import nearest_chunks, query_blob
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ KEYWORD_DEPTH = 300  # rows of a keyword list whose scores are known; 1,000 rank
 COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
 LITERAL_BONUS = 0.5  # above what any other evidence can add in most lists
 LITERAL_DEPTH = 20
-WHOLE_FILE = (0, (1 << 63) - 1)
-
-ChunkRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +39,6 @@ class Hit:
     keyword_rank: int | None
     vector_rank: int | None
     distance: float | None
-
-
-def collection_range(collection_id: int) -> ChunkRange:
-    """The chunk ids that belong to a collection."""
-    return collection_id << 32, (collection_id << 32) + 0xFFFFFFFF
 
 
 def search(

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import EmbeddingError
-from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.models.rerank import CANDIDATES, blend
-from kb.search.hybrid import DEPTH, ChunkRange, Hit, load_rows, search
+from kb.search.hybrid import DEPTH, Hit, load_rows, search
 from kb.search.query import Query, parse_query
 from kb.search.ranking import readable_share
 from kb.search.typos import correct
-from kb.store.database import Connection
+from kb.store.database import Connection, Row
+from kb.store.ids import ChunkRange
+from kb.store.names import Names
 from kb.store.vectors import nearest_chunks
-from kb.tools.replies import SearchRow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 class Found:
     """What several searches found: rows and the hits behind them, and what to tell the reader."""
 
-    rows: list[list[SearchRow]]
+    rows: list[list[Row]]
     hits: list[list[Hit]]
     notice: str
 
 
 def search_passages(
-    kb: KnowledgeBase,
+    model: ModelInUse,
+    names: Names,
     asked: Sequence[tuple[str, Sequence[str]]],
     limit: int,
     max_distance: float,
@@ -47,12 +49,12 @@ def search_passages(
         EmbeddingError: there are no vectors to be had, and `hybrid` is off.
         ModelMismatchError: the file's vectors come from another model than the one asked for.
     """
-    with kb.database.read() as connection:
-        for _, names in asked:
-            kb.ranges(connection, names)  # a wrong name is told before the model is loaded
+    with model.database.read() as connection:
+        for _, collections in asked:
+            names.ranges(connection, collections)  # a wrong name is told before the model is loaded
         corrected = [correct(connection, parse_query(text)) for text, _ in asked]
     queries: list[Query] = [query for query, _ in corrected]
-    vectors, notice = kb.try_embed_queries([query.words_to_embed for query in queries])
+    vectors, notice = model.try_embed_queries([query.words_to_embed for query in queries])
     notice = " ".join(filter(None, [*(text for _, text in corrected), notice]))
     if not hybrid and any(vector is None for vector in vectors):
         raise EmbeddingError(
@@ -60,10 +62,10 @@ def search_passages(
         )
     found = Found([], [], notice)
     texts: list[list[str]] = []
-    with kb.database.read() as connection:
-        english_model = kb.has_english_model(connection)
-        for query, vector, (_, names) in zip(queries, vectors, asked, strict=True):
-            ranges, shown = kb.ranges(connection, names)
+    with model.database.read() as connection:
+        english_model = has_english_model(connection)
+        for query, vector, (_, collections) in zip(queries, vectors, asked, strict=True):
+            ranges, shown = names.ranges(connection, collections)
             hits = search(
                 connection,
                 query,
@@ -75,13 +77,13 @@ def search_passages(
                 english_model=english_model,
             )
             found.hits.append(hits)
-            found.rows.append(passage_rows(kb, connection, hits, shown))
+            found.rows.append(passage_rows(connection, hits, shown))
             texts.append(_embedded_texts(connection, hits[:CANDIDATES]) if rerank else [])
-    return _reranked(kb, queries, found, texts, english_model, limit) if rerank else found
+    return _reranked(model, queries, found, texts, english_model, limit) if rerank else found
 
 
 def _reranked(
-    kb: KnowledgeBase,
+    model: ModelInUse,
     queries: Sequence[Query],
     found: Found,
     texts: Sequence[Sequence[str]],
@@ -96,7 +98,7 @@ def _reranked(
     problem = ""
     orders = [list(range(len(hits))) for hits in found.hits]
     try:
-        reranker = kb.reranker()
+        reranker = model.reranker()
         if reranker is None:
             problem = "The model gives no token vectors: rerank has no effect."
         else:
@@ -152,10 +154,10 @@ def nearest_documents(
 
 
 def passage_rows(
-    kb: KnowledgeBase, connection: Connection, hits: Sequence[Hit], shown: dict[int, dict[str, str]]
-) -> list[SearchRow]:
+    connection: Connection, hits: Sequence[Hit], shown: dict[int, dict[str, str]]
+) -> list[Row]:
     """The rows of some hits, in their order; `shown` says how each collection is called."""
-    calibration = kb.calibration(connection)
+    calibration = calibration_of(connection)
     rows: list[Any] = []
     by_id = {hit.chunk_id: hit for hit in hits}
     for row in load_rows(connection, list(by_id)):

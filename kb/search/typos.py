@@ -9,12 +9,12 @@ edit is a few look-ups. Two edits compare the words of like length by rapidfuzz.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kb.search.query import STOP_WORDS, Operand, Query, quote
 from kb.store.database import Connection
-from kb.text.terms import is_unspaced, pictographs
+from kb.store.vocabulary import deletions_of, may_be_misspelt, stem_of
+from kb.text.terms import is_unspaced
 
 ONE_EDIT_FROM = 4  # letters of the typed word
 TWO_EDITS_FROM = 8
@@ -22,7 +22,6 @@ LONGEST_CORRECTED = 12  # words; a longer query finds its documents by the other
 MOST_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
 MOST_LONGER_WORDS = 100  # that a word is taken as the beginning of
 FOREIGN_FROM = 3  # unknown words; a query of mostly such is in another language
-LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ def variants(connection: Connection, word: str, limit: int = 20) -> list[Variant
 
     most = 2 if len(typed) >= TWO_EDITS_FROM else 1
     near: dict[str, str] = dict(
-        connection.tuples("words_near", texts=json.dumps([typed, *_deletions(typed)]))
+        connection.tuples("words_near", texts=json.dumps([typed, *deletions_of(typed)]))
     )
     if most == 2:
         near |= _two_edits_away(connection, typed)
@@ -132,42 +131,6 @@ def is_known(connection: Connection, word: str) -> bool:
     return all(connection.value("stem_is_known", stem=term) for _, _, term in terms)
 
 
-def add_words(connection: Connection, texts: Iterable[str]) -> None:
-    """Add the words of some texts to the vocabulary. Call it in the transaction that stores them.
-
-    A document whose words are all known, as most are in a large file, costs one look-up a word.
-    """
-    words: set[str] = set()
-    for text in texts:
-        words.update(term for _, _, term in connection.tokenize(text))
-        words.difference_update(pictographs(text))
-    plain = [word for word in words if not is_unspaced(word)]
-    new = sorted(row[0] for row in connection.tuples("unknown_words", words=json.dumps(plain)))
-    if not new:
-        return
-    connection.run_many(
-        "insert_word", ({"word": word, "stem": _stem(connection, word)} for word in new)
-    )
-    connection.run_many(
-        "insert_deletion",
-        (
-            {"word": word, "deletion": deletion}
-            for word in new
-            if _may_be_misspelt(word)
-            for deletion in _deletions(word)
-        ),
-    )
-
-
-def forget_words(connection: Connection, words: Iterable[str]) -> None:
-    """Take words out of the vocabulary, and with them all words that no passage has the stem of."""
-    unused = [row[0] for row in connection.tuples("words_without_passages")]
-    for word in sorted({*unused, *words}):
-        deletions = json.dumps(sorted(_deletions(word)))
-        connection.run("delete_word_deletions", word=word, deletions=deletions)
-        connection.run("delete_word", word=word)
-
-
 def _is_foreign(connection: Connection, query: Query) -> bool:
     unknown = sum(
         not term.is_prefix
@@ -196,23 +159,9 @@ def _one_word(connection: Connection, text: str) -> tuple[str, str] | None:
     if len(terms) != 1:
         return None
     word = terms[0][2]
-    if len(word) < ONE_EDIT_FROM or not _may_be_misspelt(word) or is_unspaced(word):
+    if len(word) < ONE_EDIT_FROM or not may_be_misspelt(word) or is_unspaced(word):
         return None
-    return word, _stem(connection, word)
-
-
-def _may_be_misspelt(word: str) -> bool:
-    # 1.0.21 is no misspelling of 1.0.20, nor one commit of another.
-    return 3 <= len(word) <= LONGEST_WORD and not any(map(str.isdigit, word))
-
-
-def _stem(connection: Connection, word: str) -> str:
-    terms = connection.tokenize(word, stem=True)
-    return terms[0][2] if terms else word
-
-
-def _deletions(word: str) -> list[str]:
-    return list(dict.fromkeys(word[:i] + word[i + 1 :] for i in range(len(word))))
+    return word, stem_of(connection, word)
 
 
 def _two_edits_away(connection: Connection, typed: str) -> dict[str, str]:

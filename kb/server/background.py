@@ -8,8 +8,8 @@ import time
 
 from kb.errors import EmbeddingError, FileError
 from kb.ingest.sync import embed_pending
-from kb.knowledge_base import KnowledgeBase
-from kb.search.hybrid import collection_range
+from kb.store.ids import collection_range
+from kb.tools.session import Session
 
 log = logging.getLogger("kb.background")
 
@@ -18,16 +18,16 @@ IDLE_SECONDS = 0.5  # without a call before embedding begins
 MOST_PATIENCE = 10.0  # seconds of calls without a pause, after which one batch is embedded
 
 
-def start_embedding(kb: KnowledgeBase) -> None:
+def start_embedding(session: Session) -> None:
     """Embed added documents from now on, in a thread that the end of the process need not wait for.
 
     A transaction that the end cuts off is rolled back, and its chunks wait for the next run.
     """
-    kb.has_added.set()  # what an earlier process left waiting
-    threading.Thread(target=_run, args=[kb], name="embedding", daemon=True).start()
+    session.activity.note_addition()  # what an earlier process left waiting
+    threading.Thread(target=_run, args=[session], name="embedding", daemon=True).start()
 
 
-def embed_added(kb: KnowledgeBase, *, give_way: bool = False) -> None:
+def embed_added(session: Session, *, give_way: bool = False) -> None:
     """Embed what waits in named indexes and archives. Other folders that were synced without
     vectors wait on.
 
@@ -37,32 +37,32 @@ def embed_added(kb: KnowledgeBase, *, give_way: bool = False) -> None:
     Raises:
         EmbeddingError: the model cannot be used.
     """
-    kb.has_added.clear()
+    session.activity.take_additions()
     began = time.monotonic()
-    with kb.database.read() as connection:
+    with session.database.read() as connection:
         rows = [
             row for row in connection.rows("collections") if row["kind"] in ("index", "archive")
         ]
     for row in rows:
         report = embed_pending(
-            kb,
+            session.model,
             within=collection_range(row["collection_id"]),
-            should_stop=lambda: give_way and kb.last_call > began,
+            should_stop=lambda: give_way and session.activity.last_call > began,
         )
         if report.waiting:
-            kb.has_added.set()
+            session.activity.note_addition()
             return
 
 
-def _run(kb: KnowledgeBase) -> None:
+def _run(session: Session) -> None:
     time.sleep(START_SECONDS)
     while True:
-        kb.has_added.wait()
+        session.activity.wait_for_addition()
         patience = time.monotonic() + MOST_PATIENCE
-        while time.monotonic() < min(kb.last_call + IDLE_SECONDS, patience):
+        while time.monotonic() < min(session.activity.last_call + IDLE_SECONDS, patience):
             time.sleep(IDLE_SECONDS / 5)
         try:
-            embed_added(kb, give_way=True)
+            embed_added(session, give_way=True)
         except EmbeddingError as error:
             log.warning("added documents are found by keywords alone: %s", error.message)
         except FileError as error:

@@ -21,11 +21,11 @@ from mcp.shared.exceptions import MCPError
 
 import kb
 from kb.errors import EmbeddingError, KbError
-from kb.knowledge_base import KnowledgeBase
 from kb.server.background import start_embedding
 from kb.server.resources import TEMPLATES, list_resources, read_resource
 from kb.server.stdio import run_over_stdio
 from kb.tools.registry import Tool, call_tool, load_tools
+from kb.tools.session import Session
 
 log = logging.getLogger("kb.server")
 
@@ -38,14 +38,14 @@ WARM_UP_SECONDS = 0.5
 PROGRESS_SECONDS = 0.25
 
 
-def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[Any]:
+def make_server(session: Session, tools: Mapping[str, Tool]) -> Server[Any]:
     """An MCP server over an open knowledge base."""
     warming = threading.Event()
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         if not warming.is_set():
             warming.set()
-            timer = threading.Timer(WARM_UP_SECONDS, _warm_up, [knowledge])
+            timer = threading.Timer(WARM_UP_SECONDS, _warm_up, [session])
             timer.daemon = True
             timer.start()
         return types.ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
@@ -56,9 +56,9 @@ def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[A
         wants_progress = "progress_token" in (context.meta or {})
         progress = _Progress(context.session) if wants_progress else None
         if (client := context.session.client_params) is not None:
-            knowledge.sessions.client = f"{client.client_info.name} {client.client_info.version}"
+            session.log.client = f"{client.client_info.name} {client.client_info.version}"
         result = await anyio.to_thread.run_sync(
-            call_tool, knowledge, parameters.name, parameters.arguments, tools, progress
+            call_tool, session, parameters.name, parameters.arguments, tools, progress
         )
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=result.text)],
@@ -71,7 +71,7 @@ def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[A
         _: Any, parameters: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         cursor = parameters.cursor if parameters else None
-        found, more = await _in_thread(list_resources, knowledge, cursor or "")
+        found, more = await _in_thread(list_resources, session, cursor or "")
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -100,7 +100,7 @@ def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[A
         )
 
     async def read(_: Any, parameters: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        mime_type, text = await _in_thread(read_resource, knowledge, parameters.uri)
+        mime_type, text = await _in_thread(read_resource, session, parameters.uri)
         content = types.TextResourceContents(uri=parameters.uri, mime_type=mime_type, text=text)
         return types.ReadResourceResult(contents=[content])
 
@@ -108,7 +108,7 @@ def make_server(knowledge: KnowledgeBase, tools: Mapping[str, Tool]) -> Server[A
         "kb",
         version=kb.__version__,
         title="kb",
-        instructions=instructions(knowledge, {tool.family for tool in tools.values()}),
+        instructions=instructions(session, {tool.family for tool in tools.values()}),
         on_list_tools=list_tools,
         on_call_tool=run_tool,
         on_list_resources=resources,
@@ -152,19 +152,17 @@ class _Progress:
         )
 
 
-def serve(
-    knowledge: KnowledgeBase, families: tuple[str, ...] = (), *, watch_folders: bool = False
-) -> None:
+def serve(session: Session, families: tuple[str, ...] = (), *, watch_folders: bool = False) -> None:
     """Serve over stdin and stdout until the input ends or a signal comes. Does not return.
 
     The active project's documents are kept fresh; with `watch_folders` every collection's.
     """
-    knowledge.watches = True
-    knowledge.sessions.begin()
-    server = make_server(knowledge, load_tools(families))
-    start_embedding(knowledge)
-    anyio.run(_serve, server, knowledge, watch_folders)
-    _end(knowledge)
+    session.project.keep_fresh()
+    session.log.begin()
+    server = make_server(session, load_tools(families))
+    start_embedding(session)
+    anyio.run(_serve, server, session, watch_folders)
+    _end(session)
 
 
 GUIDANCE = {
@@ -180,47 +178,47 @@ GUIDANCE = {
 }
 
 
-def instructions(knowledge: KnowledgeBase, families: Collection[str]) -> str:
+def instructions(session: Session, families: Collection[str]) -> str:
     """What an assistant should know before its first call, from the file's state."""
     from kb.tools.documents import describe
 
     return " ".join(
         [
             "kb holds this project's knowledge: documents that can be searched, browsed and cited.",
-            describe(knowledge),
+            describe(session.knowledge),
             *(text for family, text in GUIDANCE.items() if family in families),
         ]
     )
 
 
-async def _serve(server: Server[Any], knowledge: KnowledgeBase, watch_folders: bool) -> None:
+async def _serve(server: Server[Any], session: Session, watch_folders: bool) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_on_signal, knowledge)
-        tasks.start_soon(_flush_calls, knowledge)
+        tasks.start_soon(_end_on_signal, session)
+        tasks.start_soon(_flush_calls, session)
         if watch_folders:
-            tasks.start_soon(_watch_folders, knowledge)
-        await run_over_stdio(server, partial(_end, knowledge))
+            tasks.start_soon(_watch_folders, session)
+        await run_over_stdio(server, partial(_end, session))
         tasks.cancel_scope.cancel()
 
 
-async def _end_on_signal(knowledge: KnowledgeBase) -> None:
+async def _end_on_signal(session: Session) -> None:
     # The thread that waits for input cannot be cancelled, so the process is ended from here.
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
-            _end(knowledge)
+            _end(session)
 
 
-async def _flush_calls(knowledge: KnowledgeBase) -> None:
+async def _flush_calls(session: Session) -> None:
     while True:
         await anyio.sleep(FLUSH_SECONDS)
-        await anyio.to_thread.run_sync(_logged, knowledge.flush)
+        await anyio.to_thread.run_sync(_logged, session.flush)
 
 
-async def _watch_folders(knowledge: KnowledgeBase) -> None:
+async def _watch_folders(session: Session) -> None:
     await anyio.sleep(2 * WARM_UP_SECONDS)
     from kb.ingest.follow import follow_folders
 
-    await anyio.to_thread.run_sync(_logged, follow_folders, knowledge)
+    await anyio.to_thread.run_sync(_logged, follow_folders, session.knowledge, session.model)
 
 
 def _logged(function: Callable[..., object], *arguments: Any) -> None:
@@ -231,7 +229,7 @@ def _logged(function: Callable[..., object], *arguments: Any) -> None:
         log.exception("%s failed", function.__name__)
 
 
-def _end(knowledge: KnowledgeBase, failure: str = "") -> NoReturn:
+def _end(session: Session, failure: str = "") -> NoReturn:
     """Close the file and leave at once, whatever other threads still do."""
     code = 3 if failure else 0
     if failure:
@@ -241,16 +239,16 @@ def _end(knowledge: KnowledgeBase, failure: str = "") -> NoReturn:
     last_resort.daemon = True
     last_resort.start()
     try:
-        knowledge.close()
+        session.close()
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
         os._exit(code)
 
 
-def _warm_up(knowledge: KnowledgeBase) -> None:
+def _warm_up(session: Session) -> None:
     try:
-        knowledge.embed_queries(["warm up"])
+        session.model.embed_queries(["warm up"])
     except EmbeddingError as error:
         log.warning("searches will use keywords alone: %s", error.message)
     except KbError as error:

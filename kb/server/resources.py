@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from kb.errors import DocumentNotFound, KbError, ResourceNotFound, UsageError
-from kb.knowledge_base import BROWSABLE_KINDS, KnowledgeBase
 from kb.store.database import Row
+from kb.store.names import BROWSABLE_KINDS
+from kb.tools.session import Session
 
 __all__ = ["TEMPLATES", "Resource", "list_resources", "read_resource"]
 
@@ -30,22 +31,19 @@ class Resource:
     size: int | None = None  # characters
 
 
-# Address -> title, description, function of kb.overview.
+# Address -> title, description.
 _FIXED = {
     "context://project/overview": (
         "Project overview",
         "Name, stack, modules, key files and sizes of the project.",
-        "project_overview",
     ),
     "context://session/current": (
         "This session",
         "Files read, questions asked and discoveries recorded in this session.",
-        "current_session",
     ),
     "context://sessions/recent": (
         "Recent sessions",
         "The newest sessions and how much was done in each.",
-        "recent_sessions",
     ),
 }
 _MODULE = "context://module/"
@@ -69,7 +67,7 @@ TEMPLATES = (
 )
 
 
-def list_resources(kb: KnowledgeBase, cursor: str = "") -> tuple[list[Resource], str]:
+def list_resources(session: Session, cursor: str = "") -> tuple[list[Resource], str]:
     """One page of resources, and where the next begins, "" after the last.
 
     Raises:
@@ -83,13 +81,13 @@ def list_resources(kb: KnowledgeBase, cursor: str = "") -> tuple[list[Resource],
         raise UsageError(f"the cursor {cursor!r} comes from no page of resources")
     fixed = [
         Resource(uri, uri.removeprefix("context://"), title, description, JSON_TYPE)
-        for uri, (title, description, _) in _FIXED.items()
+        for uri, (title, description) in _FIXED.items()
     ]
-    with kb.database.read() as connection:
+    with session.database.read() as connection:
         rows = connection.rows(
             "resource_documents",
             kinds=json.dumps(BROWSABLE_KINDS),
-            project_id=_project_id(kb),
+            project_id=_project_id(session),
             limit=PAGE + 1,
             offset=offset,
         )
@@ -98,7 +96,7 @@ def list_resources(kb: KnowledgeBase, cursor: str = "") -> tuple[list[Resource],
     return (found if offset else fixed + found), more
 
 
-def read_resource(kb: KnowledgeBase, uri: str) -> tuple[str, str]:
+def read_resource(session: Session, uri: str) -> tuple[str, str]:
     """The MIME type and the text behind an address.
 
     Raises:
@@ -109,14 +107,22 @@ def read_resource(kb: KnowledgeBase, uri: str) -> tuple[str, str]:
 
     try:
         if uri in _FIXED:
-            return JSON_TYPE, _json(getattr(overview, _FIXED[uri][2])(kb))
+            session.flush()
+            match uri.removeprefix("context://"):
+                case "project/overview":
+                    shown = overview.project_overview(session.project)
+                case "session/current":
+                    shown = overview.current_session(session.database, session.log.current_id)
+                case _:
+                    shown = overview.recent_sessions(session.database)
+            return JSON_TYPE, _json(shown)
         if uri.startswith(_MODULE):
             return JSON_TYPE, _json(
-                overview.module_overview(kb, unquote(uri.removeprefix(_MODULE)))
+                overview.module_overview(session.project, unquote(uri.removeprefix(_MODULE)))
             )
         if uri.startswith(_DOCUMENT):
             collection, _, document = uri.removeprefix(_DOCUMENT).partition("/")
-            return _read_document(kb, unquote(collection), unquote(document))
+            return _read_document(session, unquote(collection), unquote(document))
     except KbError as error:
         raise ResourceNotFound(error.message, uri=uri, **error.details) from error
     known = ", ".join([*_FIXED, *(template.uri for template in TEMPLATES)])
@@ -128,19 +134,19 @@ def document_uri(collection: str, document: str) -> str:
     return f"{_DOCUMENT}{quote(collection, safe='')}/{quote(document, safe='/')}"
 
 
-def _read_document(kb: KnowledgeBase, name: str, document: str) -> tuple[str, str]:
-    with kb.database.read() as connection:
-        rows = kb.collections(connection, (*BROWSABLE_KINDS, "external", "discoveries"))
-        visible = [row for row in rows if row["project_id"] in (None, _project_id(kb))]
-        wanted = kb.aliases.get(name, name)
+def _read_document(session: Session, name: str, document: str) -> tuple[str, str]:
+    with session.database.read() as connection:
+        rows = session.names.collections(connection, (*BROWSABLE_KINDS, "external", "discoveries"))
+        visible = [row for row in rows if row["project_id"] in (None, _project_id(session))]
+        wanted = session.names.aliases.get(name, name)
         # Many programs take the part before the slash for a host and write it in lower case.
         same = [row for row in visible if row["name"] == wanted] or [
             row for row in visible if row["name"].casefold() == wanted.casefold()
         ]
         if not same:
             # Only to raise the error that tells the near names.
-            same = [kb.collection(connection, name)]
-        found = kb.document(connection, same[0], document, name)
+            same = [session.names.collection(connection, name)]
+        found = session.names.document(connection, same[0], document, name)
     if not document:
         raise DocumentNotFound(f'Document "" not found in collection "{name}".')
     return _mime_type(found["path"]), found["content"]
@@ -161,8 +167,8 @@ def _mime_type(path: str) -> str:
     return MARKDOWN_TYPE if path.lower().endswith(MARKDOWN_SUFFIXES) else TEXT_TYPE
 
 
-def _project_id(kb: KnowledgeBase) -> int | None:
-    return kb.active.project_id if kb.active is not None else None
+def _project_id(session: Session) -> int | None:
+    return session.project.active.project_id if session.project.active is not None else None
 
 
 def _json(value: dict[str, Any]) -> str:

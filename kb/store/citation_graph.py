@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from kb.store.citation_keys import MARKDOWN_SUFFIX
@@ -83,6 +84,17 @@ def broken_links(connection: Connection, collections: Iterable[str] = ()) -> lis
         for row in connection.rows("unresolved_links")
         if (not names or row["collection"] in names) and not _is_file(row)
     ]
+
+
+def graph_dict(graph: Graph) -> dict[str, Any]:
+    """Nodes and edges as in the archive tool's `citationGraph`."""
+    return {
+        "nodes": [{"id": node.id, "label": node.label, "type": node.type} for node in graph.nodes],
+        "edges": [
+            {"from": edge.source, "to": edge.target, "confidence": edge.confidence}
+            for edge in graph.edges
+        ],
+    }
 
 
 def _graph(connection: Connection, rows: Sequence[Row], start: Sequence[int]) -> Graph:

@@ -1,4 +1,4 @@
-"""Make collections; replace or delete one document with all that hangs on it.
+"""Store, replace or delete one document with all that hangs on it.
 
 Call inside a write transaction.
 """
@@ -6,19 +6,18 @@ Call inside a write transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 from kb.formats.chunk import Chunk, embedding_text
 from kb.formats.outline import ParsedDocument
 from kb.models.embedder import text_hash
-from kb.search.typos import add_words
 from kb.store.citations import forget_citations, resolve_again, store_citations
 from kb.store.database import Connection, utc_now
 from kb.store.similar import forget_similar, store_similar
 from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
+from kb.store.vocabulary import add_words
 from kb.text.terms import extra_terms
 
 
@@ -35,41 +34,6 @@ class NewDocument:
     file_size: int | None = None
     modified_ns: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)  # beside the front matter
-
-
-def insert_collection(
-    connection: Connection,
-    name: str,
-    kind: str,
-    *,
-    source: str = "",
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
-    description: str | None = None,
-    project_id: int | None = None,
-) -> int:
-    """Make an empty collection. Returns its row id."""
-    connection.run(
-        "insert_collection",
-        name=name,
-        kind=kind,
-        source=source,
-        include=json.dumps(list(include), ensure_ascii=False),
-        exclude=json.dumps(list(exclude), ensure_ascii=False),
-        options=json.dumps(options or {}, ensure_ascii=False),
-        description=description,
-        version=None,
-        project_id=project_id,
-        created_at=utc_now(),
-    )
-    return connection.last_id()
-
-
-def free_name(wanted: str, taken: Container[str]) -> str:
-    """A collection's name that is not taken: the wanted one, or one with a number behind it."""
-    names = (f"{wanted}-{number}" if number > 1 else wanted for number in count(1))
-    return next(name for name in names if name not in taken)
 
 
 def store_document(
@@ -135,14 +99,6 @@ def delete_document(connection: Connection, document_id: int) -> None:
     connection.run("delete_document", document_id=document_id)
     resolve_again(connection, keys)
     rebuild_slabs(connection, chunk_ids)
-
-
-def delete_collection(connection: Connection, collection_id: int) -> None:
-    """Delete a collection with all its documents."""
-    for row in connection.rows("stored_files", collection_id=collection_id):
-        delete_document(connection, row["document_id"])
-    connection.run("delete_collection", collection_id=collection_id)
-    connection.run("delete_unused_vectors")
 
 
 def vectors_of(connection: Connection, model_id: int, hashes: Sequence[bytes]) -> dict[bytes, int]:

@@ -9,16 +9,15 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from kb.cli.graph_formats import graph_dict
 from kb.errors import KbError
 from kb.formats.archive import RESEARCH
 from kb.ingest.archives import sync_configured_archives
-from kb.knowledge_base import KnowledgeBase
 from kb.search.archives import FoundDocument, search_archives
-from kb.store.citation_graph import citation_graph, document_names
+from kb.store.citation_graph import citation_graph, document_names, graph_dict
 from kb.store.database import Connection, Row
+from kb.tools.call import Call
 from kb.tools.registry import tool
-from kb.tools.replies import add_notice, cut, estimate_tokens, rows_within
+from kb.tools.replies import add_notice, cut, estimate_tokens
 
 log = logging.getLogger("kb.tools")
 
@@ -101,7 +100,7 @@ class ArchiveResults(TypedDict):
     read_only=False,  # the first call brings the environment's archives up to date
 )
 def searchLocalArchives(  # noqa: N802 - the contract's name
-    kb: KnowledgeBase,
+    call: Call,
     query: Annotated[
         str,
         Field(description='The search query. Operators: +must, -mustnot, "exact phrase", prefix*.'),
@@ -123,18 +122,19 @@ def searchLocalArchives(  # noqa: N802 - the contract's name
     it (cited), and citationGraph holds the neighbourhood to citationDepth steps.
     """
     try:
-        sync_configured_archives(kb)
-        found, notice = search_archives(kb, query, fuzzy=fuzzy, limit=limit)
+        if sync_configured_archives(call.database):
+            call.session.activity.note_addition()
+        found, notice = search_archives(call.model, call.names, query, fuzzy=fuzzy, limit=limit)
         result: Any = {"results": [_row(one) for one in found]}
         if includeCitations:
-            with kb.database.read() as connection:
-                _add_citations(kb, connection, result, found, citationDepth)
+            with call.read() as connection:
+                _add_citations(call, connection, result, found, citationDepth)
     except KbError as error:
         raise type(error)(FAILURE + error.message, **error.details) from error
     except Exception as error:
         log.exception("searchLocalArchives failed")
         raise KbError(f"{FAILURE}{type(error).__name__}: {error}") from error
-    kept = rows_within(result["results"], kb.reply_tokens)
+    kept = call.fit(result["results"])
     if len(kept) < len(found):
         cut(result, f"The reply is full: {len(found)} documents were found; lower the limit.")
     result["results"] = kept
@@ -169,7 +169,7 @@ def _row(found: FoundDocument) -> dict[str, Any]:
 
 
 def _add_citations(
-    kb: KnowledgeBase,
+    call: Call,
     connection: Connection,
     result: Any,
     found: Sequence[FoundDocument],
@@ -189,7 +189,7 @@ def _add_citations(
         shortened |= len(citing) > MOST_CITATIONS or len(cited) > MOST_CITATIONS
     graph = graph_dict(citation_graph(connection, ids, depth))
     whole = len(graph["edges"])
-    budget = int(kb.reply_tokens * GRAPH_SHARE)
+    budget = int(call.reply_tokens * GRAPH_SHARE)
     if estimate_tokens(str(graph)) > budget:
         graph = _graph_within(graph, {row["document"]["id"] for row in result["results"]}, budget)
     result["citationGraph"] = graph

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from kb.errors import KbError
-from kb.knowledge_base import KnowledgeBase
+from kb.tools.call import Call
 from kb.tools.context_results import ContextResults, FileResult, GrepResults, RecordResult
 from kb.tools.parameters import EndLine, StartCharacter, StartLine
 from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
-from kb.tools.replies import add_notice, cut, estimate_tokens, lines_within, rows_within
+from kb.tools.replies import add_notice, cut, estimate_tokens, lines_within
 
 
 @tool(
@@ -23,7 +23,7 @@ from kb.tools.replies import add_notice, cut, estimate_tokens, lines_within, row
     messages={("query", "string_too_short"): "Query must be at least 3 characters"},
 )
 def context_search(
-    kb: KnowledgeBase,
+    call: Call,
     query: Annotated[
         str,
         Field(description="Search query describing what to find.", min_length=3, max_length=500),
@@ -46,9 +46,9 @@ def context_search(
 
     started = time.perf_counter()
     rows, total = search_discoveries(
-        kb, query, "" if type == "all" else type, module.strip(), limit
+        call.model, query, "" if type == "all" else type, module.strip(), limit
     )
-    kept = rows_within(rows, kb.reply_tokens)
+    kept = call.fit(rows)
     result: Any = {
         "results": kept,
         "query": query,
@@ -68,7 +68,7 @@ def context_search(
     idempotent=False,
 )
 def context_record(
-    kb: KnowledgeBase,
+    call: Call,
     content: Annotated[
         str,
         Field(
@@ -95,7 +95,10 @@ def context_record(
     """  # noqa: E501
     from kb.ingest.discoveries import record_discovery
 
-    recorded = record_discovery(kb, content, type, module, source)
+    recorded = record_discovery(
+        call.model, content, type, module, source, session_id=call.session.log.current_id
+    )
+    call.session.log.note("discovery", "context_record", recorded.discovery_id)
     result: Any = {"id": recorded.discovery_id, "type": recorded.type, "status": recorded.status}
     if recorded.module:
         result["module"] = recorded.module
@@ -110,7 +113,7 @@ def context_record(
     idempotent=True,
 )
 def read_file(
-    kb: KnowledgeBase,
+    call: Call,
     path: Annotated[str, Field(description="File path relative to project root.", min_length=1)],
     includeDeps: Annotated[  # noqa: N803 - the contract's name
         bool, Field(description="Include level 1 dependencies (imports) with their content.")
@@ -130,14 +133,14 @@ def read_file(
     from kb.project.source_files import imports, module_of, role_of
     from kb.project.tree import DISK, read_text
 
-    file = read_text(kb, path)
+    file = read_text(call.project, path)
     dependencies: list[Any] = []
     if includeDeps and maxDepth and file.origin == DISK:
         dependencies = [
             {"path": one.path, "type": one.type, "level": one.level}
-            for one in imports(kb.root, file.path)
+            for one in imports(call.project.root, file.path)
         ]
-    shown, tokens_left, notice = _lines_of(kb, file.text, startLine, endLine, startCharacter)
+    shown, tokens_left, notice = _lines_of(call, file.text, startLine, endLine, startCharacter)
     result: Any = {
         "file": {
             "path": file.path,
@@ -157,8 +160,8 @@ def read_file(
     }
     if notice:
         cut(result, notice)
-    _add_contents(kb, result, tokens_left)
-    kb.sessions.read(file.path, result["metadata"]["module"], estimate_tokens(file.text))
+    _add_contents(call, result, tokens_left)
+    call.session.log.read(file.path, result["metadata"]["module"], estimate_tokens(file.text))
     return result  # type: ignore[no-any-return]
 
 
@@ -168,7 +171,7 @@ def read_file(
     example={"pattern": "TODO|FIXME", "filePattern": "**/*.md", "limit": 5},
 )
 def grep_codebase(
-    kb: KnowledgeBase,
+    call: Call,
     pattern: Annotated[
         str, Field(description="Regex pattern to search for.", min_length=1, max_length=200)
     ],
@@ -188,7 +191,7 @@ def grep_codebase(
     from kb.project.tree import grep_project
 
     started = time.perf_counter()
-    found, searched = grep_project(kb, pattern, filePattern, caseSensitive, limit)
+    found, searched = grep_project(call.project, pattern, filePattern, caseSensitive, limit)
     rows = [
         {
             "file": match.file,
@@ -199,7 +202,7 @@ def grep_codebase(
         }
         for match in found.matches
     ]
-    kept = rows_within(rows, kb.reply_tokens)
+    kept = call.fit(rows)
     result: Any = {
         "matches": kept,
         "pattern": pattern,
@@ -220,30 +223,30 @@ def grep_codebase(
 
 
 def _lines_of(
-    kb: KnowledgeBase, text: str, start: int, end: int, skipped: int
+    call: Call, text: str, start: int, end: int, skipped: int
 ) -> tuple[dict[str, Any], int, str]:
     """The wanted lines of a text with what to say of them, the tokens left, and a notice."""
     body = text.removesuffix("\n")
     total = body.count("\n") + 1 if text else 0
     first = first_line(start, end, total, "file")
-    part = read_lines(body, first, end, kb.reply_tokens, skipped=skipped)
+    part = read_lines(body, first, end, call.reply_tokens, skipped=skipped)
     whole = not (start or end or skipped or part.rest)
     # Untouched to the last line end, so that it can be written back.
     shown: dict[str, Any] = {"content": text if whole else part.content, "lines": total}
     if not whole:
         shown |= {"startLine": first, "endLine": min(part.end_line, max(total, first))}
-    left = kb.reply_tokens - estimate_tokens(shown["content"])
+    left = call.reply_tokens - estimate_tokens(shown["content"])
     return shown, left, f"The reply is full: go on with {part.rest}." if part.rest else ""
 
 
-def _add_contents(kb: KnowledgeBase, result: Any, tokens: int) -> None:
+def _add_contents(call: Call, result: Any, tokens: int) -> None:
     """Give the dependencies their content as long as the reply has room."""
     from kb.project.tree import read_text
 
     shortened = 0
     for dependency in result["dependencies"]:
         try:
-            text = read_text(kb, dependency["path"]).text
+            text = read_text(call.project, dependency["path"]).text
         except KbError as error:  # too large, or gone by now
             dependency["content"] = ""
             add_notice(result, f"{dependency['path']}: {error.message}.")

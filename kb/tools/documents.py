@@ -7,11 +7,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kb.knowledge_base import KnowledgeBase
-from kb.search.hybrid import WHOLE_FILE, Hit, collection_range
+from kb.search.hybrid import Hit
 from kb.search.passages import nearest_documents, passage_rows, search_passages
 from kb.search.sections import find_section
+from kb.store.collections import count_documents
 from kb.store.database import Connection, Row
+from kb.store.ids import WHOLE_FILE, collection_range
 from kb.store.vectors import mean_vector, nearest_chunks
+from kb.tools.call import Call
 from kb.tools.parameters import LAST_POSITION, EndLine, StartCharacter, StartLine
 from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
@@ -62,21 +65,21 @@ class BatchQuery(BaseModel):
 
 
 @tool(family="documents", title="List collections", example={})
-def documents_list_collections(kb: KnowledgeBase) -> Collections:
+def documents_list_collections(call: Call) -> Collections:
     """List the collections of documents with their sizes and descriptions.
 
     Start here to learn what is known and which names the other tools accept.
     """
-    with kb.database.read() as connection:
+    with call.read() as connection:
         rows = [
             {
-                **kb.named(row),
-                "documentCount": kb.count_documents(connection, row),
+                **call.names.shown(row),
+                "documentCount": count_documents(connection, row["collection_id"]),
                 **{key: row[key] for key in ("description", "version") if row[key]},
             }
-            for row in kb.collections(connection)
+            for row in call.names.collections(connection)
         ]
-    kept = rows_within(rows, kb.reply_tokens)
+    kept = call.fit(rows)
     result: Any = {"collections": kept}
     if len(kept) < len(rows):
         cut(
@@ -89,7 +92,7 @@ def documents_list_collections(kb: KnowledgeBase) -> Collections:
 
 @tool(family="documents", title="List documents", example={"collection": "windrose", "limit": 5})
 def documents_list_documents(
-    kb: KnowledgeBase,
+    call: Call,
     collection: CollectionName,
     limit: Annotated[int, Field(description="Most documents to return.", ge=1, le=1000)] = 100,
     offset: Annotated[int, Field(description="How many to skip.", ge=0, le=LAST_POSITION)] = 0,
@@ -98,16 +101,16 @@ def documents_list_documents(
 
     Use it to browse what there is before searching; page with offset.
     """
-    with kb.database.read() as connection:
-        found = kb.collection(connection, collection)
+    with call.read() as connection:
+        found = call.names.collection(connection, collection)
         key = found["collection_id"]
         documents = connection.rows(
             "collection_documents", collection_id=key, limit=limit, offset=offset
         )
         total = connection.value("count_documents", collection_id=key)
-    kept = rows_within(documents, kb.reply_tokens)
+    kept = call.fit(documents)
     result: Any = {
-        **kb.named(found),
+        **call.names.shown(found),
         "documents": kept,
         "total": total,
         "hasMore": offset + len(kept) < total,
@@ -123,7 +126,7 @@ def documents_list_documents(
     example={"query": "how do I calibrate the wind vane?", "limit": 3},
 )
 def documents_search(
-    kb: KnowledgeBase,
+    call: Call,
     query: QueryText,
     collections: Annotated[
         list[str], Field(description="Collections to search; empty: all of them.")
@@ -141,8 +144,10 @@ def documents_search(
     (0.7 and above: most likely relevant). Read more around it with documents_get_section or
     documents_get_document. Several questions at once: documents_search_batch.
     """
-    found = search_passages(kb, [(query, collections)], limit, maxDistance, hybridSearch, rerank)
-    result: Any = {"results": rows_within(found.rows[0], kb.reply_tokens)}
+    found = search_passages(
+        call.model, call.names, [(query, collections)], limit, maxDistance, hybridSearch, rerank
+    )
+    result: Any = {"results": call.fit(found.rows[0])}
     if len(result["results"]) < len(found.rows[0]):
         cut(
             result,
@@ -159,7 +164,7 @@ def documents_search(
     example={"queries": [{"query": "battery life in winter"}, {"query": "E417"}], "limit": 2},
 )
 def documents_search_batch(
-    kb: KnowledgeBase,
+    call: Call,
     queries: Annotated[
         list[BatchQuery], Field(description="The queries, 1 to 10.", min_length=1, max_length=10)
     ],
@@ -173,7 +178,8 @@ def documents_search_batch(
     """
     asked: list[Any] = list(queries)
     found = search_passages(
-        kb,
+        call.model,
+        call.names,
         [(one["query"], one["collections"]) for one in asked],
         limit,
         maxDistance,
@@ -181,7 +187,7 @@ def documents_search_batch(
         False,
     )
     result: Any = {"results": []}
-    share = kb.reply_tokens // len(asked)
+    share = call.reply_tokens // len(asked)
     shortened = 0
     for one, rows in zip(asked, found.rows, strict=True):
         kept = rows_within(rows, share)
@@ -202,7 +208,7 @@ def documents_search_batch(
     example={"collection": "windrose", "document": "guide/wind.md", "startLine": 1, "endLine": 20},
 )
 def documents_get_document(
-    kb: KnowledgeBase,
+    call: Call,
     collection: CollectionName,
     document: DocumentId,
     startLine: StartLine = 0,  # noqa: N803
@@ -213,11 +219,11 @@ def documents_get_document(
 
     For one section use documents_get_section, for the headings documents_get_outline.
     """
-    with kb.database.read() as connection:
-        _, row, shown = _find_document(kb, connection, collection, document)
+    with call.read() as connection:
+        _, row, shown = _find_document(call, connection, collection, document)
     total = row["line_count"]
     first = first_line(startLine, endLine, total, "document")
-    part = read_lines(row["content"], first, endLine, kb.reply_tokens, skipped=startCharacter)
+    part = read_lines(row["content"], first, endLine, call.reply_tokens, skipped=startCharacter)
     result: Any = {
         **shown,
         "document": row["path"],
@@ -238,7 +244,7 @@ def documents_get_document(
     example={"collection": "windrose", "document": "guide/wind.md"},
 )
 def documents_get_outline(
-    kb: KnowledgeBase,
+    call: Call,
     collection: CollectionName,
     document: DocumentId,
     maxDepth: Annotated[  # noqa: N803
@@ -253,15 +259,15 @@ def documents_get_outline(
 
     Use it before reading single sections with documents_get_section.
     """
-    with kb.database.read() as connection:
-        _, row, shown = _find_document(kb, connection, collection, document)
+    with call.read() as connection:
+        _, row, shown = _find_document(call, connection, collection, document)
         sections = connection.rows("document_sections", document_id=row["document_id"])
     outline = [
         {"level": section["level"], "text": section["heading"], "line": section["start_line"]}
         for section in sections
         if section["level"] <= maxDepth and section["start_line"] >= startLine
     ]
-    kept = rows_within(outline, kb.reply_tokens)
+    kept = call.fit(outline)
     result: Any = {**shown, "document": row["path"], "title": row["title"], "outline": kept}
     if len(kept) < len(outline):
         following = outline[len(kept)]["line"]
@@ -279,7 +285,7 @@ def documents_get_outline(
     example={"collection": "windrose", "document": "guide/wind.md", "section": "Gusts"},
 )
 def documents_get_section(
-    kb: KnowledgeBase,
+    call: Call,
     collection: CollectionName,
     document: DocumentId,
     section: Annotated[
@@ -294,12 +300,12 @@ def documents_get_section(
 
     The heading may be given loosely: case and punctuation do not matter, and a part is enough.
     """
-    with kb.database.read() as connection:
-        _, row, shown = _find_document(kb, connection, collection, document)
+    with call.read() as connection:
+        _, row, shown = _find_document(call, connection, collection, document)
         sections = connection.rows("document_sections", document_id=row["document_id"])
     found, alternatives = find_section(sections, section, row["path"])
     end = found["end_line"] if includeSubsections else found["body_end_line"]
-    part = read_lines(row["content"], found["start_line"], end, kb.reply_tokens)
+    part = read_lines(row["content"], found["start_line"], end, call.reply_tokens)
     result: Any = {
         **shown,
         "document": row["path"],
@@ -331,7 +337,7 @@ def documents_get_section(
     example={"collection": "windrose", "document": "guide/wind.md", "limit": 3},
 )
 def documents_find_related(
-    kb: KnowledgeBase,
+    call: Call,
     collection: CollectionName,
     document: DocumentId,
     chunk: Annotated[
@@ -346,11 +352,11 @@ def documents_find_related(
 
     One row a document, at its closest passage; with sameDocument one row a passage.
     """
-    with kb.database.read() as connection:  # a wrong name is told before the model is loaded
-        _find_document(kb, connection, collection, document)
-    vector = kb.embed_passage(chunk) if chunk.strip() else None
-    with kb.database.read() as connection:
-        found, row, shown = _find_document(kb, connection, collection, document)
+    with call.read() as connection:  # a wrong name is told before the model is loaded
+        _find_document(call, connection, collection, document)
+    vector = call.model.embed_passage(chunk) if chunk.strip() else None
+    with call.read() as connection:
+        found, row, shown = _find_document(call, connection, collection, document)
         own = connection.tuples("document_vectors", document_id=row["document_id"])
         if own and not chunk.strip():
             vector = mean_vector([blob for _, blob in own])
@@ -366,11 +372,11 @@ def documents_find_related(
         else:
             without = [chunk_id for chunk_id, _ in own]
             hits = nearest_documents(connection, vector, place, limit, without=without)
-        rows = passage_rows(kb, connection, hits, {found["collection_id"]: kb.named(found)})
+        rows = passage_rows(connection, hits, {found["collection_id"]: call.names.shown(found)})
     passage = (row["path"], chunk.strip())
     rows = [one for one in rows if (one["documentId"], one["content"].strip()) != passage]
     related = [{**one, "document": one["documentId"]} for one in rows[:limit]]
-    result["related"] = rows_within(related, kb.reply_tokens)
+    result["related"] = call.fit(related)
     if len(result["related"]) < len(related):
         cut(
             result,
@@ -381,30 +387,32 @@ def documents_find_related(
 
 
 def _find_document(
-    kb: KnowledgeBase, connection: Connection, collection: str, document: str
+    call: Call, connection: Connection, collection: str, document: str
 ) -> tuple[Row, Row, dict[str, str]]:
     """The collection, the document with its text, and how the collection is shown."""
-    found = kb.collection(connection, collection)
-    shown = kb.named(found)
-    return found, kb.document(connection, found, document, shown["collection"]), shown
+    found = call.names.collection(connection, collection)
+    shown = call.names.shown(found)
+    return found, call.names.document(connection, found, document, shown["collection"]), shown
 
 
-def describe(kb: KnowledgeBase) -> str:
+def describe(knowledge: KnowledgeBase) -> str:
     """What this file holds, for the server's instructions."""
-    with kb.database.read() as connection:
-        rows = kb.collections(connection)
-        sizes = {row["name"]: kb.count_documents(connection, row) for row in rows[:20]}
+    with knowledge.database.read() as connection:
+        rows = knowledge.names.collections(connection)
+        sizes = {
+            row["name"]: count_documents(connection, row["collection_id"]) for row in rows[:20]
+        }
         first, last = WHOLE_FILE
         waiting = connection.value("count_chunks_without_vector", first=first, last=last)
     if not rows:
         return "The file holds no documents yet; `kb add FOLDER` on the command line adds some."
     names = [
-        f"{kb.named(row)['collection']} ({sizes[row['name']]} documents"
+        f"{knowledge.names.shown(row)['collection']} ({sizes[row['name']]} documents"
         + (f": {row['description']}" if row["description"] else "")
         + ")"
         for row in rows[:20]
     ]
     more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
     pending = f" {waiting} passages are not embedded yet: found by keywords." if waiting else ""
-    wrong = "".join(f" Notice: {notice}." for notice in kb.notices)
+    wrong = "".join(f" Notice: {notice}." for notice in knowledge.names.notices)
     return f"Collections: {', '.join(names)}{more}.{pending}{wrong}"

@@ -14,13 +14,16 @@ from kb.errors import (
     FileError,
     ProjectNotActivated,
 )
-from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import calibration_of, has_english_model
 from kb.models.choose import how_to_get
-from kb.search.hybrid import Hit, collection_range, search
+from kb.search.hybrid import Hit, search
 from kb.search.query import parse_query
+from kb.store.collections import count_documents
+from kb.store.ids import collection_range
+from kb.tools.call import Call
 from kb.tools.external_results import ActivationResult, ExternalResults
-from kb.tools.registry import Progress, tool
-from kb.tools.replies import add_notice, cut, rows_within
+from kb.tools.registry import tool
+from kb.tools.replies import add_notice, cut
 
 if TYPE_CHECKING:
     from kb.project.config import ActiveProject
@@ -36,7 +39,7 @@ SILENT_SECONDS = 40.0
 
 @tool(family="external", title="Activate a project", example={}, read_only=False)
 def activate_project(
-    kb: KnowledgeBase,
+    call: Call,
     config_path: Annotated[
         str,
         Field(
@@ -47,22 +50,19 @@ def activate_project(
     branch_name: Annotated[
         str, Field(description="Branch to file the documents under; empty: as git says.")
     ] = "",
-    progress: Progress | None = None,
 ) -> ActivationResult:
     """Make a project the active one and sync its external documentation.
 
     Call it once before search_external_docs. Later changes of the files are followed by
     themselves; call it again after the configuration changed, or for another project.
     """
-    from kb.project.activation import activate
-
     # Somebody who hears of the progress waits on; others give up after a minute.
-    if progress is None:
-        result = activate(kb, config_path, branch_name, seconds=SILENT_SECONDS)
+    if call.progress is None:
+        result = call.project.activate(config_path, branch_name, seconds=SILENT_SECONDS)
     else:
-        result = activate(kb, config_path, branch_name, progress=progress)
+        result = call.project.activate(config_path, branch_name, progress=call.progress)
     active = result.active
-    with kb.database.read() as connection:
+    with call.read() as connection:
         types = connection.rows("visible_documents", project_id=active.project_id)
     answer: Any = {
         "status": "activated",
@@ -92,7 +92,7 @@ def activate_project(
     example={"query": "how is a request authenticated?", "limit": 5},
 )
 def search_external_docs(
-    kb: KnowledgeBase,
+    call: Call,
     query: Annotated[
         str,
         Field(description="Search query, words or a question.", min_length=1, max_length=10_000),
@@ -121,7 +121,7 @@ def search_external_docs(
 
     One row a document, at its most relevant passage. Call activate_project first.
     """  # noqa: E501 - the first line is what clients of the founding specification know
-    active = kb.active
+    active = call.project.active
     if active is None:
         raise ProjectNotActivated(
             "No project is currently activated. Call activate_project first.",
@@ -135,13 +135,13 @@ def search_external_docs(
     if not limit:
         limit = (settings.default_limit if settings is not None else None) or DEFAULT_LIMIT
     try:
-        scored, waiting = _matches(kb, active, query)
+        scored, waiting = _matches(call, active, query)
     except FileError as error:
         raise DamagedFileError(
             "Failed to search external documents.", innerMessage=error.message
         ) from error
     rows = [row for row in scored if row["relevance_score"] >= min_relevance_score]
-    kept = rows_within(rows[:limit], kb.reply_tokens)
+    kept = call.fit(rows[:limit])
     result: Any = {
         "results": kept,
         "total_matches": len(rows),
@@ -161,20 +161,18 @@ def search_external_docs(
     return result  # type: ignore[no-any-return]
 
 
-def _matches(
-    kb: KnowledgeBase, active: ActiveProject, text: str
-) -> tuple[list[dict[str, Any]], int]:
+def _matches(call: Call, active: ActiveProject, text: str) -> tuple[list[dict[str, Any]], int]:
     """One row for each document, in fused order, and how many passages are not embedded yet."""
     assert active.collection is not None
     query = parse_query(text)
     first, last = place = collection_range(active.collection["collection_id"])
-    with kb.database.read() as connection:
+    with call.read() as connection:
         waiting = connection.value("count_chunks_without_vector", first=first, last=last)
-        if query.is_blank or not kb.count_documents(connection, active.collection):
+        if query.is_blank or not count_documents(connection, active.collection["collection_id"]):
             return [], waiting
-    vector = _embedded(kb, query.words_to_embed)
-    with kb.database.read() as connection:
-        calibration = kb.calibration(connection)
+    vector = _embedded(call, query.words_to_embed)
+    with call.read() as connection:
+        calibration = calibration_of(connection)
         assert calibration is not None
         hits = search(
             connection,
@@ -183,7 +181,7 @@ def _matches(
             ranges=[place],
             limit=2 * DEPTH,
             depth=DEPTH,
-            english_model=kb.has_english_model(connection),
+            english_model=has_english_model(connection),
         )
         documents = connection.rows(
             "external_documents", chunk_ids=json.dumps([hit.chunk_id for hit in hits])
@@ -212,17 +210,17 @@ def _best_hits(hits: list[Hit], document_of: dict[int, int]) -> dict[int, float]
     return best
 
 
-def _embedded(kb: KnowledgeBase, text: str) -> Any:
+def _embedded(call: Call, text: str) -> Any:
     try:
-        vectors = kb.embed_queries([text])
+        vectors = call.model.embed_queries([text])
         if vectors is None:
             # There are documents but no vector: the model failed when they were synced.
-            kb.embedder().embed_queries([text])
+            call.model.embedder().embed_queries([text])
             raise EmbeddingError(
                 "the documents have no embeddings yet; call activate_project again"
             )
     except EmbeddingError as error:
-        model = kb.model_name()
+        model = call.model.model_name()
         raise EmbeddingError(
             f"Failed to generate embeddings with the model {model}: {error.message}. "
             f"If the model is missing, {how_to_get(model)}.",

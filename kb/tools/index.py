@@ -16,12 +16,12 @@ from kb.ingest.indexes import (
     create_index,
     find_index,
 )
-from kb.knowledge_base import KnowledgeBase
 from kb.search.bm25 import IndexOptions, Ranking, rank_documents
 from kb.search.highlight import excerpts, spans
 from kb.search.query import Operand, Query, parse_query
+from kb.tools.call import Call
 from kb.tools.registry import tool
-from kb.tools.replies import add_notice, cut, rows_within
+from kb.tools.replies import add_notice, cut
 
 MOST_HIGHLIGHTS = 3
 
@@ -81,7 +81,7 @@ class TokenizerConfig(BaseModel):
     example={"query": '+gauge "rain gauge" calib*', "k": 3},
 )
 def search_index(
-    kb: KnowledgeBase,
+    call: Call,
     query: Annotated[
         str,
         Field(
@@ -98,7 +98,7 @@ def search_index(
     that match, of which at most k are returned. To search by meaning as well use
     documents_search.
     """
-    index = find_index(kb, index_name)
+    index = find_index(call.knowledge, index_name)
     parsed = parse_query(query)
     if index is None or parsed.is_blank:
         shown = IndexOptions() if index is None else index.options
@@ -127,7 +127,7 @@ def search_index(
                 }
             )
     result: IndexResults = {
-        "results": rows_within(rows, kb.reply_tokens),
+        "results": call.fit(rows),
         "total_matches": len(ranking.documents),
         "query_parsed": _shown(ranking.query, index.options),
     }
@@ -153,7 +153,7 @@ def search_index(
     },
 )
 def search_add_document(
-    kb: KnowledgeBase,
+    call: Call,
     doc_id: Annotated[str, Field(description="Id of the document, of your choice.", min_length=1)],
     content: Annotated[str, Field(description="Its text, plain or Markdown.")],
     metadata: Annotated[
@@ -166,9 +166,11 @@ def search_add_document(
     It is found by its words at once, by search_index and by documents_search; by its meaning a
     little later.
     """
-    replaced, tokens = add_document(kb, index_name, doc_id, content, metadata)
-    status = "re-indexed" if replaced else "indexed"
-    return {"status": status, "doc_id": doc_id, "token_count": tokens}
+    added = add_document(call.knowledge, index_name, doc_id, content, metadata)
+    if added.waits_for_vectors:
+        call.session.activity.note_addition()
+    status = "re-indexed" if added.replaced else "indexed"
+    return {"status": status, "doc_id": doc_id, "token_count": added.token_count}
 
 
 @tool(
@@ -179,7 +181,7 @@ def search_add_document(
     example={"index_name": "project_docs", "tokenizer_config": {"min_length": 3}},
 )
 def search_create_index(
-    kb: KnowledgeBase,
+    call: Call,
     index_name: Annotated[
         str,
         Field(
@@ -200,7 +202,7 @@ def search_create_index(
     The index "default" is always there; make others to keep matters apart.
     """
     config: Any = tokenizer_config
-    create_index(kb, index_name, backend, IndexOptions(**config))
+    create_index(call.knowledge, index_name, backend, IndexOptions(**config))
     return {"status": "created", "index_name": index_name, "backend": backend}
 
 

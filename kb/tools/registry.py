@@ -1,6 +1,6 @@
 """The list of tools, and the one way to call one: for the server, `kb tool` and the tests.
 
-A tool is a function that takes the knowledge base and its parameters and returns a dictionary.
+A tool is a function that takes the call and its parameters and returns a dictionary.
 Name, description, schemas and defaults come from the function itself; adding a tool is writing
 one function under `kb/tools/` with its named SQL.
 """
@@ -22,19 +22,16 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 from pydantic_core import ErrorDetails
 
 from kb.errors import KbError, UsageError
-from kb.knowledge_base import KnowledgeBase
 from kb.search.query import clean
 from kb.text.file_names import writable
 from kb.text.nearest import nearest
+from kb.tools.call import Call, Progress
+from kb.tools.session import Session
 
 log = logging.getLogger("kb.tools")
 
 FAMILIES = ("documents", "index", "archive", "external", "context")
 TOOLS: dict[str, Tool] = {}
-PROGRESS = "progress"
-
-# Called with a stage, how much of it is done and how much there is.
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -62,16 +59,9 @@ class Tool:
         hints = get_type_hints(self.function, include_extras=True)
         fields: dict[str, Any] = {}
         for name, parameter in list(inspect.signature(self.function).parameters.items())[1:]:
-            if name == PROGRESS:
-                continue
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[name] = (hints[name], default)
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
-
-    @cached_property
-    def reports_progress(self) -> bool:
-        """Whether the function takes a `progress` callback, which is no parameter of the tool."""
-        return PROGRESS in inspect.signature(self.function).parameters
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -151,7 +141,7 @@ def load_tools(families: tuple[str, ...] = ()) -> dict[str, Tool]:
 
 
 def call_tool(
-    kb: KnowledgeBase,
+    session: Session,
     name: str,
     arguments: Mapping[str, Any] | None,
     tools: Mapping[str, Tool] | None = None,
@@ -164,8 +154,8 @@ def call_tool(
         if name not in tools:
             result = _unknown_tool(name, tools)
         else:
-            kb.limits.check(name)
-            result = _run(kb, tools[name], arguments or {}, progress)
+            session.limits.check(name)
+            result = _run(Call(session, progress), tools[name], arguments or {})
     except KbError as error:
         result = ToolResult(_shaped(tools[name].family, error.as_result()), is_error=True)
     except Exception as error:
@@ -175,13 +165,13 @@ def call_tool(
             "code": "INTERNAL_ERROR",
         }
         result = ToolResult(_shaped(tools[name].family, content), is_error=True)
-    kb.last_call = time.monotonic()
+    session.activity.note_call()
     milliseconds = (time.perf_counter() - started) * 1000
     code = result.content.get("code", "INTERNAL_ERROR") if result.is_error else ""
     if name in tools:
-        kb.calls.add(name, code, milliseconds, len(result.text))
+        session.calls.add(name, code, milliseconds, len(result.text))
         if not result.is_error:
-            kb.sessions.note_queries(name, arguments or {})
+            session.log.note_queries(name, arguments or {})
     log.info("%s %s in %.1f ms", name, code or "done", milliseconds)
     return result
 
@@ -197,17 +187,13 @@ def clean_values(value: Any) -> Any:
     return value
 
 
-def _run(
-    kb: KnowledgeBase, tool: Tool, arguments: Mapping[str, Any], progress: Progress | None
-) -> ToolResult:
+def _run(call: Call, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
     try:
         values = tool.parameters.model_validate(_tolerant(tool, arguments))
     except ValidationError as error:
         return ToolResult(_shaped(tool.family, _validation_result(tool, error)), is_error=True)
     keywords = {name: _plain(getattr(values, name)) for name in type(values).model_fields}
-    if progress is not None and tool.reports_progress:
-        keywords[PROGRESS] = progress
-    return ToolResult(tool.function(kb, **keywords), is_error=False)
+    return ToolResult(tool.function(call, **keywords), is_error=False)
 
 
 def _tolerant(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from kb.disk.grep import grep
 from kb.disk.inside import is_hidden_from_tools, resolve_inside
 from kb.errors import PermissionDenied, UsageError
 from kb.ingest.sync import embed_pending, sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.sources import folder as sources
+from kb.tools.session import Session
 
 MARK = "xyzzywort"  # in every secret, in no other text
 
@@ -123,9 +123,7 @@ def test_intake_and_file_tools_have_one_list(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PRIVATE_KEYS)
-def test_a_private_key_under_any_name_is_not_read(
-    kb: KnowledgeBase, tmp_path: Path, name: str
-) -> None:
+def test_a_private_key_under_any_name_is_not_read(kb: Session, tmp_path: Path, name: str) -> None:
     write_all(tmp_path)
     error = failure(kb, "read_file", path=name)
     assert error["code"] == "PERMISSION_DENIED"
@@ -159,17 +157,17 @@ def test_grep_finds_no_secret_by_name_or_by_content(tmp_path: Path) -> None:
     ],
 )
 def test_adding_a_secret_by_its_name_is_refused_with_the_reason(
-    kb: KnowledgeBase, tmp_path: Path, name: str, reason: str
+    kb: Session, tmp_path: Path, name: str, reason: str
 ) -> None:
     write_all(tmp_path)
     with pytest.raises(UsageError, match=f"secrets are never stored: {reason}"):
-        register(kb, str(tmp_path / name))
+        register(kb.database, str(tmp_path / name))
     with kb.database.read() as connection:
         assert connection.rows("collections") == []
 
 
 def test_secrets_that_an_older_kb_stored_are_erased_by_the_next_sync(
-    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kb: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -177,18 +175,18 @@ def test_secrets_that_an_older_kb_stored_are_erased_by_the_next_sync(
         text = "# Open\n\nNothing to hide here, walrus.\n" if name == "a.md" else ""
         (folder / name).write_text(text or f"# Key\n\n{MARK} is the password\n")
     (folder / "deploy.md").write_text(PRIVATE_KEYS["deploy.md"])
-    collection = register(kb, str(folder))
+    collection = register(kb.database, str(folder))
     with monkeypatch.context() as older:
         older.setattr(sources, "is_secret", lambda path: False)
         older.setattr("kb.ingest.sync.is_secret", lambda path: False)
         older.setattr(sources, "begins_as_private_key", lambda text: False)
-        assert sync_collection(kb, collection).added == 3
-    embed_pending(kb)
+        assert sync_collection(kb.database, collection).added == 3
+    embed_pending(kb.model)
     assert MARK.encode() in bytes_of(kb.database.path)
     with kb.database.read() as connection:
         vectors = connection.apsw.execute("SELECT count(*) FROM vectors").fetchall()[0][0]
 
-    report = sync_collection(kb, collection)
+    report = sync_collection(kb.database, collection)
     assert (report.removed, report.unchanged, report.total, report.errors) == (2, 1, 1, [])
     assert [notice["message"] for notice in report.notices] == [
         "removed, since it is never stored: id_rsa.txt (secret by name, or a private key)",
@@ -209,37 +207,37 @@ def test_secrets_that_an_older_kb_stored_are_erased_by_the_next_sync(
         assert count(f"SELECT count(*) FROM vocabulary WHERE word = '{MARK}'") == 0
         assert count("SELECT count(*) FROM vocabulary WHERE word = 'walrus'") == 1
     assert MARK.encode() not in bytes_of(kb.database.path)
-    assert sync_collection(kb, collection).removed == 0
+    assert sync_collection(kb.database, collection).removed == 0
 
 
 def test_a_collection_of_nothing_but_secrets_is_emptied_without_being_asked(
-    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kb: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "id_rsa.md").write_text(MARK)
-    collection = register(kb, str(tmp_path))
+    collection = register(kb.database, str(tmp_path))
     with monkeypatch.context() as older:
         older.setattr(sources, "is_secret", lambda path: False)
         older.setattr("kb.ingest.sync.is_secret", lambda path: False)
-        assert sync_collection(kb, collection).added == 1
-    assert sync_collection(kb, collection).total == 0
+        assert sync_collection(kb.database, collection).added == 1
+    assert sync_collection(kb.database, collection).total == 0
     assert MARK.encode() not in bytes_of(kb.database.path)
 
 
-def test_a_document_that_becomes_a_private_key_is_erased(kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_a_document_that_becomes_a_private_key_is_erased(kb: Session, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# Here the key will stand\n")
-    collection = register(kb, str(tmp_path))
-    sync_collection(kb, collection)
+    collection = register(kb.database, str(tmp_path))
+    sync_collection(kb.database, collection)
     (tmp_path / "a.md").write_text(PRIVATE_KEYS["ec.md"])
-    report = sync_collection(kb, collection)
+    report = sync_collection(kb.database, collection)
     assert (report.removed, report.total) == (1, 0)
 
 
 def test_a_token_in_a_document_is_stored_and_reported_with_its_line(
-    kb: KnowledgeBase, folder: Path
+    kb: Session, folder: Path
 ) -> None:
     (folder / "a.md").write_text(f"# How to\n\nSet this: ghp_{mixed(36)}\n")
     (folder / "b.md").write_text("# How to\n\nSet this: ghp_YOUR_TOKEN\n")
-    report = sync_collection(kb, register(kb, str(folder)))
+    report = sync_collection(kb.database, register(kb.database, str(folder)))
     assert report.added == 2
     assert report.notices == [
         {

@@ -12,20 +12,23 @@ from kb.cli.collect import register
 from kb.errors import SourceError
 from kb.formats.research_json import result_markdown
 from kb.ingest.sync import SyncReport, sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.store.database import Row
 from kb.tools.archive import searchLocalArchives
+from kb.tools.call import Call
+from kb.tools.session import Session
 
 ARCHIVES = Path(__file__).parents[2] / "fixtures" / "archives"
 ALGORITHMS = "4dafe80cfc8f5bc7f8fe46cbd4edf47b/content.md"
 SPLITTING = "a55b49f6773a9daa3eda67936da23282/content.md"
 
 
-def add(kb: KnowledgeBase, root: Path, **settings: Any) -> SyncReport:
-    return sync_collection(kb, register(kb, str(root), kind="archive", settings=settings))
+def add(kb: Session, root: Path, **settings: Any) -> SyncReport:
+    return sync_collection(
+        kb.database, register(kb.database, str(root), kind="archive", settings=settings)
+    )
 
 
-def documents(kb: KnowledgeBase) -> dict[str, Row]:
+def documents(kb: Session) -> dict[str, Row]:
     with kb.database.read() as connection:
         rows = connection.apsw.execute("SELECT path, title, metadata, content FROM documents")
         return {
@@ -42,7 +45,7 @@ def write(root: Path, path: str, text: str, modified: int = 0) -> None:
         os.utime(file, (modified, modified))
 
 
-def test_the_fixture_archives_are_read(kb: KnowledgeBase) -> None:
+def test_the_fixture_archives_are_read(kb: Session) -> None:
     for name in ("research", "url-content"):
         assert add(kb, ARCHIVES / name).errors == []
     found = {
@@ -78,7 +81,7 @@ def test_the_fixture_archives_are_read(kb: KnowledgeBase) -> None:
     }
 
 
-def test_the_archive_s_own_setting_says_what_it_holds(kb: KnowledgeBase) -> None:
+def test_the_archive_s_own_setting_says_what_it_holds(kb: Session) -> None:
     add(kb, ARCHIVES / "url-content", source="research")
     assert {row["source"] for row in documents(kb).values()} == {"research"}
 
@@ -98,14 +101,14 @@ def test_the_archive_s_own_setting_says_what_it_holds(kb: KnowledgeBase) -> None
     ],
 )
 def test_the_date_is_of_the_path_then_the_text_then_the_file(
-    kb: KnowledgeBase, folder: Path, path: str, text: str, expected: str
+    kb: Session, folder: Path, path: str, text: str, expected: str
 ) -> None:
     write(folder, path, text, modified=1_000_000_000)
     add(kb, folder)
     assert documents(kb)[path]["date"] == expected
 
 
-def test_a_change_of_metadata_json_alone_is_seen(kb: KnowledgeBase, folder: Path) -> None:
+def test_a_change_of_metadata_json_alone_is_seen(kb: Session, folder: Path) -> None:
     name = "0" * 32
     write(folder, f"{name}/content.md", "Text.")
     write(folder, f"{name}/metadata.json", '{"url": "https://example.com/a", "title": "A"}')
@@ -116,7 +119,7 @@ def test_a_change_of_metadata_json_alone_is_seen(kb: KnowledgeBase, folder: Path
     assert add(kb, folder).unchanged == 1
 
 
-def test_what_cannot_be_read_is_said_and_stops_nothing(kb: KnowledgeBase, folder: Path) -> None:
+def test_what_cannot_be_read_is_said_and_stops_nothing(kb: Session, folder: Path) -> None:
     write(folder, "queries/1/result.json", "{broken")
     write(folder, "queries/2/result.json", '{"answer": "Fine."}')
     write(folder, "queries/2/metadata.json", "[broken")
@@ -148,12 +151,10 @@ def test_results_of_many_shapes_become_markdown(value: Any, expected: str) -> No
     assert result_markdown(value, "q") == expected
 
 
-def test_changing_a_setting_reads_unchanged_documents_again(
-    kb: KnowledgeBase, folder: Path
-) -> None:
+def test_changing_a_setting_reads_unchanged_documents_again(kb: Session, folder: Path) -> None:
     write(folder, "a.md", "- PR: [#1](https://example.com/pull/1)\n\n# A")
     write(folder, "b.md", "See https://example.com/pull/1.")
-    sync_collection(kb, register(kb, str(folder)))
+    sync_collection(kb.database, register(kb.database, str(folder)))
     assert add(kb, folder, url_field="pr").updated == 2
     assert documents(kb)["a.md"]["urls"] == ["https://example.com/pull/1"]
     assert documents(kb)["a.md"]["title"] == "A"
@@ -166,16 +167,16 @@ def test_changing_a_setting_reads_unchanged_documents_again(
 
 
 def test_archives_of_the_environment_are_searched_without_adding_them(
-    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kb: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("research", "url-content"):
         shutil.copytree(ARCHIVES / name, tmp_path / name)
     monkeypatch.setenv("RESEARCH_ARCHIVE_PATH", str(tmp_path / "research"))
     monkeypatch.setenv("URL_CONTENT_ARCHIVE_PATH", str(tmp_path / "url-content"))
-    found = searchLocalArchives(kb, "learning", limit=50)["results"]
+    found = searchLocalArchives(Call(kb), "learning", limit=50)["results"]
     assert {row["document"]["source"] for row in found} == {"research", "url-content"}
     monkeypatch.setenv("RESEARCH_ARCHIVE_PATH", str(tmp_path / "missing"))
     with pytest.raises(
         SourceError, match=r"^Failed to search local archives: RESEARCH_ARCHIVE_PATH"
     ):
-        searchLocalArchives(kb, "learning")
+        searchLocalArchives(Call(kb), "learning")

@@ -17,8 +17,8 @@ from kb.ingest import budget
 from kb.ingest.budget import within_budget
 from kb.ingest.indexes import add_document
 from kb.ingest.sync import sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
+from kb.tools.session import Session
 
 
 @pytest.fixture
@@ -95,14 +95,14 @@ def test_a_text_has_time_by_its_length(short: None, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_document_that_does_not_end_is_that_documents_error(
-    kb: KnowledgeBase, tmp_path: Path, short: None, endless: None
+    kb: Session, tmp_path: Path, short: None, endless: None
 ) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "a.md").write_text("# A\n\nFirst.\n")
     (folder / "b.md").write_text("# B\n\nLOOP\n")
     (folder / "c.md").write_text("# C\n\nLast.\n")
-    report = sync_collection(kb, register(kb, str(folder)))
+    report = sync_collection(kb.database, register(kb.database, str(folder)))
     assert (report.added, report.total) == (2, 2)
     (error,) = report.errors
     assert error["path"] == "b.md"
@@ -110,7 +110,7 @@ def test_a_document_that_does_not_end_is_that_documents_error(
 
 
 def test_an_added_document_that_does_not_end_is_refused(
-    kb: KnowledgeBase, short: None, endless: None
+    kb: Session, short: None, endless: None
 ) -> None:
     with pytest.raises(DocumentTooComplex, match=r"^The content takes more than .*too complex"):
-        add_document(kb, "default", "one", "LOOP", {})
+        add_document(kb.knowledge, "default", "one", "LOOP", {})

@@ -13,9 +13,9 @@ from kb.errors import EmbeddingError
 from kb.ingest.discoveries import all_discoveries, as_markdown
 from kb.ingest.discovery_text import detect_type
 from kb.ingest.same_statement import read_statement
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import FastembedEmbedder
 from kb.store.database import Database
+from kb.tools.session import Session, open_session
 
 EXAMPLES = (
     ("We use JWT tokens stored in httpOnly cookies for auth", "auth"),
@@ -27,19 +27,19 @@ EXAMPLES = (
 
 
 @pytest.fixture
-def meaning(tmp_path: Path, model: FastembedEmbedder) -> Iterator[KnowledgeBase]:
+def meaning(tmp_path: Path, model: FastembedEmbedder) -> Iterator[Session]:
     """An empty knowledge base with the packaged model."""
-    with KnowledgeBase(
+    with open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=lambda _: model
     ) as knowledge:
         yield knowledge
 
 
-def record(kb: KnowledgeBase, content: str, **arguments: Any) -> dict[str, Any]:
+def record(kb: Session, content: str, **arguments: Any) -> dict[str, Any]:
     return call(kb, "context_record", content=content, **arguments)
 
 
-def found(kb: KnowledgeBase, query: str, **arguments: Any) -> list[str]:
+def found(kb: Session, query: str, **arguments: Any) -> list[str]:
     results = call(kb, "context_search", query=query, **arguments)["results"]
     return [row["content"] for row in results]
 
@@ -77,7 +77,7 @@ def pairs(name: str) -> list[tuple[str, str]]:
     return found
 
 
-def test_near_duplicates_merge(meaning: KnowledgeBase) -> None:
+def test_near_duplicates_merge(meaning: Session) -> None:
     wrong = []
     for number, pair in enumerate(pairs("same.txt")):
         for place, (one, other) in enumerate((pair, pair[::-1])):
@@ -89,7 +89,7 @@ def test_near_duplicates_merge(meaning: KnowledgeBase) -> None:
     assert wrong == []
 
 
-def test_discoveries_that_say_something_else_stay_apart(meaning: KnowledgeBase) -> None:
+def test_discoveries_that_say_something_else_stay_apart(meaning: Session) -> None:
     wrong = []
     for number, pair in enumerate(pairs("different.txt")):
         for place, (one, other) in enumerate((pair, pair[::-1])):
@@ -100,25 +100,25 @@ def test_discoveries_that_say_something_else_stay_apart(meaning: KnowledgeBase) 
     assert wrong == []
 
 
-def test_equal_stems_of_another_meaning_stay_apart(meaning: KnowledgeBase) -> None:
+def test_equal_stems_of_another_meaning_stay_apart(meaning: Session) -> None:
     record(meaning, "The author of a document is checked", type="rule")
     other = record(meaning, "The authorization of a document is checked", type="rule")
     assert other["status"] == "recorded"
 
 
-def test_without_a_model_the_same_words_merge(kb: KnowledgeBase) -> None:
+def test_without_a_model_the_same_words_merge(kb: Session) -> None:
     first = record(kb, "We use the repository pattern.")
     again = record(kb, "we use the  Repository pattern")
     assert (again["id"], again["status"]) == (first["id"], "merged")
 
 
-def test_a_long_text_is_compared_in_bounded_time(kb: KnowledgeBase) -> None:
+def test_a_long_text_is_compared_in_bounded_time(kb: Session) -> None:
     text = "The state of the handler of the socket of the worker is kept. " * 16
     assert record(kb, text[:1000])["status"] == "recorded"
     assert len(read_statement(text[:1000], str).readings) < 200
 
 
-def test_of_near_duplicates_the_longer_text_stays(meaning: KnowledgeBase) -> None:
+def test_of_near_duplicates_the_longer_text_stays(meaning: Session) -> None:
     short, long = pairs("same.txt")[2]
     first = record(meaning, short, module="auth")
     assert first["status"] == "recorded"
@@ -130,7 +130,7 @@ def test_of_near_duplicates_the_longer_text_stays(meaning: KnowledgeBase) -> Non
     assert found(meaning, "JWT tokens in cookies", module="auth", type="pattern") == [long]
 
 
-def test_examples_are_found_as_documented(meaning: KnowledgeBase) -> None:
+def test_examples_are_found_as_documented(meaning: Session) -> None:
     for content, module in EXAMPLES:
         record(meaning, content, module=module, source="" if module != "api" else "src/api.ts")
     result = call(meaning, "context_search", query="how does authentication work")
@@ -150,7 +150,7 @@ def test_examples_are_found_as_documented(meaning: KnowledgeBase) -> None:
     assert found(meaning, "which database are orders in?")[0] == EXAMPLES[3][0]
 
 
-def test_filters_act_before_the_best_are_taken(kb: KnowledgeBase) -> None:
+def test_filters_act_before_the_best_are_taken(kb: Session) -> None:
     for number in range(40):
         record(kb, f"Rule: the parser number {number} is fast", module="parser")
     record(kb, "Bug: the moon is late", module="sky")
@@ -161,7 +161,7 @@ def test_filters_act_before_the_best_are_taken(kb: KnowledgeBase) -> None:
     assert found(kb, "parser is fast", module="nowhere") == []
 
 
-def test_a_module_that_is_worked_on_wins_ties(kb: KnowledgeBase) -> None:
+def test_a_module_that_is_worked_on_wins_ties(kb: Session) -> None:
     record(kb, "Rule: boats need blue paint", module="a")
     record(kb, "Rule: boats need blue paint", module="b")
 
@@ -169,12 +169,12 @@ def test_a_module_that_is_worked_on_wins_ties(kb: KnowledgeBase) -> None:
         return [row["module"] for row in call(kb, "context_search", query="blue paint")["results"]]
 
     assert modules() == ["a", "b"]
-    kb.sessions.read("x.py", "b", 10)
+    kb.log.read("x.py", "b", 10)
     kb.flush()
     assert modules() == ["b", "a"]
 
 
-def test_errors_have_their_exact_texts(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_have_their_exact_texts(kb: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure(kb, "context_search", query="ab")["error"] == (
         "Query must be at least 3 characters"
     )
@@ -200,23 +200,23 @@ def test_errors_have_their_exact_texts(kb: KnowledgeBase, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("content", ["short", "x" * 1001])
-def test_lengths_are_checked(kb: KnowledgeBase, content: str) -> None:
+def test_lengths_are_checked(kb: Session, content: str) -> None:
     error = failure(kb, "context_record", content=content, type="x")
     assert set(error["details"]["fieldErrors"]) == {"content", "type"}
 
 
 @pytest.mark.parametrize("query", ["NEAR(", '"""', "-a -b", "+x*", "日本語", "   "])
-def test_any_text_is_a_query(kb: KnowledgeBase, query: str) -> None:
+def test_any_text_is_a_query(kb: Session, query: str) -> None:
     record(kb, "規則: 日本語の全文検索 rule")
     call(kb, "context_search", query=query)
 
 
-def test_a_session_is_noted_with_what_it_recorded(kb: KnowledgeBase) -> None:
-    kb.sessions.begin("client 1.0")
+def test_a_session_is_noted_with_what_it_recorded(kb: Session) -> None:
+    kb.log.begin("client 1.0")
     recorded = record(kb, "Rule: sessions hold discoveries")
     row = call(kb, "context_search", query="sessions hold")["results"][0]
-    assert row["session"] == kb.sessions.current_id
-    kb.sessions.end()
+    assert row["session"] == kb.log.current_id
+    kb.log.end()
     with kb.database.read() as connection:
         (session,) = connection.rows("recent_sessions", limit=5)
         details = connection.rows(
@@ -226,7 +226,7 @@ def test_a_session_is_noted_with_what_it_recorded(kb: KnowledgeBase) -> None:
     assert details[0]["detail"] == recorded["id"]
 
 
-def test_the_export_has_a_chapter_a_module(kb: KnowledgeBase) -> None:
+def test_the_export_has_a_chapter_a_module(kb: Session) -> None:
     rule = record(kb, "Rule: line one\nline two", module="api", source="a.ts")["id"][:8]
     issue = record(kb, "Bug: it leaks when full", module="api")["id"][:8]
     pattern = record(kb, "We use tabs everywhere")["id"][:8]
@@ -241,9 +241,9 @@ def test_the_export_has_a_chapter_a_module(kb: KnowledgeBase) -> None:
     )
 
 
-def test_discoveries_survive_a_folder_of_that_name(kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_discoveries_survive_a_folder_of_that_name(kb: Session, tmp_path: Path) -> None:
     (tmp_path / "discoveries").mkdir()
-    register(kb, str(tmp_path / "discoveries"))
+    register(kb.database, str(tmp_path / "discoveries"))
     record(kb, "Rule: names may collide")
     with kb.database.read() as connection:
         names = [row["name"] for row in connection.rows("collections")]

@@ -15,9 +15,9 @@ from kb.errors import DiscoveryNotFound, UsageError
 from kb.ingest.discoveries import all_discoveries, record_discovery
 from kb.ingest.forget import forget_discovery
 from kb.ingest.sync import embed_pending, sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.search.typos import variants
 from kb.store.database import Database
+from kb.tools.session import Session, open_session
 
 SECRET = "The old gateway takes Zebrawhistle-47 as its Quokkapassphrase at night"
 LONGER = f"{SECRET}, says Okapimaintainer"
@@ -25,7 +25,7 @@ RARE = ("zebrawhistle", "quokkapassphrase", "okapimaintainer")
 
 
 @pytest.fixture
-def knowledge(tmp_path: Path, embedder: HashEmbedder) -> Iterator[KnowledgeBase]:
+def knowledge(tmp_path: Path, embedder: HashEmbedder) -> Iterator[Session]:
     """Documents and other discoveries, so that indexes have several segments and pages."""
     docs = tmp_path / "docs"
     docs.mkdir()
@@ -33,11 +33,13 @@ def knowledge(tmp_path: Path, embedder: HashEmbedder) -> Iterator[KnowledgeBase]
         text = "".join(f"Word{number}x{i} gateway takes what comes.\n\n" for i in range(40))
         (docs / f"page-{number}.md").write_text(f"# Page {number}\n\n{text}")
     database = Database(tmp_path / "kb.db")
-    with KnowledgeBase(database, project=tmp_path, make_embedder=lambda _: embedder) as knowledge:
-        sync_collection(knowledge, register(knowledge, str(docs)))
-        embed_pending(knowledge)
+    with open_session(database, project=tmp_path, make_embedder=lambda _: embedder) as knowledge:
+        sync_collection(knowledge.database, register(knowledge.database, str(docs)))
+        embed_pending(knowledge.model)
         for number in range(30):
-            record_discovery(knowledge, f"Service number {number} answers on port {8000 + number}")
+            record_discovery(
+                knowledge.model, f"Service number {number} answers on port {8000 + number}"
+            )
         yield knowledge
 
 
@@ -55,15 +57,17 @@ def words_of(text: str) -> list[str]:
     return [word for word in text.replace(",", "").split() if len(word) > 3]
 
 
-def test_nothing_of_a_forgotten_discovery_is_left_in_the_file(knowledge: KnowledgeBase) -> None:
+def test_nothing_of_a_forgotten_discovery_is_left_in_the_file(knowledge: Session) -> None:
     path = Path(knowledge.database.path)
-    knowledge.sessions.begin("a client")
-    first = record_discovery(knowledge, SECRET, "rule", source="https://giraffe.example/notes")
-    merged = record_discovery(knowledge, LONGER, "rule")
+    knowledge.log.begin("a client")
+    first = record_discovery(
+        knowledge.model, SECRET, "rule", source="https://giraffe.example/notes"
+    )
+    merged = record_discovery(knowledge.model, LONGER, "rule")
     assert (merged.discovery_id, merged.status) == (first.discovery_id, "merged")
     call(knowledge, "context_search", query="what is the quokkapassphrase?")
     call(knowledge, "context_search", query="which port answers?")
-    knowledge.sessions.flush()
+    knowledge.log.flush()
     assert {text for _, text in traces(path, RARE)} == set(RARE)
     with knowledge.database.read() as connection:
         (vector,) = connection.apsw.execute(
@@ -73,7 +77,7 @@ def test_nothing_of_a_forgotten_discovery_is_left_in_the_file(knowledge: Knowled
         ).fetchone()
     assert vector in path.read_bytes()
 
-    forgotten = forget_discovery(knowledge, first.discovery_id)
+    forgotten = forget_discovery(knowledge.database, first.discovery_id)
     assert (forgotten.discovery_id, forgotten.notice) == (first.discovery_id, "")
     # Also their beginnings and ends, since an index keeps terms without what they share with
     # their neighbours, and the vocabulary keeps them with a letter left out.
@@ -86,22 +90,22 @@ def test_nothing_of_a_forgotten_discovery_is_left_in_the_file(knowledge: Knowled
     assert traces(path, ["which port answers?"]) == [("kb.db", "which port answers?")]
 
 
-def test_the_old_text_of_a_changed_document_is_overwritten(knowledge: KnowledgeBase) -> None:
-    page = knowledge.project / "docs" / "page-3.md"
+def test_the_old_text_of_a_changed_document_is_overwritten(knowledge: Session) -> None:
+    page = knowledge.knowledge.project / "docs" / "page-3.md"
     old = page.read_text()
     page.write_text(old.replace("gateway takes", "proxy brings"))
     with knowledge.database.read() as connection:
         row = next(r for r in connection.rows("collections") if r["name"] == "docs")
-    sync_collection(knowledge, row)
+    sync_collection(knowledge.database, row)
     path = Path(knowledge.database.path)
     assert traces(path, ["Word3x7 proxy brings what"]) != []
     assert traces(path, ["Word3x7 gateway takes what"]) == []
 
 
-def test_all_else_stays_and_is_found(knowledge: KnowledgeBase) -> None:
-    first = record_discovery(knowledge, SECRET, "rule")
+def test_all_else_stays_and_is_found(knowledge: Session) -> None:
+    first = record_discovery(knowledge.model, SECRET, "rule")
     before = call(knowledge, "documents_search", query="word7x30 gateway")
-    forget_discovery(knowledge, first.discovery_id)
+    forget_discovery(knowledge.database, first.discovery_id)
     assert call(knowledge, "documents_search", query="word7x30 gateway") == before
     with knowledge.database.read() as connection:
         assert len(all_discoveries(connection)) == 30
@@ -115,42 +119,44 @@ def test_all_else_stays_and_is_found(knowledge: KnowledgeBase) -> None:
     assert call(knowledge, "context_search", query="port 8007")["results"]
 
 
-def test_a_text_that_another_document_has_too_stays_there(knowledge: KnowledgeBase) -> None:
-    one = record_discovery(knowledge, SECRET, "rule", module="night")
-    other = record_discovery(knowledge, SECRET, "rule", module="day")
-    forget_discovery(knowledge, one.discovery_id)
+def test_a_text_that_another_document_has_too_stays_there(knowledge: Session) -> None:
+    one = record_discovery(knowledge.model, SECRET, "rule", module="night")
+    other = record_discovery(knowledge.model, SECRET, "rule", module="day")
+    forget_discovery(knowledge.database, one.discovery_id)
     found = call(knowledge, "context_search", query="zebrawhistle")["results"][0]
     assert (found["id"], "score" in found) == (other.discovery_id, True)
     with knowledge.database.read() as connection:
         assert variants(connection, "zebrawistle")[0].word == "zebrawhistle"
 
 
-def test_the_beginning_of_an_id_is_enough_unless_several_begin_so(kb: KnowledgeBase) -> None:
-    first = record_discovery(kb, "Handlers validate their input")
+def test_the_beginning_of_an_id_is_enough_unless_several_begin_so(kb: Session) -> None:
+    first = record_discovery(kb.model, "Handlers validate their input")
     with pytest.raises(DiscoveryNotFound, match="kb recall"):
-        forget_discovery(kb, "f" * 36)
+        forget_discovery(kb.database, "f" * 36)
     with pytest.raises(DiscoveryNotFound):
-        forget_discovery(kb, first.discovery_id[:3])
+        forget_discovery(kb.database, first.discovery_id[:3])
     with kb.database.write() as connection:
         twin = f"{first.discovery_id[:10]}-twin"
         connection.apsw.execute("UPDATE documents SET path = ?", (twin,))
-    second = record_discovery(kb, "Orders are kept in cents", "rule")
+    second = record_discovery(kb.model, "Orders are kept in cents", "rule")
     with kb.database.write() as connection:
         connection.apsw.execute(
             "UPDATE documents SET path = ? WHERE path = ?",
             (first.discovery_id, second.discovery_id),
         )
     with pytest.raises(UsageError, match=twin):
-        forget_discovery(kb, first.discovery_id[:8])
-    assert forget_discovery(kb, first.discovery_id.upper()).discovery_id == first.discovery_id
+        forget_discovery(kb.database, first.discovery_id[:8])
+    assert (
+        forget_discovery(kb.database, first.discovery_id.upper()).discovery_id == first.discovery_id
+    )
 
 
-def test_a_reader_that_keeps_the_old_pages_is_told_of(knowledge: KnowledgeBase) -> None:
-    first = record_discovery(knowledge, SECRET, "rule")
+def test_a_reader_that_keeps_the_old_pages_is_told_of(knowledge: Session) -> None:
+    first = record_discovery(knowledge.model, SECRET, "rule")
     other = apsw.Connection(str(knowledge.database.path))
     other.execute("BEGIN")
     other.execute("SELECT count(*) FROM documents").fetchall()
-    forgotten = forget_discovery(knowledge, first.discovery_id)
+    forgotten = forget_discovery(knowledge.database, first.discovery_id)
     assert "another program reads" in forgotten.notice
     assert "kb copy" in forgotten.notice
     other.close()

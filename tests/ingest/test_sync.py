@@ -20,9 +20,9 @@ from kb.cli.collect import register
 from kb.errors import FileError, SourceError
 from kb.ingest import sync as sync_module
 from kb.ingest.sync import SyncReport, embed_pending, sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.database import Connection, Database
+from kb.tools.session import Session
 
 OLD = 1_600_000_000  # a file time that may be trusted
 
@@ -44,9 +44,9 @@ def page(number: int, paragraphs: int = 1) -> str:
     return f"# Page {number}\n\n" + "\n".join(sections)
 
 
-def sync(kb: KnowledgeBase, folder: Path, *, force: bool = False) -> SyncReport:
-    report = sync_collection(kb, register(kb, str(folder)), force=force)
-    embed_pending(kb)
+def sync(kb: Session, folder: Path, *, force: bool = False) -> SyncReport:
+    report = sync_collection(kb.database, register(kb.database, str(folder)), force=force)
+    embed_pending(kb.model)
     return report
 
 
@@ -56,17 +56,17 @@ def counts(report: SyncReport) -> dict[str, int]:
     return {name: getattr(report, name) for name in names if getattr(report, name)}
 
 
-def query(kb: KnowledgeBase, sql: str) -> list[tuple[Any, ...]]:
+def query(kb: Session, sql: str) -> list[tuple[Any, ...]]:
     with kb.database.read() as connection:
         return list(connection.apsw.execute(sql))
 
 
-def documents(kb: KnowledgeBase) -> dict[str, int]:
+def documents(kb: Session) -> dict[str, int]:
     """The path of each document with its id."""
     return dict(query(kb, "SELECT path, document_id FROM documents ORDER BY path"))
 
 
-def found_by_keyword(kb: KnowledgeBase, word: str) -> list[str]:
+def found_by_keyword(kb: Session, word: str) -> list[str]:
     with kb.database.read() as connection:
         rows = connection.apsw.execute(
             "SELECT path FROM keyword_index JOIN chunks ON chunk_id = keyword_index.rowid "
@@ -109,9 +109,7 @@ def content(connection: Connection) -> dict[str, list[Any]]:
 # What changed
 
 
-def test_added_changed_removed_and_unchanged_files_are_counted(
-    kb: KnowledgeBase, folder: Path
-) -> None:
+def test_added_changed_removed_and_unchanged_files_are_counted(kb: Session, folder: Path) -> None:
     for number in range(4):
         write(folder, f"{number}.md", page(number))
     assert counts(sync(kb, folder)) == {"added": 4}
@@ -125,9 +123,7 @@ def test_added_changed_removed_and_unchanged_files_are_counted(
     assert counts(sync(kb, folder)) == {"unchanged": 4}
 
 
-def test_a_new_time_alone_is_no_change(
-    kb: KnowledgeBase, folder: Path, embedder: HashEmbedder
-) -> None:
+def test_a_new_time_alone_is_no_change(kb: Session, folder: Path, embedder: HashEmbedder) -> None:
     file = write(folder, "a.md", page(1))
     sync(kb, folder)
     embedder.texts.clear()
@@ -137,9 +133,7 @@ def test_a_new_time_alone_is_no_change(
     assert query(kb, "SELECT modified_ns FROM documents") == [((OLD + 9) * 10**9,)]
 
 
-def test_an_edit_that_keeps_size_and_time_is_found_with_force(
-    kb: KnowledgeBase, folder: Path
-) -> None:
+def test_an_edit_that_keeps_size_and_time_is_found_with_force(kb: Session, folder: Path) -> None:
     write(folder, "a.md", "# Title\n\nabcd\n")
     sync(kb, folder)
     write(folder, "a.md", "# Title\n\nwxyz\n")
@@ -150,7 +144,7 @@ def test_an_edit_that_keeps_size_and_time_is_found_with_force(
 
 @pytest.mark.parametrize("ahead", [0, 10**6])
 def test_an_edit_within_the_steps_of_the_file_systems_clock_is_found(
-    kb: KnowledgeBase, folder: Path, ahead: int
+    kb: Session, folder: Path, ahead: int
 ) -> None:
     now = write(folder, "a.md", "# Title\n\nabcd\n").stat().st_ctime + ahead
     write(folder, "a.md", "# Title\n\nabcd\n", time=now)
@@ -163,7 +157,7 @@ def test_an_edit_within_the_steps_of_the_file_systems_clock_is_found(
 
 
 def test_a_renamed_file_keeps_its_document_and_vectors(
-    kb: KnowledgeBase, folder: Path, embedder: HashEmbedder
+    kb: Session, folder: Path, embedder: HashEmbedder
 ) -> None:
     write(folder, "a.md", page(1, 5))
     sync(kb, folder)
@@ -177,7 +171,7 @@ def test_a_renamed_file_keeps_its_document_and_vectors(
     assert embedder.texts == []
 
 
-def test_two_equal_files_that_move_stay_two(kb: KnowledgeBase, folder: Path) -> None:
+def test_two_equal_files_that_move_stay_two(kb: Session, folder: Path) -> None:
     for name in "abc":
         write(folder, f"{name}.md", page(1))
     sync(kb, folder)
@@ -190,7 +184,7 @@ def test_two_equal_files_that_move_stay_two(kb: KnowledgeBase, folder: Path) -> 
 
 
 def test_a_renamed_and_edited_file_embeds_only_what_was_edited(
-    kb: KnowledgeBase, folder: Path, embedder: HashEmbedder
+    kb: Session, folder: Path, embedder: HashEmbedder
 ) -> None:
     write(folder, "a.md", page(1, 6))
     sync(kb, folder)
@@ -205,7 +199,7 @@ def test_a_renamed_and_edited_file_embeds_only_what_was_edited(
 
 
 def test_two_files_that_swap_names_swap_their_text(
-    kb: KnowledgeBase, folder: Path, embedder: HashEmbedder
+    kb: Session, folder: Path, embedder: HashEmbedder
 ) -> None:
     one, two = write(folder, "1.md", page(1)), write(folder, "2.md", page(2))
     sync(kb, folder)
@@ -221,7 +215,7 @@ def test_two_files_that_swap_names_swap_their_text(
     assert embedder.texts in ([], ["width"])
 
 
-def test_a_rename_of_case_alone_keeps_the_document(kb: KnowledgeBase, folder: Path) -> None:
+def test_a_rename_of_case_alone_keeps_the_document(kb: Session, folder: Path) -> None:
     write(folder, "readme.md", page(1))
     sync(kb, folder)
     before = documents(kb)["readme.md"]
@@ -234,7 +228,7 @@ def test_a_rename_of_case_alone_keeps_the_document(kb: KnowledgeBase, folder: Pa
 
 
 def test_one_line_of_a_long_document_embeds_two_chunks_at_most(
-    kb: KnowledgeBase, folder: Path, embedder: HashEmbedder
+    kb: Session, folder: Path, embedder: HashEmbedder
 ) -> None:
     lines = [f"Sentence {n} of a long page tells of thing{n} and thing{n + 1}." for n in range(900)]
     write(folder, "long.md", "# Long\n\n" + "\n".join(lines))
@@ -248,7 +242,7 @@ def test_one_line_of_a_long_document_embeds_two_chunks_at_most(
 
 
 def test_equal_texts_are_embedded_once_in_all_documents_and_collections(
-    kb: KnowledgeBase, folder: Path, tmp_path: Path, embedder: HashEmbedder
+    kb: Session, folder: Path, tmp_path: Path, embedder: HashEmbedder
 ) -> None:
     other = tmp_path / "other"
     for place in (folder / "a.md", folder / "b.md", other / "c.md"):
@@ -266,7 +260,7 @@ def test_equal_texts_are_embedded_once_in_all_documents_and_collections(
 
 @pytest.mark.parametrize("text", ["", " \n\t\n", "---\ntags: [a]\n---\n", "\ufeff", "---\n---\n"])
 def test_a_file_without_text_is_a_document_and_embeds_nothing(
-    kb: KnowledgeBase, folder: Path, embedder: HashEmbedder, text: str
+    kb: Session, folder: Path, embedder: HashEmbedder, text: str
 ) -> None:
     write(folder, "empty.md", text)
     write(folder, "full.md", page(1))
@@ -277,9 +271,7 @@ def test_a_file_without_text_is_a_document_and_embeds_nothing(
     assert "empty.md" in documents(kb)
 
 
-def test_vectors_that_nothing_uses_go_even_after_an_interruption(
-    kb: KnowledgeBase, folder: Path
-) -> None:
+def test_vectors_that_nothing_uses_go_even_after_an_interruption(kb: Session, folder: Path) -> None:
     write(folder, "a.md", page(1))
     sync(kb, folder)
     with kb.database.write() as connection:
@@ -296,29 +288,29 @@ def test_vectors_that_nothing_uses_go_even_after_an_interruption(
 
 @pytest.mark.parametrize("root", ["empty", "missing", "only other files"])
 def test_a_folder_without_documents_never_empties_its_collection(
-    kb: KnowledgeBase, folder: Path, root: str
+    kb: Session, folder: Path, root: str
 ) -> None:
     write(folder, "a.md", page(1))
-    collection = register(kb, str(folder))
-    sync_collection(kb, collection)
+    collection = register(kb.database, str(folder))
+    sync_collection(kb.database, collection)
     shutil.rmtree(folder)
     if root != "missing":
         folder.mkdir()
     if root == "only other files":
         (folder / "photo.png").write_bytes(b"x")
     with pytest.raises(SourceError):
-        sync_collection(kb, collection)
+        sync_collection(kb.database, collection)
     assert list(documents(kb)) == ["a.md"]
     if root == "missing":  # there is nothing that --force could read
         with pytest.raises(SourceError):
-            sync_collection(kb, collection, force=True)
+            sync_collection(kb.database, collection, force=True)
         assert list(documents(kb)) == ["a.md"]
     else:
-        assert counts(sync_collection(kb, collection, force=True)) == {"removed": 1}
+        assert counts(sync_collection(kb.database, collection, force=True)) == {"removed": 1}
 
 
 def test_an_unreadable_subfolder_or_file_keeps_its_documents(
-    kb: KnowledgeBase, open_folder: Path
+    kb: Session, open_folder: Path
 ) -> None:
     write(open_folder, "sub/deep/a.md", page(1))
     write(open_folder, "sub2/b.md", page(2))
@@ -332,7 +324,7 @@ def test_an_unreadable_subfolder_or_file_keeps_its_documents(
     with kb.database.write():
         pass  # opened before the user changes
     with ordinary_user():
-        report = sync_collection(kb, register(kb, str(open_folder)), force=True)
+        report = sync_collection(kb.database, register(kb.database, str(open_folder)), force=True)
     (open_folder / "sub").chmod(0o755)
     assert counts(report) == {"added": 1, "unchanged": 1}
     assert {error["path"] for error in report.errors} == {"sub", "c.md"}
@@ -340,22 +332,22 @@ def test_an_unreadable_subfolder_or_file_keeps_its_documents(
 
 
 def test_a_root_that_fails_while_it_is_listed_keeps_everything(
-    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kb: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, "a.md", page(1))
-    collection = register(kb, str(folder))
-    sync_collection(kb, collection)
+    collection = register(kb.database, str(folder))
+    sync_collection(kb.database, collection)
 
     def failing_walk(*_: Any, report: Callable[[str, str], None], **__: Any) -> list[SourceFile]:
         report("", "folder not read: input/output error")
         return []
 
     monkeypatch.setattr(sync_module, "walk", failing_walk)
-    report = sync_collection(kb, collection, force=True)
+    report = sync_collection(kb.database, collection, force=True)
     assert (report.removed, report.total) == (0, 1)
 
 
-def test_bad_files_are_reported_and_stop_nothing(kb: KnowledgeBase, folder: Path) -> None:
+def test_bad_files_are_reported_and_stop_nothing(kb: Session, folder: Path) -> None:
     write(folder, "binary.md", b"\x00\x01\x02" * 50)
     write(folder, "latin.md", "# Caf\xe9\n".encode("latin-1"))
     write(folder, "yaml.md", "---\na: [\n---\n# Text\n")
@@ -372,7 +364,7 @@ def test_bad_files_are_reported_and_stop_nothing(kb: KnowledgeBase, folder: Path
 
 
 def test_an_unforeseen_failure_of_one_file_stops_nothing_and_keeps_its_document(
-    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kb: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, "a.md", page(1))
     write(folder, "b.md", page(2))
@@ -398,7 +390,7 @@ def test_an_unforeseen_failure_of_one_file_stops_nothing_and_keeps_its_document(
 
 
 def test_a_failure_of_the_file_itself_stops_the_sync(
-    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kb: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
         write(folder, f"{number}.md", page(number))
@@ -422,7 +414,7 @@ DRIVER = f"""
     from support import HashEmbedder
     from kb.cli.collect import register
     from kb.store.database import Database
-    from kb.knowledge_base import KnowledgeBase
+    from kb.tools.session import Session, open_session
     from kb.ingest.sync import embed_pending, sync_collection
 
     path, folder, log, stop = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
@@ -443,10 +435,10 @@ DRIVER = f"""
             return vectors
 
     embedder = Recorder()
-    with KnowledgeBase(Database(path), project=path.parent,
+    with open_session(Database(path), project=path.parent,
                        make_embedder=lambda _: embedder) as kb:
-        sync_collection(kb, register(kb, folder), progress=event)
-        embed_pending(kb, progress=event)
+        sync_collection(kb.database, register(kb.database, folder), progress=event)
+        embed_pending(kb.model, progress=event)
     print(events)
 """
 
@@ -512,7 +504,7 @@ def test_two_syncs_of_one_folder_at_once_end_as_one(long_folder: Path, tmp_path:
 
 
 def test_searches_go_on_while_another_process_syncs(
-    kb: KnowledgeBase, long_folder: Path, tmp_path: Path
+    kb: Session, long_folder: Path, tmp_path: Path
 ) -> None:
     write(long_folder, "first.md", page(99))
     sync(kb, long_folder)
@@ -538,32 +530,32 @@ def test_searches_go_on_while_another_process_syncs(
 
 
 def test_a_document_added_by_another_process_after_the_walk_is_kept(
-    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kb: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, "a.md", page(1))
-    collection = register(kb, str(folder))
-    sync_collection(kb, collection)
+    collection = register(kb.database, str(folder))
+    sync_collection(kb.database, collection)
     walk = sync_module.walk
 
     def overtaken(*arguments: Any, **options: Any) -> Any:
         found = list(walk(*arguments, **options))
         monkeypatch.undo()
         write(folder, "b.md", page(2))
-        sync_collection(kb, collection)  # as another process would
+        sync_collection(kb.database, collection)  # as another process would
         return found
 
     monkeypatch.setattr(sync_module, "walk", overtaken)
-    assert counts(sync_collection(kb, collection)) == {"unchanged": 1}
+    assert counts(sync_collection(kb.database, collection)) == {"unchanged": 1}
     assert list(documents(kb)) == ["a.md", "b.md"]
 
 
 def test_a_document_stored_by_another_process_first_is_not_stored_twice(
-    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kb: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, "a.md", page(1))
     write(folder, "b.md", page(2))
-    collection = register(kb, str(folder))
-    sync_collection(kb, collection)
+    collection = register(kb.database, str(folder))
+    sync_collection(kb.database, collection)
     (folder / "a.md").rename(folder / "c.md")
     write(folder, "b.md", page(3))
     write(folder, "d.md", page(4))
@@ -572,36 +564,36 @@ def test_a_document_stored_by_another_process_first_is_not_stored_twice(
     def overtaken(*arguments: Any, **options: Any) -> Any:
         found = list(walk(*arguments, **options))
         monkeypatch.undo()
-        sync_collection(kb, collection)
+        sync_collection(kb.database, collection)
         return found
 
     monkeypatch.setattr(sync_module, "walk", overtaken)
-    report = sync_collection(kb, collection)
+    report = sync_collection(kb.database, collection)
     assert (counts(report), report.errors) == ({"unchanged": 3}, [])
     assert list(documents(kb)) == ["b.md", "c.md", "d.md"]
 
 
 def test_a_vector_never_reaches_a_chunk_whose_text_changed_meanwhile(
-    kb: KnowledgeBase, folder: Path, embedder: HashEmbedder, monkeypatch: pytest.MonkeyPatch
+    kb: Session, folder: Path, embedder: HashEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, "a.md", page(1, 3))
-    collection = register(kb, str(folder))
-    sync_collection(kb, collection)
+    collection = register(kb.database, str(folder))
+    sync_collection(kb.database, collection)
     embed = embedder.embed
 
     def edited_meanwhile(texts: list[str]) -> Any:
         if texts != ["width"]:
             monkeypatch.undo()
             write(folder, "a.md", page(2, 3), time=OLD + 1)
-            writer = threading.Thread(target=sync_collection, args=(kb, collection))
+            writer = threading.Thread(target=sync_collection, args=(kb.database, collection))
             writer.start()
             writer.join()
         return embed(texts)
 
     monkeypatch.setattr(embedder, "embed", edited_meanwhile)
-    assert embed_pending(kb).waiting == 3
+    assert embed_pending(kb.model).waiting == 3
     assert query(kb, "SELECT count(vector_id) FROM chunks") == [(0,)]
-    assert embed_pending(kb).waiting == 0
+    assert embed_pending(kb.model).waiting == 0
     wrong = (
         "SELECT * FROM chunks JOIN vectors USING (vector_id) "
         "WHERE chunks.text_hash <> vectors.text_hash"
@@ -609,7 +601,7 @@ def test_a_vector_never_reaches_a_chunk_whose_text_changed_meanwhile(
     assert query(kb, wrong) == []
 
 
-def test_filling_a_folder_twice_changes_nothing(fill: Filler, kb: KnowledgeBase) -> None:
+def test_filling_a_folder_twice_changes_nothing(fill: Filler, kb: Session) -> None:
     fill({"a.md": page(1, 3), "b.md": page(2)})
     with kb.database.read() as connection:
         before = content(connection)

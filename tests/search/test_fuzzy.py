@@ -10,20 +10,20 @@ from support import WINDROSE
 
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.search.query import Operand
 from kb.search.typos import expansions, prefixed, variants
 from kb.store.database import Connection, Database
 from kb.tools.registry import call_tool
+from kb.tools.session import Session, open_session
 
 
-def words_near(kb: KnowledgeBase, word: str) -> list[str]:
+def words_near(kb: Session, word: str) -> list[str]:
     with kb.database.read() as connection:
         return [one.word for one in variants(connection, word)]
 
 
 @pytest.fixture
-def filled(fill) -> KnowledgeBase:
+def filled(fill) -> Session:
     return fill(
         {"a.md": "# Calibration\n\nThe rain gauge: a bucket, café, anemometer, E417, 1024."},
         embed=False,
@@ -46,12 +46,12 @@ def filled(fill) -> KnowledgeBase:
         ("BUKET", "bucket"),
     ],
 )
-def test_a_typo_finds_the_word(filled: KnowledgeBase, typed: str, meant: str) -> None:
+def test_a_typo_finds_the_word(filled: Session, typed: str, meant: str) -> None:
     assert words_near(filled, typed)[0] == meant
 
 
 @pytest.mark.parametrize("typed", ["rai", "gouche", "E418", "1025", "anmtr", "雨量", ""])
-def test_short_words_numbers_and_far_words_find_nothing(filled: KnowledgeBase, typed: str) -> None:
+def test_short_words_numbers_and_far_words_find_nothing(filled: Session, typed: str) -> None:
     assert words_near(filled, typed) == []
 
 
@@ -60,7 +60,7 @@ def test_words_of_the_same_stem_are_no_typos(fill) -> None:
     assert words_near(kb, "rains") == ["grains"]
 
 
-def test_every_single_edit_of_a_long_word_is_found(filled: KnowledgeBase) -> None:
+def test_every_single_edit_of_a_long_word_is_found(filled: Session) -> None:
     word, choose = "anemometer", random.Random(4)
     with filled.database.read() as connection:
         for place in range(len(word)):
@@ -81,14 +81,14 @@ def same_stem(connection: Connection, one: str, other: str) -> bool:
     return stems[0] == stems[1]
 
 
-def test_expansions_are_safe_fts5_terms(filled: KnowledgeBase) -> None:
+def test_expansions_are_safe_fts5_terms(filled: Session) -> None:
     with filled.database.read() as connection:
         assert expansions(connection, Operand("guage")) == ['"gauge"']
         assert expansions(connection, Operand("calib")) == ['"calibration"']
         assert expansions(connection, Operand("guage", is_phrase=True)) == []
 
 
-def test_prefixes_give_words_and_stems(filled: KnowledgeBase) -> None:
+def test_prefixes_give_words_and_stems(filled: Session) -> None:
     with filled.database.read() as connection:
         assert prefixed(connection, "calibrati") == {"calibration": "calibr"}
 
@@ -141,8 +141,8 @@ def one_edit(word: str, choose: random.Random) -> str:
 def test_a_typo_in_a_query_of_several_words_still_finds_the_document(tmp_path: Path) -> None:
     choose = random.Random(7)
     found = asked = 0
-    with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as kb:
-        sync_collection(kb, register(kb, str(WINDROSE)))
+    with open_session(Database(tmp_path / "kb.db"), project=tmp_path) as kb:
+        sync_collection(kb.database, register(kb.database, str(WINDROSE)))
         texts = {file.relative_to(WINDROSE).as_posix(): file for file in WINDROSE.rglob("*.md")}
         for path, file in sorted(texts.items()):
             words = {word for word in words_of(file.read_bytes()) if len(word) >= 5}

@@ -13,19 +13,20 @@ from support import HashEmbedder
 from kb.formats.chunk import chunk
 from kb.formats.parse import parse
 from kb.ingest.sync import embed_pending
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
-from kb.search.hybrid import collection_range
 from kb.search.operators import chunks_holding, documents_holding
 from kb.search.query import Operand, parse_query
+from kb.store.collections import insert_collection
 from kb.store.database import Connection, Database
-from kb.store.documents import NewDocument, insert_collection, store_document
+from kb.store.documents import NewDocument, store_document
+from kb.store.ids import collection_range
 from kb.tools.registry import call_tool
+from kb.tools.session import Session, open_session
 
-Filler = Callable[..., KnowledgeBase]
+Filler = Callable[..., Session]
 
 
-def found(kb: KnowledgeBase, query: str, **arguments: object) -> list[str]:
+def found(kb: Session, query: str, **arguments: object) -> list[str]:
     result = call_tool(kb, "documents_search", {"query": query, "limit": 100, **arguments})
     assert not result.is_error, result.content
     return sorted({row["documentId"] for row in result.content["results"]})
@@ -43,15 +44,15 @@ DOCUMENTS = {
 
 
 @pytest.fixture(scope="module")
-def several() -> Iterator[KnowledgeBase]:
+def several() -> Iterator[Session]:
     """A few documents, embedded, in memory."""
     embedder = HashEmbedder()
-    with KnowledgeBase(Database(":memory:"), make_embedder=lambda _: embedder) as knowledge:
+    with open_session(Database(":memory:"), make_embedder=lambda _: embedder) as knowledge:
         with knowledge.database.write() as connection:
             collection_id = insert_collection(connection, "several", "index")
             for path, text in DOCUMENTS.items():
                 store(connection, collection_id, path, text)
-        embed_pending(knowledge)
+        embed_pending(knowledge.model)
         yield knowledge
 
 
@@ -97,7 +98,7 @@ def several() -> Iterator[KnowledgeBase]:
 )
 @pytest.mark.parametrize("hybrid", [True, False])
 def test_operators_are_enforced(
-    several: KnowledgeBase, query: str, expected: list[str], hybrid: bool
+    several: Session, query: str, expected: list[str], hybrid: bool
 ) -> None:
     assert found(several, query, hybridSearch=hybrid) == expected
 
@@ -111,7 +112,7 @@ def test_operators_act_before_the_best_are_taken(fill: Filler) -> None:
     assert found(kb, 'rain -"rain rain"', limit=1) == ["last.md"]
 
 
-def test_a_phrase_is_found_across_the_border_of_two_chunks(kb: KnowledgeBase) -> None:
+def test_a_phrase_is_found_across_the_border_of_two_chunks(kb: Session) -> None:
     words = [f"w{number}" for number in range(2000)]
     text = " ".join(words)
     with kb.database.write() as connection:

@@ -7,18 +7,18 @@ import pytest
 from support import Filler
 
 from kb.evaluation import Judged, Run, measure, read_questions, run_queries
-from kb.knowledge_base import KnowledgeBase
 from kb.search.passages import search_passages
 from kb.search.query import parse_query, scripts_asked
 from kb.search.ranking import MEANING_WEIGHT, MULTILINGUAL_MEANING_WEIGHT, meaning_weight
 from kb.text.terms import scripts
+from kb.tools.session import Session
 
 QUESTIONS = Path(__file__).parents[2] / "fixtures" / "windrose-questions.jsonl"
 
 
-def test_hybrid_search_keeps_its_quality_and_beats_its_parts(windrose: KnowledgeBase) -> None:
+def test_hybrid_search_keeps_its_quality_and_beats_its_parts(windrose: Session) -> None:
     judged = read_questions(QUESTIONS)
-    runs = run_queries(windrose, judged)
+    runs = run_queries(windrose.model, judged)
     measured = {mode: measure(judged, run) for mode, run in runs.items()}
     assert measured["hybrid"]["nDCG@10"] >= 0.87
     assert measured["hybrid"]["Success@5"] >= 0.95
@@ -98,8 +98,8 @@ def test_a_name_asks_in_no_language() -> None:
     assert scripts("مرحبا שלום ไทย") == {"Arabic", "Hebrew", "Thai"}
 
 
-def first_row(kb: KnowledgeBase, query: str) -> dict[str, object]:
-    found = search_passages(kb, [(query, [])], 5, 2.0, True, False)
+def first_row(kb: Session, query: str) -> dict[str, object]:
+    found = search_passages(kb.model, kb.names, [(query, [])], 5, 2.0, True, False)
     return dict(found.rows[0][0])
 
 
@@ -114,12 +114,12 @@ def first_row(kb: KnowledgeBase, query: str) -> dict[str, object]:
         ("vane offset not stored", "vane offset not stored"),
     ],
 )
-def test_exact_words_are_in_the_first_row(windrose: KnowledgeBase, query: str, words: str) -> None:
+def test_exact_words_are_in_the_first_row(windrose: Session, query: str, words: str) -> None:
     row = first_row(windrose, query)
     assert words in str(row["content"]) or words in str(row.get("sectionHeading"))
 
 
-def test_exact_questions_have_their_document_first(windrose: KnowledgeBase) -> None:
+def test_exact_questions_have_their_document_first(windrose: Session) -> None:
     rows = [json.loads(line) for line in QUESTIONS.read_text().splitlines()]
     exact = [row for row in rows if row["kind"] == "exact"]
     right = [
@@ -130,31 +130,35 @@ def test_exact_questions_have_their_document_first(windrose: KnowledgeBase) -> N
     assert sum(right) >= 0.9 * len(exact)
 
 
-def test_a_page_names_each_document_before_any_twice(windrose: KnowledgeBase) -> None:
-    found = search_passages(windrose, [("wind vane calibration", [])], 10, 2.0, True, False)
+def test_a_page_names_each_document_before_any_twice(windrose: Session) -> None:
+    found = search_passages(
+        windrose.model, windrose.names, [("wind vane calibration", [])], 10, 2.0, True, False
+    )
     documents = [row["documentId"] for row in found.rows[0]]
     assert len(set(documents)) == len(documents)
 
 
-def test_reranking_keeps_the_candidates_and_gives_an_order(windrose: KnowledgeBase) -> None:
+def test_reranking_keeps_the_candidates_and_gives_an_order(windrose: Session) -> None:
     query = [("why does my station show the wrong wind direction?", [])]
-    plain = search_passages(windrose, query, 20, 2.0, True, False)
-    reranked = search_passages(windrose, query, 20, 2.0, True, True)
+    plain = search_passages(windrose.model, windrose.names, query, 20, 2.0, True, False)
+    reranked = search_passages(windrose.model, windrose.names, query, 20, 2.0, True, True)
     assert not reranked.notice
     assert {hit.chunk_id for hit in reranked.hits[0]} == {hit.chunk_id for hit in plain.hits[0]}
-    again = search_passages(windrose, query, 20, 2.0, True, True)
+    again = search_passages(windrose.model, windrose.names, query, 20, 2.0, True, True)
     assert [hit.chunk_id for hit in again.hits[0]] == [hit.chunk_id for hit in reranked.hits[0]]
 
 
-def test_scores_tell_an_answer_from_an_unrelated_question(windrose: KnowledgeBase) -> None:
+def test_scores_tell_an_answer_from_an_unrelated_question(windrose: Session) -> None:
     answered = first_row(windrose, "how do I calibrate the wind vane?")
     unrelated = first_row(windrose, "best recipe for sourdough bread")
     assert float(str(answered["relevanceScore"])) >= 0.7
     assert float(str(unrelated["relevanceScore"])) <= 0.4
 
 
-def test_meaning_alone_is_ordered_by_distance(windrose: KnowledgeBase) -> None:
-    found = search_passages(windrose, [("northerly breezes", [])], 50, 2.0, False, False)
+def test_meaning_alone_is_ordered_by_distance(windrose: Session) -> None:
+    found = search_passages(
+        windrose.model, windrose.names, [("northerly breezes", [])], 50, 2.0, False, False
+    )
     distances = [row["distance"] for row in found.rows[0]]
     assert len(distances) == 50
     assert distances == sorted(distances)

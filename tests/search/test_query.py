@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
-from kb.knowledge_base import KnowledgeBase
-from kb.search.hybrid import WHOLE_FILE, load_rows, search
+from kb.search.hybrid import load_rows, search
 from kb.search.query import clean, match_literally, match_query, parse_query
 from kb.store.database import Database
+from kb.store.ids import WHOLE_FILE
+from kb.tools.session import Session, open_session
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases" / "query"
 
@@ -46,19 +47,19 @@ ALL_CASES = [
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """The cases' documents, without vectors."""
     folder = tmp_path_factory.mktemp("corpus") / "docs"
     folder.mkdir()
     for line in (CASES / "documents.txt").read_text(encoding="utf-8").splitlines():
         name, text = line.split(" | ")
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
-    with KnowledgeBase(Database(folder.parent / "kb.db"), project=folder) as knowledge:
-        sync_collection(knowledge, register(knowledge, str(folder)))
+    with open_session(Database(folder.parent / "kb.db"), project=folder) as knowledge:
+        sync_collection(knowledge.database, register(knowledge.database, str(folder)))
         yield knowledge
 
 
-def found_by(kb: KnowledgeBase, text: str) -> list[str]:
+def found_by(kb: Session, text: str) -> list[str]:
     """The names of the documents that keywords find, in alphabetical order."""
     with kb.database.read() as connection:
         hits = search(connection, parse_query(text), None, limit=100)
@@ -67,15 +68,13 @@ def found_by(kb: KnowledgeBase, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
-def test_query_becomes_this_match_and_finds_these_documents(
-    case: Case, corpus: KnowledgeBase
-) -> None:
+def test_query_becomes_this_match_and_finds_these_documents(case: Case, corpus: Session) -> None:
     assert match_query(parse_query(case.query)) == case.match
     assert found_by(corpus, case.query) == case.found
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
-def test_unicode_form_of_a_query_does_not_matter(case: Case, corpus: KnowledgeBase) -> None:
+def test_unicode_form_of_a_query_does_not_matter(case: Case, corpus: Session) -> None:
     for form in ("NFC", "NFD"):
         assert found_by(corpus, unicodedata.normalize(form, case.query)) == case.found
 
@@ -84,7 +83,7 @@ SIGNS = st.text(alphabet="+-\"*():^{}[]@?!%/\\'.,;~#&|<>= \t\n\0abAND漢字ｱ�
 
 
 @given(st.one_of(st.text(), SIGNS))
-def test_any_text_is_a_valid_query(corpus: KnowledgeBase, text: str) -> None:
+def test_any_text_is_a_valid_query(corpus: Session, text: str) -> None:
     query = parse_query(text)
     with corpus.database.read() as connection:
         for make in (match_query, match_literally):
@@ -119,23 +118,23 @@ def test_parsing_a_query_loses_no_word(text: str) -> None:
     ],
     ids=["musts", "exclusions", "words", "phrase", "run", "mixed run", "brackets", "pictographs"],
 )
-def test_very_long_query_is_answered(corpus: KnowledgeBase, text: str) -> None:
+def test_very_long_query_is_answered(corpus: Session, text: str) -> None:
     with corpus.database.read() as connection:
         search(connection, parse_query(text), None)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "*", '""', "?!", "-", "+ -", "-wind", '-"rain gauge"'])
-def test_query_that_asks_for_nothing_finds_nothing(windrose: KnowledgeBase, text: str) -> None:
-    vector = windrose.embed_queries(["wind"])
+def test_query_that_asks_for_nothing_finds_nothing(windrose: Session, text: str) -> None:
+    vector = windrose.model.embed_queries(["wind"])
     assert vector is not None
     with windrose.database.read() as connection:
         assert search(connection, parse_query(text), vector[0]) == []
         assert search(connection, parse_query(text), vector[0], use_keywords=False) == []
 
 
-def test_operators_hold_for_what_vectors_find(windrose: KnowledgeBase) -> None:
+def test_operators_hold_for_what_vectors_find(windrose: Session) -> None:
     query = parse_query('vane north -offset +"wind"')
-    (vector,) = windrose.embed_queries([query.words_to_embed]) or []
+    (vector,) = windrose.model.embed_queries([query.words_to_embed]) or []
     with windrose.database.read() as connection:
         for use_keywords in (True, False):
             hits = search(connection, query, vector, limit=50, use_keywords=use_keywords)

@@ -9,8 +9,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from kb.cli.main import main
-from kb.knowledge_base import KnowledgeBase
 from kb.tools.registry import tool
+from kb.tools.session import Session
 
 
 class Answer(TypedDict):
@@ -18,7 +18,7 @@ class Answer(TypedDict):
 
 
 @tool(family="odd", title="Noisy", example={})
-def noisy(kb: KnowledgeBase) -> Answer:
+def noisy(kb: Session) -> Answer:
     """Write to stdout in every way there is."""
     print("a print")
     sys.stdout.write("no line end")
@@ -34,7 +34,7 @@ def started() -> None:
 
 @tool(family="odd", title="Slow", example={})
 def slow(
-    kb: KnowledgeBase,
+    kb: Session,
     seconds: Annotated[float, Field(description="How long it takes.", ge=0, le=600)] = 600.0,
 ) -> Answer:
     """Compute for a long time."""
@@ -44,7 +44,7 @@ def slow(
 
 
 @tool(family="odd", title="Slow read", example={})
-def slow_read(kb: KnowledgeBase) -> Answer:
+def slow_read(kb: Session) -> Answer:
     """Read without end."""
     with kb.database.read() as connection:
         started()
@@ -55,7 +55,7 @@ def slow_read(kb: KnowledgeBase) -> Answer:
 
 
 @tool(family="odd", title="Crash", example={})
-def crash(kb: KnowledgeBase) -> Answer:
+def crash(kb: Session) -> Answer:
     """Fail in an unforeseen way."""
     raise ZeroDivisionError("on purpose")
 

@@ -6,29 +6,29 @@ from pathlib import Path
 import pytest
 
 from kb.cli.main import main
-from kb.knowledge_base import KnowledgeBase
 from kb.server.background import embed_added
 from kb.store.database import Database
 from kb.tools.registry import call_tool
+from kb.tools.session import Session, open_session
 
 
-def waiting(kb: KnowledgeBase) -> int:
+def waiting(kb: Session) -> int:
     with kb.database.read() as connection:
         counts = connection.row("status_counts")
     return counts["chunks"] - counts["embedded_chunks"]
 
 
-def add(kb: KnowledgeBase, count: int) -> None:
+def add(kb: Session, count: int) -> None:
     for number in range(count):
         call_tool(kb, "search_add_document", {"doc_id": f"{number}", "content": f"text {number}"})
 
 
-def test_added_documents_get_their_vectors(kb: KnowledgeBase) -> None:
+def test_added_documents_get_their_vectors(kb: Session) -> None:
     add(kb, 20)
-    assert kb.has_added.is_set()
+    assert kb.activity.waits_for_vectors
     embed_added(kb)
     assert waiting(kb) == 0
-    assert not kb.has_added.is_set()
+    assert not kb.activity.waits_for_vectors
 
 
 def test_a_folder_without_vectors_stays_as_it_is(fill) -> None:
@@ -38,7 +38,7 @@ def test_a_folder_without_vectors_stays_as_it_is(fill) -> None:
     assert waiting(kb) == 1
 
 
-def test_embedding_gives_way_to_a_call_and_goes_on_later(kb: KnowledgeBase, embedder) -> None:
+def test_embedding_gives_way_to_a_call_and_goes_on_later(kb: Session, embedder) -> None:
     add(kb, 60)
     plain = embedder.embed
 
@@ -49,7 +49,7 @@ def test_embedding_gives_way_to_a_call_and_goes_on_later(kb: KnowledgeBase, embe
     embedder.embed = embed_while_a_call_comes
     embed_added(kb, give_way=True)
     assert 0 < waiting(kb) < 60
-    assert kb.has_added.is_set()
+    assert kb.activity.waits_for_vectors
     embedder.embed = plain
     embed_added(kb, give_way=True)
     assert waiting(kb) == 0
@@ -57,16 +57,16 @@ def test_embedding_gives_way_to_a_call_and_goes_on_later(kb: KnowledgeBase, embe
 
 def test_sync_embeds_what_calls_left_waiting(tmp_path: Path) -> None:
     path = str(tmp_path / "kb.db")
-    with KnowledgeBase(Database(path), project=tmp_path) as kb:
+    with open_session(Database(path), project=tmp_path) as kb:
         add(kb, 2)
     with pytest.raises(SystemExit) as end:
         main(["--db", path, "sync", "--quiet"])
     assert end.value.code == 0
-    with KnowledgeBase(Database(path), project=tmp_path) as kb:
+    with open_session(Database(path), project=tmp_path) as kb:
         assert waiting(kb) == 0
 
 
-def test_closing_the_file_ends_embedding(kb: KnowledgeBase) -> None:
+def test_closing_the_file_ends_embedding(kb: Session) -> None:
     add(kb, 5)
     kb.database.close()
     thread = threading.Thread(target=lambda: _try(kb))
@@ -75,7 +75,7 @@ def test_closing_the_file_ends_embedding(kb: KnowledgeBase) -> None:
     assert not thread.is_alive()
 
 
-def _try(kb: KnowledgeBase) -> None:
+def _try(kb: Session) -> None:
     from kb.errors import FileError
 
     try:

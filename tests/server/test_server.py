@@ -18,8 +18,8 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from support import content_of
 
-from kb.knowledge_base import KnowledgeBase
 from kb.server.mcp import _flush_calls
+from kb.tools.session import Session
 
 ROOT = Path(__file__).parents[2]
 ODD_SERVER = str(Path(__file__).parent / "odd_server.py")
@@ -360,7 +360,7 @@ def test_unknown_family_is_wrong_use(windrose_copy: Path) -> None:
 
 
 def test_what_fails_beside_the_calls_does_not_end_the_server(
-    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kb: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kb.server.mcp.FLUSH_SECONDS", 0.0)
     kb.calls.add(None, "", 1.0, 1)  # type: ignore[arg-type] # which the file refuses

@@ -9,12 +9,12 @@ from support import Filler
 
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.store.citation_keys import page_key, url_key
-from kb.store.documents import delete_collection
+from kb.store.collections import delete_collection
+from kb.tools.session import Session
 
 
-def resolved(kb: KnowledgeBase) -> dict[str, str | None]:
+def resolved(kb: Session) -> dict[str, str | None]:
     """The target's path by "source -> as written"."""
     with kb.database.read() as connection:
         rows = connection.apsw.execute(
@@ -26,8 +26,8 @@ def resolved(kb: KnowledgeBase) -> dict[str, str | None]:
         return {f"{source} -> {url}": target for source, url, target in rows}
 
 
-def sync(kb: KnowledgeBase, folder: Path) -> None:
-    sync_collection(kb, register(kb, str(folder)), force=True)
+def sync(kb: Session, folder: Path) -> None:
+    sync_collection(kb.database, register(kb.database, str(folder)), force=True)
 
 
 def test_relative_paths_resolve_decoded_with_fragment_and_without_suffix(fill: Filler) -> None:
@@ -183,7 +183,7 @@ def test_a_replaced_document_leaves_no_old_citation(fill: Filler) -> None:
 
 
 def test_pages_and_addresses_resolve_across_collections_paths_do_not(
-    kb: KnowledgeBase, tmp_path: Path
+    kb: Session, tmp_path: Path
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for root, name, text in (
@@ -195,7 +195,7 @@ def test_pages_and_addresses_resolve_across_collections_paths_do_not(
         root.mkdir(exist_ok=True)
         (root / name).write_text(text)
     for root in (two, one):
-        sync_collection(kb, register(kb, str(root)))
+        sync_collection(kb.database, register(kb.database, str(root)))
     found = {k: v for k, v in resolved(kb).items() if k.startswith("a.md")}
     assert found == {
         "a.md -> b": "b.md",
@@ -210,18 +210,20 @@ def test_pages_and_addresses_resolve_across_collections_paths_do_not(
     assert resolved(kb)["a.md -> b"] is None
 
 
-def test_where_documents_are_published_is_theirs(kb: KnowledgeBase, folder: Path) -> None:
+def test_where_documents_are_published_is_theirs(kb: Session, folder: Path) -> None:
     (folder / "text").mkdir()
     (folder / "text/a b.md").write_text("# A")
     (folder / "x.md").write_text(
         "https://example.com/blob/main/text/a%20b.md https://example.org/book/a%20b.html#part"
     )
     published = [["https://example.com/blob/main/", ""], ["https://example.org/book", "text"]]
-    sync_collection(kb, register(kb, str(folder), settings={"published": published}))
+    sync_collection(
+        kb.database, register(kb.database, str(folder), settings={"published": published})
+    )
     assert list(resolved(kb).values()) == ["text/a b.md", "text/a b.md"]
 
 
-def test_the_order_of_arrival_does_not_matter(kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_the_order_of_arrival_does_not_matter(kb: Session, tmp_path: Path) -> None:
     texts = {
         "a.md": "[b](d/b.md) [[c]] https://example.com/c",
         "d/b.md": "# B\n\n[[a]] [c](../c.md)",

@@ -17,10 +17,10 @@ import pytest
 from support import ROOT, Filler, ordinary_user
 
 from kb.errors import BusyError, DamagedFileError, FileError, KbError, NewerFileError
-from kb.knowledge_base import KnowledgeBase
 from kb.store import database as database_module
 from kb.store.database import APPLICATION_ID, SCHEMA_VERSION, Connection, Database
 from kb.store.vectors import rebuild_all_vectors
+from kb.tools.session import Session
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_an_empty_file_becomes_a_knowledge_base(path: Path) -> None:
     assert names_in_copy(path) == ["one"]
 
 
-def test_damaged_pages_are_told_with_what_to_do(kb: KnowledgeBase, fill: Filler) -> None:
+def test_damaged_pages_are_told_with_what_to_do(kb: Session, fill: Filler) -> None:
     fill({f"{i}.md": f"# Page {i}\n\n{'words of a page ' * 200}\n" for i in range(20)})
     kb.close()
     path = kb.database.path
@@ -160,7 +160,7 @@ def test_damaged_pages_are_told_with_what_to_do(kb: KnowledgeBase, fill: Filler)
             connection.apsw.execute("SELECT sum(length(content)) FROM documents").fetchall()
 
 
-def test_a_cut_off_file_is_told_as_damaged(kb: KnowledgeBase, fill: Filler) -> None:
+def test_a_cut_off_file_is_told_as_damaged(kb: Session, fill: Filler) -> None:
     fill({f"{i}.md": f"# Page {i}\n\n{'words of a page ' * 200}\n" for i in range(20)})
     kb.close()
     path = kb.database.path
@@ -670,7 +670,7 @@ def test_the_sqlite3_shell_reads_every_table_and_searches(windrose_copy: Path) -
 
 
 def test_derived_tables_equal_a_rebuild_after_any_stores_and_deletes(
-    kb: KnowledgeBase, fill: Filler, folder: Path
+    kb: Session, fill: Filler, folder: Path
 ) -> None:
     dice = random.Random(11)
     vocabulary = [f"word{i}" for i in range(60)] + ["HTTPServer", "全文検索", "naïve", "C++"]
@@ -690,7 +690,7 @@ def test_derived_tables_equal_a_rebuild_after_any_stores_and_deletes(
             check_derived_tables(kb)
 
 
-def check_derived_tables(kb: KnowledgeBase) -> None:
+def check_derived_tables(kb: Session) -> None:
     derived = (
         "SELECT term, doc, cnt FROM keyword_terms ORDER BY term",
         "SELECT term, doc, cnt FROM document_terms ORDER BY term",

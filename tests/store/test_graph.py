@@ -15,13 +15,13 @@ from support import WINDROSE, Filler
 from kb.cli.collect import register
 from kb.cli.graph_formats import FORMATS, to_dot, to_graphml, to_html, to_mermaid
 from kb.ingest.sync import sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.store.citation_graph import Graph, broken_links, citation_graph, whole_graph
+from kb.tools.session import Session
 
 HOSTILE = 'He said: "<b>&amp;</b>" \\ ]] | #1; </script> `x` ü 你'
 
 
-def graph(kb: KnowledgeBase, path: str, depth: int) -> Graph:
+def graph(kb: Session, path: str, depth: int) -> Graph:
     with kb.database.read() as connection:
         document_id = connection.value("document_id", collection_id=1, path=path)
         return citation_graph(connection, [document_id], depth)
@@ -38,7 +38,7 @@ def edges(found: Graph) -> set[tuple[str, str]]:
     }
 
 
-def chain(fill: Filler) -> KnowledgeBase:
+def chain(fill: Filler) -> Session:
     """a -> b -> c -> d -> e, and x -> b."""
     texts = {f"{one}.md": f"[next]({other}.md)" for one, other in zip("abcd", "bcde", strict=True)}
     return fill({**texts, "e.md": "End.", "x.md": "[b](b.md)"}, embed=False)
@@ -175,8 +175,8 @@ def test_the_html_page_loads_nothing_and_no_title_ends_its_script(hostile: Graph
     assert "fetch(" not in page
 
 
-def test_the_fixture_corpus_has_exactly_two_broken_links(kb: KnowledgeBase) -> None:
-    sync_collection(kb, register(kb, str(WINDROSE)))
+def test_the_fixture_corpus_has_exactly_two_broken_links(kb: Session) -> None:
+    sync_collection(kb.database, register(kb.database, str(WINDROSE)))
     with kb.database.read() as connection:
         found = [(one.path, one.line, one.url) for one in broken_links(connection)]
     assert found == [
@@ -220,8 +220,8 @@ def run(database: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_line_cites_exports_and_reports(kb: KnowledgeBase, tmp_path: Path) -> None:
-    sync_collection(kb, register(kb, str(WINDROSE)))
+def test_the_command_line_cites_exports_and_reports(kb: Session, tmp_path: Path) -> None:
+    sync_collection(kb.database, register(kb.database, str(WINDROSE)))
     file = tmp_path / "kb.db"
     cited = run(file, "cite", "guide/wind.md", "--depth", "2", "--json")
     result = json.loads(cited.stdout)

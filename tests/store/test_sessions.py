@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from kb.errors import RateLimited, UsageError
-from kb.knowledge_base import KnowledgeBase
 from kb.store.call_statistics import call_statistics, percentile
 from kb.store.database import Database
 from kb.store.sessions import SessionLog, file_scores, module_scores
 from kb.tools.limits import DEFAULT_LIMITS, RateLimits, parse_limits
 from kb.tools.registry import call_tool
+from kb.tools.session import Session
 
 
 class Clock:
@@ -38,9 +38,7 @@ def recent(database: Database) -> list[dict[str, Any]]:
         return connection.rows("recent_sessions", limit=10)
 
 
-def test_a_session_holds_what_happened_between_begin_and_end(
-    kb: KnowledgeBase, clock: Clock
-) -> None:
+def test_a_session_holds_what_happened_between_begin_and_end(kb: Session, clock: Clock) -> None:
     log = SessionLog(kb.database, clock)
     log.begin("client 1.0")
     log.read("src/a.py", "src", 100)
@@ -63,7 +61,7 @@ def test_a_session_holds_what_happened_between_begin_and_end(
     }
 
 
-def test_half_an_hour_without_a_call_ends_a_session(kb: KnowledgeBase, clock: Clock) -> None:
+def test_half_an_hour_without_a_call_ends_a_session(kb: Session, clock: Clock) -> None:
     log = SessionLog(kb.database, clock)
     log.begin()
     log.note("query", "context_search", "one")
@@ -76,7 +74,7 @@ def test_half_an_hour_without_a_call_ends_a_session(kb: KnowledgeBase, clock: Cl
     assert [row["endedAt"] for row in recent(kb.database)] == [None, "2025-01-15T10:00:00Z"]
 
 
-def test_the_session_of_a_killed_server_ends_later(kb: KnowledgeBase, clock: Clock) -> None:
+def test_the_session_of_a_killed_server_ends_later(kb: Session, clock: Clock) -> None:
     killed, next_one = SessionLog(kb.database, clock), SessionLog(kb.database, clock)
     killed.begin()
     killed.note("query", "context_search", "one")
@@ -88,15 +86,13 @@ def test_the_session_of_a_killed_server_ends_later(kb: KnowledgeBase, clock: Clo
     assert [row["endedAt"] for row in recent(kb.database)] == [None, "2025-01-15T10:00:00Z"]
 
 
-def test_a_connection_without_a_call_leaves_no_session(kb: KnowledgeBase) -> None:
-    kb.sessions.begin()
-    kb.sessions.end()
+def test_a_connection_without_a_call_leaves_no_session(kb: Session) -> None:
+    kb.log.begin()
+    kb.log.end()
     assert recent(kb.database) == []
 
 
-def test_the_score_is_six_parts_recency_and_four_parts_access(
-    kb: KnowledgeBase, clock: Clock
-) -> None:
+def test_the_score_is_six_parts_recency_and_four_parts_access(kb: Session, clock: Clock) -> None:
     log = SessionLog(kb.database, clock)
     log.read("old.py", "", 1)
     clock.move(days=15)
@@ -114,7 +110,7 @@ def test_the_score_is_six_parts_recency_and_four_parts_access(
 
 
 def test_files_beyond_the_budget_are_archived_lowest_first_and_come_back(
-    kb: KnowledgeBase, clock: Clock
+    kb: Session, clock: Clock
 ) -> None:
     log = SessionLog(kb.database, clock, budget=250)
 
@@ -132,7 +128,7 @@ def test_files_beyond_the_budget_are_archived_lowest_first_and_come_back(
     assert archived() == {"b"}
 
 
-def test_a_file_that_cannot_be_written_takes_no_accesses(kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_takes_no_accesses(kb: Session, tmp_path: Path) -> None:
     kb.database.close()
     (tmp_path / "kb.db").chmod(0o444)
     log = SessionLog(kb.database)
@@ -174,7 +170,7 @@ def test_limits_that_make_no_sense_are_refused(text: str) -> None:
         parse_limits(text)
 
 
-def test_a_limited_call_is_an_error_with_its_code(kb: KnowledgeBase) -> None:
+def test_a_limited_call_is_an_error_with_its_code(kb: Session) -> None:
     kb.limits = RateLimits({"documents_list_collections": 1})
     assert not call_tool(kb, "documents_list_collections", {}).is_error
     result = call_tool(kb, "documents_list_collections", {})
@@ -182,7 +178,7 @@ def test_a_limited_call_is_an_error_with_its_code(kb: KnowledgeBase) -> None:
     assert result.content["code"] == "RATE_LIMITED"
 
 
-def test_the_call_log_is_summed_up_by_tool(kb: KnowledgeBase) -> None:
+def test_the_call_log_is_summed_up_by_tool(kb: Session) -> None:
     for number in range(1, 101):
         kb.calls.add("a", "RATE_LIMITED" if number > 90 else "", float(number), 10)
     kb.calls.add("b", "", 5.0, 1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.store.similar import BANDS, THRESHOLD, signatures, word_set
+from kb.tools.session import Session
 
 TEXT = (
     "Keep a part of the examples aside, never show them during training, and judge the finished "
@@ -15,7 +15,7 @@ TEXT = (
 )
 
 
-def similar(kb: KnowledgeBase) -> list[tuple[str, str, float, int]]:
+def similar(kb: Session) -> list[tuple[str, str, float, int]]:
     with kb.database.read() as connection:
         return list(
             connection.apsw.execute(
@@ -27,13 +27,11 @@ def similar(kb: KnowledgeBase) -> list[tuple[str, str, float, int]]:
         )
 
 
-def archive(
-    kb: KnowledgeBase, folder: Path, documents: dict[str, str], kind: str = "archive"
-) -> None:
+def archive(kb: Session, folder: Path, documents: dict[str, str], kind: str = "archive") -> None:
     for path, text in documents.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-    sync_collection(kb, register(kb, str(folder), kind=kind), force=True)
+    sync_collection(kb.database, register(kb.database, str(folder), kind=kind), force=True)
 
 
 def jaccard(one: str, other: str) -> float:
@@ -41,7 +39,7 @@ def jaccard(one: str, other: str) -> float:
     return len(a & b) / len(a | b)
 
 
-def test_the_younger_report_cites_the_older_one(kb: KnowledgeBase, folder: Path) -> None:
+def test_the_younger_report_cites_the_older_one(kb: Session, folder: Path) -> None:
     other = TEXT.replace("model", "tree")
     archive(
         kb,
@@ -52,7 +50,7 @@ def test_the_younger_report_cites_the_older_one(kb: KnowledgeBase, folder: Path)
     assert similar(kb) == [("2025-01-02/b.md", "2025-01-01/z.md", expected, 3)]
 
 
-def test_reports_that_differ_more_do_not_cite_each_other(kb: KnowledgeBase, folder: Path) -> None:
+def test_reports_that_differ_more_do_not_cite_each_other(kb: Session, folder: Path) -> None:
     words = TEXT.split()
     half = " ".join([*words[: len(words) // 2], "other", "words", "differ", "enough", "here"])
     assert jaccard(TEXT, half) <= THRESHOLD
@@ -61,7 +59,7 @@ def test_reports_that_differ_more_do_not_cite_each_other(kb: KnowledgeBase, fold
 
 
 def test_a_report_that_changes_or_goes_takes_its_likeness_with_it(
-    kb: KnowledgeBase, folder: Path
+    kb: Session, folder: Path
 ) -> None:
     archive(kb, folder, {"a.md": TEXT, "b.md": TEXT, "c.md": TEXT})
     assert len(similar(kb)) == 3
@@ -75,7 +73,7 @@ def test_a_report_that_changes_or_goes_takes_its_likeness_with_it(
             assert connection.apsw.execute(f"SELECT count(*) FROM {table}").get == left
 
 
-def test_only_research_reports_are_compared(kb: KnowledgeBase, folder: Path) -> None:
+def test_only_research_reports_are_compared(kb: Session, folder: Path) -> None:
     page = f"---\nurl: https://example.com/x\n---\n{TEXT}"
     archive(kb, folder, {"a.md": TEXT, "b.md": page})
     assert similar(kb) == []

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kb.models.embedder import quantize
-from kb.search.hybrid import WHOLE_FILE, collection_range
 from kb.store.database import Connection, Database
+from kb.store.ids import WHOLE_FILE, collection_range
 from kb.store.vectors import mean_vector, nearest_chunks, rebuild_all_vectors, rebuild_slabs
 
 Vectors = NDArray[np.float32]

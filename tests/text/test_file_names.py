@@ -19,9 +19,9 @@ from kb.cli.collect import register
 from kb.disk.git import git_branch
 from kb.disk.watch import FolderWatcher
 from kb.ingest.sync import SyncReport, sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.store.database import Database
 from kb.text.file_names import on_disk, printable, storable, writable
+from kb.tools.session import open_session
 
 HANGS = 60
 
@@ -86,10 +86,10 @@ def test_files_with_such_names_are_documents_that_the_next_sync_finds_again(
     odd: Path, tmp_path: Path
 ) -> None:
     database = Database(tmp_path / "kb.db")
-    with KnowledgeBase(database, project=odd, make_embedder=lambda _: HashEmbedder()) as kb:
+    with open_session(database, project=odd, make_embedder=lambda _: HashEmbedder()) as kb:
 
         def sync() -> SyncReport:
-            return sync_collection(kb, register(kb, str(odd)))
+            return sync_collection(kb.database, register(kb.database, str(odd)))
 
         report = sync()
         assert (report.added, report.errors) == (4, [])
@@ -110,7 +110,7 @@ def test_files_with_such_names_are_documents_that_the_next_sync_finds_again(
 
 
 def test_the_projects_files_are_read_and_searched_by_such_names(odd: Path, tmp_path: Path) -> None:
-    with KnowledgeBase(Database(tmp_path / "kb.db"), project=odd) as kb:
+    with open_session(Database(tmp_path / "kb.db"), project=odd) as kb:
         near = failure(kb, "read_file", path="cafe.md")
         assert r"caf\xe9.md" in near["suggestions"]
         for path, title in ((IDS[0], "Letters"), (IDS[1], "Cafe"), (IDS[2], "Deep")):

@@ -10,8 +10,8 @@ from secret_samples import EXAMPLE_PASSWORDS, SECRETS
 from support import ROOT, call, failure
 
 from kb.ingest.discoveries import all_discoveries
-from kb.knowledge_base import KnowledgeBase
 from kb.text.secrets import Secret, secrets_in
+from kb.tools.session import Session
 
 ORDINARY = ROOT / "fixtures" / "discoveries" / "ordinary.txt"
 NOT_RECOGNISED = {"Slack webhook", "Twilio key"}  # the detector has no rule for them
@@ -60,7 +60,7 @@ def test_secrets_are_given_by_line_and_never_shown() -> None:
     assert secrets_in(text) == [Secret(2, "github token"), Secret(4, "password")]
 
 
-def test_a_secret_is_refused_with_the_way_out_and_nothing_is_stored(kb: KnowledgeBase) -> None:
+def test_a_secret_is_refused_with_the_way_out_and_nothing_is_stored(kb: Session) -> None:
     error = failure(kb, "context_record", content="Staging takes password=hunter2 for now")
     assert error["code"] == "VALIDATION_ERROR"
     assert "kb record --allow-secrets" in error["error"]

@@ -11,9 +11,9 @@ from support import HashEmbedder
 
 from kb.cli.collect import register
 from kb.ingest.sync import embed_pending, sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.store.database import Database
 from kb.tools.registry import call_tool
+from kb.tools.session import Session, open_session
 
 ARCHIVES = Path(__file__).parents[2] / "fixtures" / "archives"
 INTRODUCTION = "research/2025-05-20/machine_learning_intro.md"
@@ -23,30 +23,33 @@ ALGORITHMS = "url-content/4dafe80cfc8f5bc7f8fe46cbd4edf47b/content.md"
 @pytest.fixture(scope="module", params=["keywords", "vectors"])
 def archive(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KnowledgeBase]:
+) -> Iterator[Session]:
     folder = tmp_path_factory.mktemp("archive")
     embedder = HashEmbedder()
-    with KnowledgeBase(
+    with open_session(
         Database(folder / "kb.db"), project=folder, make_embedder=lambda _: embedder
     ) as knowledge:
         for name in ("research", "url-content"):
-            sync_collection(knowledge, register(knowledge, str(ARCHIVES / name), kind="archive"))
+            sync_collection(
+                knowledge.database,
+                register(knowledge.database, str(ARCHIVES / name), kind="archive"),
+            )
         if request.param == "vectors":
-            embed_pending(knowledge)
+            embed_pending(knowledge.model)
         yield knowledge
 
 
-def search(kb: KnowledgeBase, query: str, **arguments: Any) -> dict[str, Any]:
+def search(kb: Session, query: str, **arguments: Any) -> dict[str, Any]:
     result = call_tool(kb, "searchLocalArchives", {"query": query, **arguments})
     assert not result.is_error, result.text
     return result.content
 
 
-def found(kb: KnowledgeBase, query: str, **arguments: Any) -> list[str]:
+def found(kb: Session, query: str, **arguments: Any) -> list[str]:
     return [row["document"]["id"] for row in search(kb, query, **arguments)["results"]]
 
 
-def test_the_worked_example_has_the_documented_shape(archive: KnowledgeBase) -> None:
+def test_the_worked_example_has_the_documented_shape(archive: Session) -> None:
     result = search(archive, "machine learning", fuzzy=True, includeCitations=True, limit=5)
     assert set(result) == {"results", "citationGraph", "metadata"}
     row = next(r for r in result["results"] if r["document"]["id"] == INTRODUCTION)
@@ -86,7 +89,7 @@ def test_the_worked_example_has_the_documented_shape(archive: KnowledgeBase) -> 
     }
 
 
-def test_cited_are_the_citations_that_others_make(archive: KnowledgeBase) -> None:
+def test_cited_are_the_citations_that_others_make(archive: Session) -> None:
     result = search(archive, '"three families"', includeCitations=True)
     (row,) = [r for r in result["results"] if r["document"]["id"] == ALGORITHMS]
     assert {c["sourceId"] for c in row["citations"]["cited"]} == {
@@ -97,7 +100,7 @@ def test_cited_are_the_citations_that_others_make(archive: KnowledgeBase) -> Non
 
 
 def test_similar_paragraphs_of_reports_are_citations_with_their_similarity(
-    archive: KnowledgeBase,
+    archive: Session,
 ) -> None:
     result = search(archive, "introduction machine", includeCitations=True)
     row = next(r for r in result["results"] if r["document"]["id"] == INTRODUCTION)
@@ -108,13 +111,13 @@ def test_similar_paragraphs_of_reports_are_citations_with_their_similarity(
     assert 0.7 < sorted(c["confidence"] for c in trees)[0] < 1.0
 
 
-def test_without_citations_there_is_neither_list_nor_graph(archive: KnowledgeBase) -> None:
+def test_without_citations_there_is_neither_list_nor_graph(archive: Session) -> None:
     result = search(archive, "learning")
     assert "citationGraph" not in result
     assert all("citations" not in row for row in result["results"])
 
 
-def test_depth_widens_the_graph(archive: KnowledgeBase) -> None:
+def test_depth_widens_the_graph(archive: Session) -> None:
     sizes = [
         len(
             search(
@@ -126,13 +129,13 @@ def test_depth_widens_the_graph(archive: KnowledgeBase) -> None:
     assert sizes[0] < sizes[1] <= sizes[2]
 
 
-def test_fuzzy_finds_a_misspelt_word_and_off_does_not(archive: KnowledgeBase) -> None:
+def test_fuzzy_finds_a_misspelt_word_and_off_does_not(archive: Session) -> None:
     assert "research/queries/7f3a/result.json" in found(archive, "gradint")
     assert found(archive, "gradint", fuzzy=False) == []
     assert found(archive, "unheardofword") == []
 
 
-def test_what_a_misspelt_word_was_taken_for_is_marked_and_said(archive: KnowledgeBase) -> None:
+def test_what_a_misspelt_word_was_taken_for_is_marked_and_said(archive: Session) -> None:
     result = search(archive, "machne learning")
     row = next(r for r in result["results"] if r["document"]["id"] == INTRODUCTION)
     (title,) = [h["snippets"] for h in row["highlights"] if h["field"] == "title"]
@@ -140,7 +143,7 @@ def test_what_a_misspelt_word_was_taken_for_is_marked_and_said(archive: Knowledg
     assert '"machne"' in result["notice"]
 
 
-def test_words_that_say_nothing_neither_find_nor_are_marked(archive: KnowledgeBase) -> None:
+def test_words_that_say_nothing_neither_find_nor_are_marked(archive: Session) -> None:
     result = search(archive, "how long is the step of the descent", fuzzy=False)
     text = str(result["results"])
     assert "<mark>step</mark>" in text
@@ -148,14 +151,14 @@ def test_words_that_say_nothing_neither_find_nor_are_marked(archive: KnowledgeBa
     assert ALGORITHMS not in text
 
 
-def test_exact_matches_stand_above_misspelt_ones(archive: KnowledgeBase) -> None:
+def test_exact_matches_stand_above_misspelt_ones(archive: Session) -> None:
     ids = found(archive, "trees", limit=50)
     assert ids[0] == "research/decision trees.md"
     scores = [row["document"]["score"] for row in search(archive, "learning")["results"]]
     assert scores == sorted(scores, reverse=True)
 
 
-def test_every_operator_is_enforced_with_and_without_fuzzy(archive: KnowledgeBase) -> None:
+def test_every_operator_is_enforced_with_and_without_fuzzy(archive: Session) -> None:
     for fuzzy in (True, False):
         assert found(archive, "learning -downhill -supervised -judge", fuzzy=fuzzy) == []
         assert found(archive, '+"walks downhill"', fuzzy=fuzzy) == [
@@ -165,19 +168,19 @@ def test_every_operator_is_enforced_with_and_without_fuzzy(archive: KnowledgeBas
         assert found(archive, " ", fuzzy=fuzzy) == []
 
 
-def test_markup_in_a_document_is_escaped_in_highlights(kb: KnowledgeBase, folder: Path) -> None:
+def test_markup_in_a_document_is_escaped_in_highlights(kb: Session, folder: Path) -> None:
     (folder / "a.md").write_text("# T\n\nUse <script>alert(1)</script> & <mark>word</mark> here.")
-    sync_collection(kb, register(kb, str(folder), kind="archive"))
+    sync_collection(kb.database, register(kb.database, str(folder), kind="archive"))
     (row,) = search(kb, "alert")["results"]
     (snippet,) = [s for h in row["highlights"] for s in h["snippets"]]
     assert "&lt;script&gt;<mark>alert</mark>(1)&lt;/script&gt; &amp; &lt;mark&gt;word" in snippet
 
 
-def test_a_large_neighbourhood_is_cut_and_said_so(kb: KnowledgeBase, folder: Path) -> None:
+def test_a_large_neighbourhood_is_cut_and_said_so(kb: Session, folder: Path) -> None:
     links = "\n".join(f"- <https://example.com/{n}/{'x' * 80}>" for n in range(400))
     (folder / "a.md").write_text(f"# Hub\n\n{links}")
     (folder / "b.md").write_text("# Hub\n\n[a](a.md)")
-    sync_collection(kb, register(kb, str(folder), kind="archive"))
+    sync_collection(kb.database, register(kb.database, str(folder), kind="archive"))
     kb.reply_tokens = 8000
     result = search(kb, "hub", includeCitations=True)
     assert result["truncated"]
@@ -186,7 +189,7 @@ def test_a_large_neighbourhood_is_cut_and_said_so(kb: KnowledgeBase, folder: Pat
 
 
 def test_wrong_arguments_and_failures_are_clean_errors(
-    archive: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+    archive: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for arguments in ({}, {"query": "x", "citationDepth": 4}, {"query": "x", "limit": 51}):
         assert call_tool(archive, "searchLocalArchives", arguments).is_error
@@ -201,5 +204,5 @@ def test_wrong_arguments_and_failures_are_clean_errors(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.text())
-def test_any_text_is_a_query(archive: KnowledgeBase, query: str) -> None:
+def test_any_text_is_a_query(archive: Session, query: str) -> None:
     search(archive, query, includeCitations=True)

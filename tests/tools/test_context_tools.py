@@ -13,9 +13,9 @@ from support import HashEmbedder, call, failure
 from kb.cli.collect import register
 from kb.errors import ResourceNotFound, UsageError
 from kb.ingest.sync import embed_pending, sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.server.resources import document_uri, list_resources, read_resource
 from kb.store.database import Database
+from kb.tools.session import Session, open_session
 
 FILES = {
     "package.json": '{"name": "shop", "version": "1.2.0", "dependencies": {"jsonwebtoken": "9"}}',
@@ -50,17 +50,17 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shop(project: Path, embedder: HashEmbedder) -> Iterator[KnowledgeBase]:
+def shop(project: Path, embedder: HashEmbedder) -> Iterator[Session]:
     """A knowledge base of the project with its docs as a collection."""
-    with KnowledgeBase(
+    with open_session(
         Database(project / ".kb" / "kb.db"), project=project, make_embedder=lambda _: embedder
     ) as knowledge:
-        sync_collection(knowledge, register(knowledge, str(project / "docs")))
-        embed_pending(knowledge)
+        sync_collection(knowledge.database, register(knowledge.database, str(project / "docs")))
+        embed_pending(knowledge.model)
         yield knowledge
 
 
-def test_a_file_comes_with_what_it_is(shop: KnowledgeBase) -> None:
+def test_a_file_comes_with_what_it_is(shop: Session) -> None:
     result = call(shop, "read_file", path=AUTH)
     modified = result["metadata"].pop("lastModified")
     assert modified.endswith("Z")
@@ -77,7 +77,7 @@ def test_a_file_comes_with_what_it_is(shop: KnowledgeBase) -> None:
     }
 
 
-def test_imports_come_with_their_content(shop: KnowledgeBase) -> None:
+def test_imports_come_with_their_content(shop: Session) -> None:
     result = call(shop, "read_file", path=AUTH, includeDeps=True)
     assert result["dependencies"] == [
         {"path": path, "type": "import", "level": 1, "content": FILES[path]}
@@ -87,7 +87,7 @@ def test_imports_come_with_their_content(shop: KnowledgeBase) -> None:
     assert result["dependencies"] == []
 
 
-def test_a_range_of_lines_is_read(shop: KnowledgeBase) -> None:
+def test_a_range_of_lines_is_read(shop: Session) -> None:
     file = call(shop, "read_file", path=AUTH, startLine=5, endLine=6)["file"]
     assert file["content"] == "// Generate JWT token\nfunction generateToken(payload) {"
     assert (file["startLine"], file["endLine"], file["lines"]) == (5, 6, 9)
@@ -95,7 +95,7 @@ def test_a_range_of_lines_is_read(shop: KnowledgeBase) -> None:
     assert "lies before" in failure(shop, "read_file", path=AUTH, startLine=3, endLine=2)["error"]
 
 
-def test_a_reply_never_exceeds_its_budget(shop: KnowledgeBase, project: Path) -> None:
+def test_a_reply_never_exceeds_its_budget(shop: Session, project: Path) -> None:
     shop.reply_tokens = 40
     result = call(shop, "read_file", path=AUTH, includeDeps=True)
     assert result["truncated"]
@@ -104,7 +104,7 @@ def test_a_reply_never_exceeds_its_budget(shop: KnowledgeBase, project: Path) ->
     assert all(one["truncated"] for one in result["dependencies"])
 
 
-def test_a_line_longer_than_a_reply_is_read_in_parts(shop: KnowledgeBase, project: Path) -> None:
+def test_a_line_longer_than_a_reply_is_read_in_parts(shop: Session, project: Path) -> None:
     text = "".join(f"{number}," for number in range(300)) + "\nlast"
     (project / "long.csv").write_text(text)
     shop.reply_tokens = 60
@@ -134,21 +134,21 @@ def test_a_line_longer_than_a_reply_is_read_in_parts(shop: KnowledgeBase, projec
     ],
 )
 def test_what_cannot_be_read_is_said_with_its_path(
-    shop: KnowledgeBase, path: str, error: str, code: str
+    shop: Session, path: str, error: str, code: str
 ) -> None:
     result = failure(shop, "read_file", path=path)
     assert result["error"].startswith(error)
     assert (result["code"], result["path"]) == (code, path)
 
 
-def test_a_syntax_error_matters_only_with_imports(shop: KnowledgeBase) -> None:
+def test_a_syntax_error_matters_only_with_imports(shop: Session) -> None:
     assert call(shop, "read_file", path="broken.py")["file"]["content"] == "import (\n"
     result = failure(shop, "read_file", path="broken.py", includeDeps=True)
     assert (result["error"], result["path"]) == ("Failed to parse imports", "broken.py")
     assert result["details"]
 
 
-def test_each_read_counts_on_its_file(shop: KnowledgeBase) -> None:
+def test_each_read_counts_on_its_file(shop: Session) -> None:
     for _ in range(3):
         call(shop, "read_file", path=AUTH, includeDeps=True)
     failure(shop, "read_file", path="none.ts")
@@ -158,7 +158,7 @@ def test_each_read_counts_on_its_file(shop: KnowledgeBase) -> None:
     assert (row["path"], row["module"], row["access_count"]) == (AUTH, "auth", 3)
 
 
-def test_matches_come_with_place_and_context(shop: KnowledgeBase) -> None:
+def test_matches_come_with_place_and_context(shop: Session) -> None:
     result = call(shop, "grep_codebase", pattern=r"jwt\.sign", filePattern="**/*.ts")
     assert isinstance(result.pop("searchTime"), int)
     assert result == {
@@ -181,7 +181,7 @@ def test_matches_come_with_place_and_context(shop: KnowledgeBase) -> None:
     }
 
 
-def test_hidden_and_ignored_files_are_not_searched(shop: KnowledgeBase) -> None:
+def test_hidden_and_ignored_files_are_not_searched(shop: Session) -> None:
     found = call(shop, "grep_codebase", pattern="JWT.SIGN")
     assert [match["file"] for match in found["matches"]] == ["docs/guide.md", AUTH]
     assert call(shop, "grep_codebase", pattern="JWT.SIGN", caseSensitive=True)["matches"] == []
@@ -189,7 +189,7 @@ def test_hidden_and_ignored_files_are_not_searched(shop: KnowledgeBase) -> None:
     assert (len(found["matches"]), found["totalMatches"]) == (1, 4)
 
 
-def test_no_match_is_no_error_and_a_bad_pattern_is(shop: KnowledgeBase) -> None:
+def test_no_match_is_no_error_and_a_bad_pattern_is(shop: Session) -> None:
     result = call(shop, "grep_codebase", pattern="nonexistent")
     assert (result["matches"], result["totalMatches"]) == ([], 0)
     assert result["message"] == "No matches found for pattern 'nonexistent'"
@@ -199,14 +199,14 @@ def test_no_match_is_no_error_and_a_bad_pattern_is(shop: KnowledgeBase) -> None:
 
 
 def test_a_copied_file_alone_answers(
-    shop: KnowledgeBase, project: Path, tmp_path: Path, embedder: HashEmbedder
+    shop: Session, project: Path, tmp_path: Path, embedder: HashEmbedder
 ) -> None:
     shop.close()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     shutil.copy(project / ".kb" / "kb.db", elsewhere / "kb.db")
     shutil.rmtree(project)
-    with KnowledgeBase(
+    with open_session(
         Database(elsewhere / "kb.db"), project=elsewhere, make_embedder=lambda _: embedder
     ) as kb:
         found = call(kb, "grep_codebase", pattern=r"jwt\.sign")
@@ -221,14 +221,14 @@ def test_a_copied_file_alone_answers(
         assert json.loads(read_resource(kb, "context://project/overview")[1])["notice"]
 
 
-def read_json(kb: KnowledgeBase, uri: str) -> dict[str, Any]:
+def read_json(kb: Session, uri: str) -> dict[str, Any]:
     mime_type, text = read_resource(kb, uri)
     assert mime_type == "application/json"
     content: dict[str, Any] = json.loads(text)
     return content
 
 
-def test_the_overview_tells_stack_modules_and_key_files(shop: KnowledgeBase) -> None:
+def test_the_overview_tells_stack_modules_and_key_files(shop: Session) -> None:
     call(shop, "read_file", path=AUTH)
     call(shop, "context_record", content="We use JWT tokens in cookies", module="auth")
     shop.flush()
@@ -250,7 +250,7 @@ def test_the_overview_tells_stack_modules_and_key_files(shop: KnowledgeBase) -> 
     assert ".env" not in json.dumps(overview)
 
 
-def test_a_module_shows_its_files_and_discoveries(shop: KnowledgeBase) -> None:
+def test_a_module_shows_its_files_and_discoveries(shop: Session) -> None:
     call(shop, "context_record", content="We use JWT tokens in cookies", module="auth")
     module = read_json(shop, "context://module/auth")
     assert {file["path"] for file in module["files"]} == {
@@ -262,9 +262,9 @@ def test_a_module_shows_its_files_and_discoveries(shop: KnowledgeBase) -> None:
         read_resource(shop, "context://module/auht")
 
 
-def test_the_session_is_a_resource(shop: KnowledgeBase) -> None:
+def test_the_session_is_a_resource(shop: Session) -> None:
     assert read_json(shop, "context://session/current")["session"] == "none"
-    shop.sessions.begin("client 1.0")
+    shop.log.begin("client 1.0")
     call(shop, "read_file", path=AUTH)
     call(shop, "grep_codebase", pattern="token")
     recorded = call(shop, "context_record", content="We use JWT tokens in cookies")
@@ -276,7 +276,7 @@ def test_the_session_is_a_resource(shop: KnowledgeBase) -> None:
     assert (recent["id"], recent["queries"]) == (session["id"], 1)
 
 
-def test_every_document_has_an_address(shop: KnowledgeBase) -> None:
+def test_every_document_has_an_address(shop: Session) -> None:
     resources, more = list_resources(shop)
     assert more == ""
     uris = [resource.uri for resource in resources]
@@ -292,17 +292,17 @@ def test_every_document_has_an_address(shop: KnowledgeBase) -> None:
     ["", "kb://", "kb://docs", "kb://docs/", "kb://none/x", "kb://docs/../.env", "context://x",
      "file:///etc/passwd", "kb://docs/%00", "context://module/"],
 )  # fmt: skip
-def test_what_is_not_there_is_a_clean_error(shop: KnowledgeBase, uri: str) -> None:
+def test_what_is_not_there_is_a_clean_error(shop: Session, uri: str) -> None:
     with pytest.raises(ResourceNotFound):
         read_resource(shop, uri)
 
 
-def test_long_lists_come_in_pages(shop: KnowledgeBase, project: Path) -> None:
+def test_long_lists_come_in_pages(shop: Session, project: Path) -> None:
     for number in range(250):
         (project / "docs" / f"n{number:03}.md").write_text(f"# {number}\n")
     with shop.database.read() as connection:
-        docs = shop.collection(connection, "docs")
-    sync_collection(shop, docs)
+        docs = shop.names.collection(connection, "docs")
+    sync_collection(shop.database, docs)
     first, cursor = list_resources(shop)
     second, more = list_resources(shop, cursor)
     assert len({one.uri for one in first + second}) == 3 + 252

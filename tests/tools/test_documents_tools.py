@@ -15,16 +15,16 @@ from kb.cli.collect import register
 from kb.disk.aliases import load_aliases
 from kb.formats.chunk import embedding_text
 from kb.ingest.sync import embed_pending, sync_collection
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import FastembedEmbedder
 from kb.tools.documents import describe
 from kb.tools.registry import call_tool
 from kb.tools.replies import estimate_tokens
+from kb.tools.session import Session
 
 VANE = "how-to/calibrate the vane.md"
 
 
-def call(kb: KnowledgeBase, tool: str, **arguments: Any) -> dict[str, Any]:
+def call(kb: Session, tool: str, **arguments: Any) -> dict[str, Any]:
     """The result of a call that has to succeed."""
     result = call_tool(kb, f"documents_{tool}", arguments)
     assert not result.is_error, result.text
@@ -32,7 +32,7 @@ def call(kb: KnowledgeBase, tool: str, **arguments: Any) -> dict[str, Any]:
     return result.content
 
 
-def failure(kb: KnowledgeBase, tool: str, **arguments: Any) -> dict[str, Any]:
+def failure(kb: Session, tool: str, **arguments: Any) -> dict[str, Any]:
     """The result of a call that has to fail."""
     result = call_tool(kb, f"documents_{tool}", arguments)
     assert result.is_error, result.text
@@ -44,14 +44,14 @@ def write_aliases(file: Path, **aliases: Any) -> None:
     file.write_text(json.dumps({"collections": aliases}))
 
 
-def add_folder(kb: KnowledgeBase, folder: Path, documents: dict[str, str]) -> str:
+def add_folder(kb: Session, folder: Path, documents: dict[str, str]) -> str:
     """One more collection, named like its folder."""
     folder.mkdir()
     for path, text in documents.items():
         (folder / path).write_text(text)
-    collection = register(kb, str(folder))
-    sync_collection(kb, collection)
-    embed_pending(kb)
+    collection = register(kb.database, str(folder))
+    sync_collection(kb.database, collection)
+    embed_pending(kb.model)
     return str(collection["name"])
 
 
@@ -63,12 +63,12 @@ def test_collections_are_listed_with_size_and_description(fill: Filler, folder: 
     assert call(kb, "list_collections") == {
         "collections": [{"collection": "docs", "documentCount": 2}]
     }
-    register(kb, str(folder), description="All about A and B")
+    register(kb.database, str(folder), description="All about A and B")
     (row,) = call(kb, "list_collections")["collections"]
     assert row["description"] == "All about A and B"
 
 
-def test_file_without_collections_lists_none(kb: KnowledgeBase) -> None:
+def test_file_without_collections_lists_none(kb: Session) -> None:
     assert call(kb, "list_collections") == {"collections": []}
     assert call(kb, "search", query="wind") == {"results": []}
     assert "kb add FOLDER" in failure(kb, "list_documents", collection="docs")["error"]
@@ -148,7 +148,7 @@ def test_an_alias_file_that_nobody_writes_is_not_waited_for(fill: Filler, tmp_pa
     os.mkfifo(tmp_path / "kb.json")
     kb = fill({"a.md": "# A"})
     assert call(kb, "list_documents", collection="docs")["total"] == 1
-    assert "not a regular file" in kb.notices[0]
+    assert "not a regular file" in kb.names.notices[0]
 
 
 def test_unknown_collection_suggests_near_names(fill: Filler) -> None:
@@ -289,7 +289,7 @@ def test_document_is_found_in_either_unicode_form(stored: str, asked: str, fill:
     assert call(kb, "get_document", collection="docs", document=f"./{asked}")["title"] == "C"
 
 
-def read_to_the_end(kb: KnowledgeBase, **arguments: Any) -> tuple[str, int]:
+def read_to_the_end(kb: Session, **arguments: Any) -> tuple[str, int]:
     """A document read as its notices say, and the number of calls."""
     whole, calls, last = "", 0, 0
     while True:
@@ -399,7 +399,7 @@ def test_long_outline_is_cut_and_can_be_continued(fill: Filler) -> None:
     assert seen == list(range(1, 800, 4))
 
 
-def section(kb: KnowledgeBase, wanted: str, **more: Any) -> dict[str, Any]:
+def section(kb: Session, wanted: str, **more: Any) -> dict[str, Any]:
     return call(kb, "get_section", collection="docs", document="a.md", section=wanted, **more)
 
 
@@ -495,7 +495,7 @@ def test_long_section_is_cut_and_goes_on_in_the_document(fill: Filler) -> None:
 # ---------------------------------------------------------------- search
 
 
-def test_row_says_where_it_comes_from(windrose: KnowledgeBase) -> None:
+def test_row_says_where_it_comes_from(windrose: Session) -> None:
     first = call(windrose, "search", query="how do I calibrate the wind vane?")["results"][0]
     assert first["collection"] == "windrose"
     assert first["documentId"] == VANE
@@ -508,7 +508,7 @@ def test_row_says_where_it_comes_from(windrose: KnowledgeBase) -> None:
 
 
 def test_distance_is_the_cosine_of_what_was_embedded(
-    windrose: KnowledgeBase, model: FastembedEmbedder
+    windrose: Session, model: FastembedEmbedder
 ) -> None:
     query = "E417 vane offset state directory"
     rows = call(windrose, "search", query=query, limit=30)["results"]
@@ -543,7 +543,7 @@ def test_distance_is_true_where_only_keywords_found_the_row(fill: Filler, embedd
     assert rows[0]["distance"] == pytest.approx(1 - float(query @ passage), abs=0.003)
 
 
-def test_maximum_distance_leaves_out_what_is_farther(windrose: KnowledgeBase) -> None:
+def test_maximum_distance_leaves_out_what_is_farther(windrose: Session) -> None:
     query = "how do I calibrate the wind vane?"
     rows = call(windrose, "search", query=query, limit=50)["results"]
     middle = sorted(row["distance"] for row in rows)[10]
@@ -608,7 +608,7 @@ def test_collection_named_like_a_number_can_be_given_as_text(fill: Filler, tmp_p
     ],
 )
 def test_page_in_another_language_is_found_by_a_word_inside_a_sentence(
-    query: str, document: str, windrose: KnowledgeBase
+    query: str, document: str, windrose: Session
 ) -> None:
     rows = call(windrose, "search", query=query, limit=3)["results"]
     assert rows[0]["documentId"] == document
@@ -616,7 +616,7 @@ def test_page_in_another_language_is_found_by_a_word_inside_a_sentence(
     assert {row["documentId"] for row in required} == {document}
 
 
-def test_operators_hold_in_every_search(windrose: KnowledgeBase) -> None:
+def test_operators_hold_in_every_search(windrose: Session) -> None:
     rows = call(windrose, "search", query='"wind vane" -battery', limit=50)["results"]
     assert all("battery" not in row["content"].casefold() for row in rows)
     assert call(windrose, "search", query="-wind")["results"] == []
@@ -625,7 +625,7 @@ def test_operators_hold_in_every_search(windrose: KnowledgeBase) -> None:
     assert all("E417" in row["content"] for row in batch["results"][1]["results"])
 
 
-def test_search_rows_that_do_not_fit_are_left_out_and_counted(windrose: KnowledgeBase) -> None:
+def test_search_rows_that_do_not_fit_are_left_out_and_counted(windrose: Session) -> None:
     windrose.reply_tokens = 600
     result = call(windrose, "search", query="wind", limit=50)
     assert 1 <= len(result["results"]) < 50
@@ -664,7 +664,7 @@ def test_batch_accepts_what_careless_clients_send(fill: Filler) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 11])
-def test_batch_takes_one_to_ten_queries(count: int, kb: KnowledgeBase) -> None:
+def test_batch_takes_one_to_ten_queries(count: int, kb: Session) -> None:
     error = failure(kb, "search_batch", queries=[{"query": "a"}] * count)
     assert error["code"] == "VALIDATION_ERROR"
 
@@ -676,7 +676,7 @@ def test_batch_embeds_all_its_queries_at_once(fill: Filler, embedder: Any) -> No
     assert embedder.texts == ["quartz 0", "quartz 1", "quartz 2"]
 
 
-def test_batch_shares_its_budget_among_its_queries(windrose: KnowledgeBase) -> None:
+def test_batch_shares_its_budget_among_its_queries(windrose: Session) -> None:
     windrose.reply_tokens = 3000
     queries = [{"query": word} for word in ("wind", "rain", "battery", "radio", "E417")]
     batch = call(windrose, "search_batch", queries=queries, limit=20)
@@ -687,7 +687,7 @@ def test_batch_shares_its_budget_among_its_queries(windrose: KnowledgeBase) -> N
 # ---------------------------------------------------------------- related documents
 
 
-def test_related_documents_are_other_documents_each_once(windrose: KnowledgeBase) -> None:
+def test_related_documents_are_other_documents_each_once(windrose: Session) -> None:
     found = call(windrose, "find_related", collection="windrose", document=VANE, limit=10)
     assert found["source"] == {"collection": "windrose", "document": VANE}
     documents = [row["document"] for row in found["related"]]
@@ -699,7 +699,7 @@ def test_related_documents_are_other_documents_each_once(windrose: KnowledgeBase
         assert row["document"] == row["documentId"]
 
 
-def test_passage_relates_to_what_it_says(windrose: KnowledgeBase) -> None:
+def test_passage_relates_to_what_it_says(windrose: Session) -> None:
     document = {"collection": "windrose", "document": VANE}
     chunk = "The battery voltage drops in winter when the panel gets no sun."
     rows = call(windrose, "find_related", **document, chunk=chunk, limit=3)["related"]

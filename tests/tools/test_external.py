@@ -12,10 +12,9 @@ import support
 from support import HashEmbedder, call
 
 from kb.errors import EmbeddingError
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import Calibration
-from kb.project.activation import activate, refresh
 from kb.tools.registry import call_tool
+from kb.tools.session import Session
 
 CONFIG: dict[str, Any] = {
     "project_name": "test-project",
@@ -54,7 +53,7 @@ def make(tmp_path: Path) -> Maker:
     return make_project
 
 
-def failure(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
+def failure(kb: Session, name: str, **arguments: Any) -> dict[str, Any]:
     """An error in this family's shape."""
     content = support.failure(kb, name, **arguments)
     assert content["error"] is True
@@ -62,16 +61,16 @@ def failure(kb: KnowledgeBase, name: str, **arguments: Any) -> dict[str, Any]:
     return content
 
 
-def found(kb: KnowledgeBase, query: str, **arguments: Any) -> list[str]:
+def found(kb: Session, query: str, **arguments: Any) -> list[str]:
     arguments = {"min_relevance_score": 0, **arguments}
     return [
         row["path"] for row in call(kb, "search_external_docs", query=query, **arguments)["results"]
     ]
 
 
-def test_activation_syncs_the_docs_and_says_what_it_did(kb: KnowledgeBase, make: Maker) -> None:
+def test_activation_syncs_the_docs_and_says_what_it_did(kb: Session, make: Maker) -> None:
     result = call(kb, "activate_project", config_path=str(make()), branch_name="main")
-    assert result.pop("path_hash") == kb.active.project.path_hash  # type: ignore[union-attr]
+    assert result.pop("path_hash") == kb.project.active.project.path_hash  # type: ignore[union-attr]
     docs = {"path": "./docs", "added": 2, "updated": 0, "deleted": 0, "unchanged": 0, "errors": []}
     assert result == {
         "status": "activated",
@@ -83,7 +82,7 @@ def test_activation_syncs_the_docs_and_says_what_it_did(kb: KnowledgeBase, make:
     }
 
 
-def test_search_returns_every_field(kb: KnowledgeBase, make: Maker) -> None:
+def test_search_returns_every_field(kb: Session, make: Maker) -> None:
     call(kb, "activate_project", config_path=str(make()))
     result = call(kb, "search_external_docs", query="how to use our REST API guide", limit=5)
     row = result["results"][0]
@@ -98,7 +97,7 @@ def test_search_returns_every_field(kb: KnowledgeBase, make: Maker) -> None:
     assert result["external_docs_path"] == "./docs"
 
 
-def test_without_a_project_the_search_asks_for_one(kb: KnowledgeBase) -> None:
+def test_without_a_project_the_search_asks_for_one(kb: Session) -> None:
     assert failure(kb, "search_external_docs", query="x") == {
         "error": True,
         "code": "PROJECT_NOT_ACTIVATED",
@@ -109,7 +108,7 @@ def test_without_a_project_the_search_asks_for_one(kb: KnowledgeBase) -> None:
 
 @pytest.mark.parametrize("name", [".kb/config.json", ".csharp-compounding-docs/config.json"])
 def test_without_docs_the_search_says_how_to_configure_them(
-    kb: KnowledgeBase, tmp_path: Path, name: str
+    kb: Session, tmp_path: Path, name: str
 ) -> None:
     write(tmp_path, {name: '{"project_name": "a"}'})
     assert "external_docs" not in call(kb, "activate_project", config_path=str(tmp_path / name))
@@ -126,7 +125,7 @@ def test_without_docs_the_search_says_how_to_configure_them(
 
 
 def test_a_model_that_fails_is_named_with_what_to_do(
-    kb: KnowledgeBase, make: Maker, monkeypatch: pytest.MonkeyPatch
+    kb: Session, make: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call(kb, "activate_project", config_path=str(make()))
 
@@ -142,7 +141,7 @@ def test_a_model_that_fails_is_named_with_what_to_do(
 
 
 def test_docs_that_could_not_be_embedded_are_warned_of_and_embedded_later(
-    kb: KnowledgeBase, make: Maker, monkeypatch: pytest.MonkeyPatch
+    kb: Session, make: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: HashEmbedder, texts: list[str]) -> None:
         raise EmbeddingError("it is broken")
@@ -156,7 +155,7 @@ def test_docs_that_could_not_be_embedded_are_warned_of_and_embedded_later(
     assert found(kb, "REST API")
 
 
-def test_all_wrong_arguments_are_told_in_the_family_shape(kb: KnowledgeBase) -> None:
+def test_all_wrong_arguments_are_told_in_the_family_shape(kb: Session) -> None:
     error = failure(kb, "search_external_docs", query="", limit=0, min_relevance_score=2, k=1)
     assert error["code"] == "VALIDATION_ERROR"
     fields = {"query", "limit", "min_relevance_score", "k"}
@@ -165,7 +164,7 @@ def test_all_wrong_arguments_are_told_in_the_family_shape(kb: KnowledgeBase) -> 
     assert set(error["details"]["fieldErrors"]) == {"query"}
 
 
-def test_a_threshold_in_the_configuration_wins(kb: KnowledgeBase, make: Maker) -> None:
+def test_a_threshold_in_the_configuration_wins(kb: Session, make: Maker) -> None:
     semantic = {"min_relevance_score": 0.0, "default_limit": 1}
     call(kb, "activate_project", config_path=str(make(semantic_search=semantic)))
     result = call(kb, "search_external_docs", query="REST API", min_relevance_score=1)
@@ -175,7 +174,7 @@ def test_a_threshold_in_the_configuration_wins(kb: KnowledgeBase, make: Maker) -
 
 
 def test_rows_below_the_threshold_are_left_out_of_the_count(
-    kb: KnowledgeBase, make: Maker, embedder: HashEmbedder
+    kb: Session, make: Maker, embedder: HashEmbedder
 ) -> None:
     embedder.calibration = Calibration(slope=0.0, intercept=0.0)  # every score is 0.5
     call(kb, "activate_project", config_path=str(make()))
@@ -191,7 +190,7 @@ def test_rows_below_the_threshold_are_left_out_of_the_count(
     )
 
 
-def test_a_document_of_many_passages_is_one_row(kb: KnowledgeBase, make: Maker) -> None:
+def test_a_document_of_many_passages_is_one_row(kb: Session, make: Maker) -> None:
     root = make()
     sections = [f"## Part {number}\n\n{'REST API guide. ' * 80}" for number in range(6)]
     write(root / "docs", {"long.md": "# Long\n\n" + "\n\n".join(sections)})
@@ -201,7 +200,7 @@ def test_a_document_of_many_passages_is_one_row(kb: KnowledgeBase, make: Maker) 
 
 
 @pytest.mark.parametrize("query", ["", " ", "NEAR(", '"', "a AND", "\x00x", "*", "日本", "-API"])
-def test_any_text_is_a_query(kb: KnowledgeBase, make: Maker, query: str) -> None:
+def test_any_text_is_a_query(kb: Session, make: Maker, query: str) -> None:
     call(kb, "activate_project", config_path=str(make()))
     if query:
         call(kb, "search_external_docs", query=query)
@@ -212,7 +211,7 @@ def test_any_text_is_a_query(kb: KnowledgeBase, make: Maker, query: str) -> None
     ("path", "shown"),
     [("docs/", "docs/setup.md"), ("./docs", "./docs/setup.md"), (".", "./docs/setup.md")],
 )
-def test_paths_begin_as_configured(kb: KnowledgeBase, make: Maker, path: str, shown: str) -> None:
+def test_paths_begin_as_configured(kb: Session, make: Maker, path: str, shown: str) -> None:
     root = make(external_docs={"path": path})
     call(kb, "activate_project", config_path=str(root))
     result = call(kb, "search_external_docs", query="set up", min_relevance_score=0)
@@ -220,7 +219,7 @@ def test_paths_begin_as_configured(kb: KnowledgeBase, make: Maker, path: str, sh
     assert result["external_docs_path"] == path
 
 
-def test_activating_again_brings_the_docs_in_line(kb: KnowledgeBase, make: Maker) -> None:
+def test_activating_again_brings_the_docs_in_line(kb: Session, make: Maker) -> None:
     root = make()
     call(kb, "activate_project", config_path=str(root))
     write(root / "docs", {"new.md": "# New\n", "setup.md": "# Setup Guide\n\nChanged.\n"})
@@ -229,7 +228,7 @@ def test_activating_again_brings_the_docs_in_line(kb: KnowledgeBase, make: Maker
     assert (docs["added"], docs["updated"], docs["deleted"], docs["unchanged"]) == (1, 1, 1, 0)
 
 
-def test_a_rename_embeds_nothing(kb: KnowledgeBase, make: Maker, embedder: HashEmbedder) -> None:
+def test_a_rename_embeds_nothing(kb: Session, make: Maker, embedder: HashEmbedder) -> None:
     root = make()
     call(kb, "activate_project", config_path=str(root))
     (root / "docs" / "setup.md").rename(root / "docs" / "start.md")
@@ -239,7 +238,7 @@ def test_a_rename_embeds_nothing(kb: KnowledgeBase, make: Maker, embedder: HashE
     assert "./docs/start.md" in found(kb, "set up the project")
 
 
-def test_docs_without_a_matching_file_are_warned_of(kb: KnowledgeBase, make: Maker) -> None:
+def test_docs_without_a_matching_file_are_warned_of(kb: Session, make: Maker) -> None:
     root = make()
     call(kb, "activate_project", config_path=str(root))
     write(
@@ -255,7 +254,7 @@ def test_docs_without_a_matching_file_are_warned_of(kb: KnowledgeBase, make: Mak
     assert found(kb, "REST API") == []
 
 
-def test_docs_that_are_configured_no_more_leave_the_file(kb: KnowledgeBase, make: Maker) -> None:
+def test_docs_that_are_configured_no_more_leave_the_file(kb: Session, make: Maker) -> None:
     call(kb, "activate_project", config_path=str(make()))
     result = call(kb, "activate_project", config_path=str(make(external_docs=None)))
     assert result["total_docs"] == 0
@@ -263,9 +262,7 @@ def test_docs_that_are_configured_no_more_leave_the_file(kb: KnowledgeBase, make
         assert connection.value("count_chunks") == 0
 
 
-def test_a_configuration_that_fails_leaves_the_project_active(
-    kb: KnowledgeBase, make: Maker
-) -> None:
+def test_a_configuration_that_fails_leaves_the_project_active(kb: Session, make: Maker) -> None:
     root = make()
     call(kb, "activate_project", config_path=str(root))
     write(root, {".kb/config.json": '{"external_docs": {"path": ".."}}'})
@@ -287,7 +284,7 @@ def commit_all(root: Path) -> None:
 
 
 def test_worktrees_and_branches_never_mix(
-    kb: KnowledgeBase, make: Maker, tmp_path: Path, embedder: HashEmbedder
+    kb: Session, make: Maker, tmp_path: Path, embedder: HashEmbedder
 ) -> None:
     root, side = make(), tmp_path / "side"
     commit_all(root)
@@ -309,67 +306,67 @@ def test_worktrees_and_branches_never_mix(
     assert len(tenants(kb)) == 3
 
 
-def tenants(kb: KnowledgeBase) -> list[dict[str, Any]]:
+def tenants(kb: Session) -> list[dict[str, Any]]:
     with kb.database.read() as connection:
         rows = connection.rows("collections")
     return [row for row in rows if row["kind"] == "external"]
 
 
 def test_a_branch_that_is_checked_out_later_gets_documents_of_its_own(
-    kb: KnowledgeBase, make: Maker
+    kb: Session, make: Maker
 ) -> None:
     root = make()
     commit_all(root)
     call(kb, "activate_project", config_path=str(root))
     git(root, "checkout", "-b", "topic")
     write(root / "docs", {"topic.md": "# Topic\n\nOnly here.\n"})
-    refresh(kb)  # as the watcher does
-    assert kb.active is not None
-    assert kb.active.project.branch == "topic"
+    kb.project.refresh()  # as the watcher does
+    assert kb.project.active is not None
+    assert kb.project.active.project.branch == "topic"
     assert "./docs/topic.md" in found(kb, "topic only here")
     (root / "docs" / "topic.md").unlink()
     git(root, "checkout", "trunk")
-    refresh(kb)
+    kb.project.refresh()
     assert "./docs/topic.md" not in found(kb, "topic only here")
     assert len(tenants(kb)) == 2
 
 
 def test_a_link_put_in_place_of_the_docs_is_not_followed(
-    kb: KnowledgeBase, make: Maker, tmp_path: Path
+    kb: Session, make: Maker, tmp_path: Path
 ) -> None:
     root = make()
     call(kb, "activate_project", config_path=str(root))
     write(tmp_path / "secret", {"key.md": "# Key\n\nSecret words.\n"})
     (root / "docs").rename(root / "old")
     (root / "docs").symlink_to(tmp_path / "secret")
-    refresh(kb)
+    kb.project.refresh()
     assert "./docs/key.md" not in found(kb, "secret words")
     assert failure(kb, "activate_project", config_path=str(root))["code"] == "CONFIG_ERROR"
 
 
-def test_external_docs_are_not_seen_by_the_documents_tools(kb: KnowledgeBase, make: Maker) -> None:
+def test_external_docs_are_not_seen_by_the_documents_tools(kb: Session, make: Maker) -> None:
     call(kb, "activate_project", config_path=str(make()))
     assert call(kb, "documents_search", query="REST API")["results"] == []
 
 
-def test_embedding_that_takes_long_goes_on_in_slices(kb: KnowledgeBase, make: Maker) -> None:
+def test_embedding_that_takes_long_goes_on_in_slices(kb: Session, make: Maker) -> None:
     root = make()
     write(root / "docs", {f"{n}.md": f"# Document {n}\n\nREST API {n}.\n" for n in range(40)})
-    kb.watches = True
-    result = activate(kb, str(root), seconds=0)
+    kb.project.keep_fresh()
+    result = kb.project.activate(str(root), seconds=0)
     assert result.waiting
     assert "in the background" in result.warnings[0]
     found_now = call(kb, "search_external_docs", query="REST API", min_relevance_score=0)
     assert "not embedded yet" in found_now["notice"]
-    assert kb.active is not None
-    kb.active.stop()
-    while refresh(kb):
+    assert kb.project.active is not None
+    kb.project.active.stop()
+    while kb.project.refresh():
         pass
     found_now = call(kb, "search_external_docs", query="REST API", min_relevance_score=0)
     assert (found_now["total_matches"], "notice" in found_now) == (42, False)
 
 
-def test_progress_of_the_sync_is_reported(kb: KnowledgeBase, make: Maker) -> None:
+def test_progress_of_the_sync_is_reported(kb: Session, make: Maker) -> None:
     seen: list[tuple[str, int, int]] = []
     arguments = {"config_path": str(make())}
     call_tool(kb, "activate_project", arguments, progress=lambda *step: seen.append(step))

@@ -14,16 +14,16 @@ from mcp import Client
 from support import content_of
 
 from kb.ingest.sync import embed_pending
-from kb.knowledge_base import KnowledgeBase
 from kb.server.mcp import make_server
 from kb.store.database import Database
 from kb.tools.registry import call_tool, load_tools
+from kb.tools.session import Session, open_session
 
 Call = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def call(kb: KnowledgeBase) -> Call:
+def call(kb: Session) -> Call:
     """Call a tool through a client of a server in memory."""
 
     def through_client(name: str, **arguments: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def call(kb: KnowledgeBase) -> Call:
     return through_client
 
 
-def add(kb: KnowledgeBase, doc_id: str, content: str, **arguments: Any) -> dict[str, Any]:
+def add(kb: Session, doc_id: str, content: str, **arguments: Any) -> dict[str, Any]:
     result = call_tool(
         kb, "search_add_document", {"doc_id": doc_id, "content": content, **arguments}
     )
@@ -47,17 +47,17 @@ def add(kb: KnowledgeBase, doc_id: str, content: str, **arguments: Any) -> dict[
     return result.content
 
 
-def search(kb: KnowledgeBase, query: str, **arguments: Any) -> dict[str, Any]:
+def search(kb: Session, query: str, **arguments: Any) -> dict[str, Any]:
     result = call_tool(kb, "search_index", {"query": query, **arguments})
     assert not result.is_error, result.content
     return result.content
 
 
-def ids(kb: KnowledgeBase, query: str, **arguments: Any) -> list[str]:
+def ids(kb: Session, query: str, **arguments: Any) -> list[str]:
     return [row["doc_id"] for row in search(kb, query, **arguments)["results"]]
 
 
-def create(kb: KnowledgeBase, name: str, **arguments: Any) -> None:
+def create(kb: Session, name: str, **arguments: Any) -> None:
     result = call_tool(kb, "search_create_index", {"index_name": name, **arguments})
     assert not result.is_error, result.content
 
@@ -203,7 +203,7 @@ TEXTS = {
 
 
 @pytest.fixture(params=["sqlite", "memory"])
-def filled(kb: KnowledgeBase, request: pytest.FixtureRequest) -> KnowledgeBase:
+def filled(kb: Session, request: pytest.FixtureRequest) -> Session:
     create(kb, "texts", backend=request.param)
     for doc_id, content in TEXTS.items():
         add(kb, doc_id, content, index_name="texts")
@@ -234,7 +234,7 @@ def filled(kb: KnowledgeBase, request: pytest.FixtureRequest) -> KnowledgeBase:
     ],
 )
 def test_operators_hold_for_whole_documents(
-    filled: KnowledgeBase, query: str, expected: set[str]
+    filled: Session, query: str, expected: set[str]
 ) -> None:
     result = search(filled, query, index_name="texts")
     assert {row["doc_id"] for row in result["results"]} == expected
@@ -242,14 +242,14 @@ def test_operators_hold_for_whole_documents(
     assert all(row["score"] > 0 for row in result["results"])
 
 
-def test_words_may_lie_far_apart_in_a_document(kb: KnowledgeBase) -> None:
+def test_words_may_lie_far_apart_in_a_document(kb: Session) -> None:
     add(kb, "long", "# Harbour\n\n" + "Nothing here. " * 1000 + "\n\n## End\n\nA crane.")
     assert ids(kb, "+harbour +crane") == ["long"]
     assert ids(kb, "+harbour -crane") == []
     assert len(search(kb, "harbour crane")["results"][0]["highlights"]) == 2
 
 
-def test_total_matches_counts_all_and_k_limits_the_rows(kb: KnowledgeBase) -> None:
+def test_total_matches_counts_all_and_k_limits_the_rows(kb: Session) -> None:
     for number in range(30):
         add(kb, f"d{number:02}", f"rain number {number}")
     result = search(kb, "rain", k=5)
@@ -259,7 +259,7 @@ def test_total_matches_counts_all_and_k_limits_the_rows(kb: KnowledgeBase) -> No
     assert search(kb, "+rain -17", k=5)["total_matches"] == 29
 
 
-def test_rarer_words_and_more_of_them_score_higher(kb: KnowledgeBase) -> None:
+def test_rarer_words_and_more_of_them_score_higher(kb: Session) -> None:
     add(kb, "often", "gauge gauge gauge and other words here")
     add(kb, "once", "gauge and other words here to fill up")
     for number in range(5):
@@ -269,14 +269,14 @@ def test_rarer_words_and_more_of_them_score_higher(kb: KnowledgeBase) -> None:
     assert all(row["score"] > 0 for row in search(kb, "other")["results"])
 
 
-def test_equal_scores_are_ordered_by_id_and_repeat(kb: KnowledgeBase) -> None:
+def test_equal_scores_are_ordered_by_id_and_repeat(kb: Session) -> None:
     for doc_id in ("b", "a", "c"):
         add(kb, doc_id, "the same text")
     assert ids(kb, "same") == ["a", "b", "c"]
     assert search(kb, "same") == search(kb, "same")
 
 
-def test_scores_do_not_depend_on_other_indexes(kb: KnowledgeBase) -> None:
+def test_scores_do_not_depend_on_other_indexes(kb: Session) -> None:
     create(kb, "own")
     add(kb, "a", "rain gauge", index_name="own")
     add(kb, "b", "wind vane", index_name="own")
@@ -286,7 +286,7 @@ def test_scores_do_not_depend_on_other_indexes(kb: KnowledgeBase) -> None:
     assert search(kb, "rain", index_name="own") == before
 
 
-def test_case_counts_in_an_index_that_keeps_it(kb: KnowledgeBase) -> None:
+def test_case_counts_in_an_index_that_keeps_it(kb: Session) -> None:
     create(kb, "exact", tokenizer_config={"lowercase": False})
     add(kb, "upper", "Go is a language. RAIN", index_name="exact")
     add(kb, "lower", "they go on. rain", index_name="exact")
@@ -299,7 +299,7 @@ def test_case_counts_in_an_index_that_keeps_it(kb: KnowledgeBase) -> None:
     assert search(kb, "Go", index_name="exact")["query_parsed"]["terms"] == ["Go"]
 
 
-def test_short_words_are_neither_counted_nor_matched(kb: KnowledgeBase) -> None:
+def test_short_words_are_neither_counted_nor_matched(kb: Session) -> None:
     create(kb, "long_words", tokenizer_config={"min_length": 4})
     added = add(kb, "d", "The rain fell on vitamin C for all", index_name="long_words")
     assert added["token_count"] == 3
@@ -313,7 +313,7 @@ def test_short_words_are_neither_counted_nor_matched(kb: KnowledgeBase) -> None:
     assert '"the" matches nothing' in result["notice"]
 
 
-def test_one_letter_words_are_found_where_they_are_kept(kb: KnowledgeBase) -> None:
+def test_one_letter_words_are_found_where_they_are_kept(kb: Session) -> None:
     create(kb, "letters", tokenizer_config={"min_length": 1})
     add(kb, "c", "C or Go", index_name="letters")
     add(kb, "d", "cc and goes", index_name="letters")
@@ -321,7 +321,7 @@ def test_one_letter_words_are_found_where_they_are_kept(kb: KnowledgeBase) -> No
     assert ids(kb, '"C or"', index_name="letters") == ["c"]
 
 
-def test_highlights_lie_round_different_words(kb: KnowledgeBase) -> None:
+def test_highlights_lie_round_different_words(kb: Session) -> None:
     filler = " and nothing else" * 30
     add(kb, "d", f"the vane{filler} the gauge{filler} the mast{filler} the roof{filler} vane")
     highlights = search(kb, "vane gauge mast roof")["results"][0]["highlights"]
@@ -334,9 +334,9 @@ def test_highlights_lie_round_different_words(kb: KnowledgeBase) -> None:
 # ------------------------------------------------------------------ adding
 
 
-def test_adding_again_replaces_everything(kb: KnowledgeBase) -> None:
+def test_adding_again_replaces_everything(kb: Session) -> None:
     add(kb, "d", "# Old\n\nold words", metadata={"a": 1})
-    embed_pending(kb)
+    embed_pending(kb.model)
     assert add(kb, "d", "new words", metadata={"b": 2})["status"] == "re-indexed"
     assert ids(kb, "old") == []
     assert search(kb, "new")["results"][0]["metadata"] == {"b": 2}
@@ -345,17 +345,17 @@ def test_adding_again_replaces_everything(kb: KnowledgeBase) -> None:
     assert search(kb, "new")["results"][0]["metadata"] == {}
 
 
-def test_front_matter_is_content_like_the_rest(kb: KnowledgeBase) -> None:
+def test_front_matter_is_content_like_the_rest(kb: Session) -> None:
     add(kb, "d", "---\ntopic: harbour\n---\n# Title\n\ntext")
     assert ids(kb, "harbour") == ["d"]
     assert ids(kb, '"topic harbour title"') == ["d"]
 
 
-def test_an_added_document_is_read_and_found_by_the_documents_tools(kb: KnowledgeBase) -> None:
+def test_an_added_document_is_read_and_found_by_the_documents_tools(kb: Session) -> None:
     add(kb, "notes/rain", "# Rain\n\nThe gauge tips.")
     rows = call_tool(kb, "documents_search", {"query": "gauge"}).content["results"]
     assert [(row["collection"], row["documentId"]) for row in rows] == [("default", "notes/rain")]
-    embed_pending(kb)
+    embed_pending(kb.model)
     rows = call_tool(kb, "documents_search", {"query": "gauge"}).content["results"]
     assert "distance" in rows[0]
     arguments = {"collection": "default", "document": "notes/rain"}
@@ -363,36 +363,36 @@ def test_an_added_document_is_read_and_found_by_the_documents_tools(kb: Knowledg
     assert content["title"] == "Rain"
 
 
-def test_an_index_in_memory_leaves_nothing_in_the_file(kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_an_index_in_memory_leaves_nothing_in_the_file(kb: Session, tmp_path: Path) -> None:
     create(kb, "passing", backend="memory")
     add(kb, "d", "some text", index_name="passing")
     assert ids(kb, "text", index_name="passing") == ["d"]
     assert call_tool(kb, "documents_list_collections", {}).content == {"collections": []}
-    with KnowledgeBase(Database(tmp_path / "kb.db"), project=tmp_path) as other:
+    with open_session(Database(tmp_path / "kb.db"), project=tmp_path) as other:
         result = call_tool(other, "search_index", {"query": "x", "index_name": "passing"})
         assert result.content["code"] == "INDEX_NOT_FOUND"
 
 
-def test_a_folder_cannot_take_over_an_index(kb: KnowledgeBase, folder: Path) -> None:
+def test_a_folder_cannot_take_over_an_index(kb: Session, folder: Path) -> None:
     from kb.cli.collect import register
     from kb.errors import UsageError
 
     create(kb, "docs")
     with pytest.raises(UsageError, match="docs"):
-        register(kb, str(folder), name="docs")
-    assert register(kb, str(folder))["name"] == "docs-2"
+        register(kb.database, str(folder), name="docs")
+    assert register(kb.database, str(folder))["name"] == "docs-2"
     result = call_tool(kb, "search_create_index", {"index_name": "docs-2"})
     assert result.content["code"] == "INDEX_EXISTS"
 
 
 @pytest.mark.parametrize("metadata", [{"x": float("nan")}, {"x": float("inf")}])
-def test_metadata_that_is_no_json_is_refused(kb: KnowledgeBase, metadata: dict[str, Any]) -> None:
+def test_metadata_that_is_no_json_is_refused(kb: Session, metadata: dict[str, Any]) -> None:
     arguments = {"doc_id": "d", "content": "x", "metadata": metadata}
     result = call_tool(kb, "search_add_document", arguments)
     assert result.content["code"] == "VALIDATION_ERROR"
 
 
-def test_a_near_name_is_suggested(kb: KnowledgeBase) -> None:
+def test_a_near_name_is_suggested(kb: Session) -> None:
     create(kb, "documentation")
     error = call_tool(kb, "search_index", {"query": "x", "index_name": "documentaton"}).content
     assert error["suggestions"] == ["documentation"]
@@ -408,7 +408,7 @@ QUERY = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_si
 @pytest.fixture(scope="module")
 def everything() -> Any:
     """A few documents in an index of each kind."""
-    with KnowledgeBase(Database(":memory:")) as kb:
+    with open_session(Database(":memory:")) as kb:
         create(kb, "exact", tokenizer_config={"lowercase": False, "min_length": 1})
         for doc_id, content in TEXTS.items():
             add(kb, doc_id, content)
@@ -418,7 +418,7 @@ def everything() -> Any:
 
 @settings(max_examples=100, deadline=None)
 @given(query=QUERY)
-def test_any_text_is_a_query(everything: KnowledgeBase, query: str) -> None:
+def test_any_text_is_a_query(everything: Session, query: str) -> None:
     for arguments in ({}, {"index_name": "exact"}):
         result = search(everything, query, **arguments)
         assert result["total_matches"] == len(result["results"])
@@ -428,7 +428,7 @@ def test_any_text_is_a_query(everything: KnowledgeBase, query: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(content=st.text(min_size=1, max_size=200), doc_id=st.text(min_size=1, max_size=20))
-def test_any_text_is_a_document(everything: KnowledgeBase, content: str, doc_id: str) -> None:
+def test_any_text_is_a_document(everything: Session, content: str, doc_id: str) -> None:
     arguments = {"doc_id": doc_id, "content": content, "index_name": "exact"}
     result = call_tool(everything, "search_add_document", arguments)
     assert not result.is_error or result.content["code"] == "VALIDATION_ERROR", result.content

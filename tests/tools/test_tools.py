@@ -17,11 +17,11 @@ import pytest
 from mcp import Client
 
 from kb.errors import UsageError
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import FastembedEmbedder
 from kb.server.mcp import make_server
 from kb.store.database import Database
 from kb.tools.registry import Tool, ToolResult, call_tool, load_tools
+from kb.tools.session import Session, open_session
 
 TOOLS = load_tools()
 LONGEST_NAME = 64 - len("mcp__kb__")
@@ -79,11 +79,11 @@ def project(windrose_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture
 def ready(
     project: Path, tmp_path: Path, model: FastembedEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[KnowledgeBase]:
+) -> Iterator[Session]:
     """An open copy of that project's file, activated and with a discovery."""
     monkeypatch.chdir(project)
     file = Path(shutil.copy(project / ".kb" / "kb.db", tmp_path / "ready.db"))
-    with KnowledgeBase(Database(file), project=project, make_embedder=lambda _: model) as knowledge:
+    with open_session(Database(file), project=project, make_embedder=lambda _: model) as knowledge:
         for name in ("activate_project", "context_record"):
             if name in TOOLS:
                 prepared = call_tool(knowledge, name, TOOLS[name].example)
@@ -150,7 +150,7 @@ def test_annotations_do_not_contradict_each_other(tool: Tool) -> None:
 
 
 @every_tool
-def test_example_is_answered_as_its_schemas_say(tool: Tool, ready: KnowledgeBase) -> None:
+def test_example_is_answered_as_its_schemas_say(tool: Tool, ready: Session) -> None:
     example = dict(tool.example)
     jsonschema.validate(example, tool.input_schema)
 
@@ -166,7 +166,7 @@ def test_example_is_answered_as_its_schemas_say(tool: Tool, ready: KnowledgeBase
 
 
 @every_tool
-def test_client_sees_the_tool_as_it_was_declared(tool: Tool, kb: KnowledgeBase) -> None:
+def test_client_sees_the_tool_as_it_was_declared(tool: Tool, kb: Session) -> None:
     async def ask() -> Any:
         async with Client(make_server(kb, TOOLS)) as client:
             return (await client.list_tools()).tools
@@ -185,7 +185,7 @@ def test_client_sees_the_tool_as_it_was_declared(tool: Tool, kb: KnowledgeBase) 
     [tool for tool in TOOLS.values() if tool.read_only],
     ids=[tool.name for tool in TOOLS.values() if tool.read_only],
 )
-def test_read_only_tool_leaves_the_file_as_it_is(tool: Tool, ready: KnowledgeBase) -> None:
+def test_read_only_tool_leaves_the_file_as_it_is(tool: Tool, ready: Session) -> None:
     before = digest(ready.database.path)
     call_tool(ready, tool.name, tool.example)
     call_tool(ready, tool.name, {})
@@ -199,7 +199,7 @@ def test_read_only_tool_leaves_the_file_as_it_is(tool: Tool, ready: KnowledgeBas
     [tool for tool in TOOLS.values() if tool.read_only],
     ids=[tool.name for tool in TOOLS.values() if tool.read_only],
 )
-def test_read_only_tool_answers_the_same_twice(tool: Tool, ready: KnowledgeBase) -> None:
+def test_read_only_tool_answers_the_same_twice(tool: Tool, ready: Session) -> None:
     def steady(content: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in content.items() if key != "searchTime"}
 
@@ -209,7 +209,7 @@ def test_read_only_tool_answers_the_same_twice(tool: Tool, ready: KnowledgeBase)
 
 
 @every_tool
-def test_unknown_argument_is_refused_with_the_nearest_name(tool: Tool, kb: KnowledgeBase) -> None:
+def test_unknown_argument_is_refused_with_the_nearest_name(tool: Tool, kb: Session) -> None:
     names = list(tool.input_schema["properties"])
     misspelt = f"{names[0]}x" if names else "colour"
     result = call_tool(kb, tool.name, {**tool.example, misspelt: "anything"})
@@ -222,7 +222,7 @@ def test_unknown_argument_is_refused_with_the_nearest_name(tool: Tool, kb: Knowl
 
 
 @every_tool
-def test_null_stands_for_an_absent_argument(tool: Tool, ready: KnowledgeBase) -> None:
+def test_null_stands_for_an_absent_argument(tool: Tool, ready: Session) -> None:
     required = tool.input_schema.get("required", [])
     nulls = {
         name: None
@@ -233,7 +233,7 @@ def test_null_stands_for_an_absent_argument(tool: Tool, ready: KnowledgeBase) ->
 
 
 @every_tool
-def test_missing_arguments_are_all_named_at_once(tool: Tool, kb: KnowledgeBase) -> None:
+def test_missing_arguments_are_all_named_at_once(tool: Tool, kb: Session) -> None:
     required = tool.input_schema.get("required", [])
     if not required:
         pytest.skip("takes no required argument")
@@ -244,7 +244,7 @@ def test_missing_arguments_are_all_named_at_once(tool: Tool, kb: KnowledgeBase) 
 
 
 @every_tool
-def test_value_of_a_wrong_kind_is_a_clean_error(tool: Tool, kb: KnowledgeBase) -> None:
+def test_value_of_a_wrong_kind_is_a_clean_error(tool: Tool, kb: Session) -> None:
     for name, schema in tool.input_schema["properties"].items():
         wrong = {"string": {"a": 1}, "array": 5, "object": 5}.get(schema["type"], "many")
         result = call_tool(kb, tool.name, {**tool.example, name: wrong})
@@ -254,7 +254,7 @@ def test_value_of_a_wrong_kind_is_a_clean_error(tool: Tool, kb: KnowledgeBase) -
 
 
 @every_tool
-def test_numbers_out_of_bounds_are_refused(tool: Tool, kb: KnowledgeBase) -> None:
+def test_numbers_out_of_bounds_are_refused(tool: Tool, kb: Session) -> None:
     for name in (*parameters_of(tool, "integer"), *parameters_of(tool, "number")):
         schema = tool.input_schema["properties"][name]
         for wrong in (schema["minimum"] - 1, schema["maximum"] + 1, 10**30):
@@ -264,7 +264,7 @@ def test_numbers_out_of_bounds_are_refused(tool: Tool, kb: KnowledgeBase) -> Non
 
 
 @every_tool
-def test_numbers_at_their_bounds_break_nothing(tool: Tool, ready: KnowledgeBase) -> None:
+def test_numbers_at_their_bounds_break_nothing(tool: Tool, ready: Session) -> None:
     for name in (*parameters_of(tool, "integer"), *parameters_of(tool, "number")):
         schema = tool.input_schema["properties"][name]
         for value in (schema["minimum"], schema["maximum"]):
@@ -273,7 +273,7 @@ def test_numbers_at_their_bounds_break_nothing(tool: Tool, ready: KnowledgeBase)
 
 
 @every_tool
-def test_list_sent_as_json_text_is_accepted(tool: Tool, ready: KnowledgeBase) -> None:
+def test_list_sent_as_json_text_is_accepted(tool: Tool, ready: Session) -> None:
     for kind in ("array", "object"):
         for name in parameters_of(tool, kind):
             default = tool.input_schema["properties"][name].get("default")
@@ -296,7 +296,7 @@ ODD_TEXTS = (
 
 @every_tool
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=ascii)
-def test_odd_text_in_any_argument_is_harmless(tool: Tool, text: str, ready: KnowledgeBase) -> None:
+def test_odd_text_in_any_argument_is_harmless(tool: Tool, text: str, ready: Session) -> None:
     for name in parameters_of(tool, "string"):
         result = call_tool(ready, tool.name, {**tool.example, name: text})
         assert not result.is_error or is_clean_error(tool, result), result.text
@@ -309,7 +309,7 @@ def test_odd_text_in_any_argument_is_harmless(tool: Tool, text: str, ready: Know
 
 
 @every_tool
-def test_file_without_documents_gives_a_clean_answer(tool: Tool, kb: KnowledgeBase) -> None:
+def test_file_without_documents_gives_a_clean_answer(tool: Tool, kb: Session) -> None:
     result = call_tool(kb, tool.name, tool.example)
     if result.is_error:
         assert is_clean_error(tool, result), result.text
@@ -319,7 +319,7 @@ def test_file_without_documents_gives_a_clean_answer(tool: Tool, kb: KnowledgeBa
 
 @every_tool
 def test_crash_is_a_result_too(
-    tool: Tool, ready: KnowledgeBase, caplog: pytest.LogCaptureFixture
+    tool: Tool, ready: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     @functools.wraps(tool.function)
     def crash(*_: Any, **__: Any) -> dict[str, Any]:
@@ -334,7 +334,7 @@ def test_crash_is_a_result_too(
 
 
 @every_tool
-def test_call_is_counted_with_its_outcome(tool: Tool, ready: KnowledgeBase) -> None:
+def test_call_is_counted_with_its_outcome(tool: Tool, ready: Session) -> None:
     call_tool(ready, tool.name, tool.example)
     call_tool(ready, tool.name, {"colour": "red"})
     ready.calls.flush()
@@ -349,7 +349,7 @@ def test_call_is_counted_with_its_outcome(tool: Tool, ready: KnowledgeBase) -> N
     assert all(characters > 0 for *_, characters in rows)
 
 
-def test_unknown_tool_is_an_error_with_near_names(kb: KnowledgeBase) -> None:
+def test_unknown_tool_is_an_error_with_near_names(kb: Session) -> None:
     result = call_tool(kb, "documents_serach", {})
     assert result.is_error
     assert result.content["code"] == "VALIDATION_ERROR"

@@ -1,0 +1,235 @@
+"""The project in use: activated with its row, its external docs in the file, its watcher."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kb.disk.git import git_branch
+from kb.disk.watch import FolderWatcher
+from kb.errors import ConfigurationError, EmbeddingError, KbError, SourceError
+from kb.ingest.embed import Progress, no_progress
+from kb.ingest.follow import SLICE_SECONDS, embed_for
+from kb.ingest.sync import SyncReport, sync_collection
+from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import ModelInUse
+from kb.project.config import ActiveProject, Project, allowed_folders, find_config, load_project
+from kb.store.collections import delete_collection, insert_collection
+from kb.store.database import Database, Row, utc_now
+from kb.text.file_names import on_disk, storable
+
+log = logging.getLogger("kb.activation")
+
+
+@dataclass(slots=True)
+class Activation:
+    """What an activation did."""
+
+    active: ActiveProject
+    report: SyncReport | None  # None: no external docs
+    warnings: list[str] = field(default_factory=list)
+    waiting: bool = False  # some passages are not embedded yet
+
+
+class ProjectInUse:
+    """The project that a client works in, and the one it activated.
+
+    Args:
+        knowledge: the file, and where to look for a configuration.
+        model: what embeds external docs.
+        allowed_docs: folders outside a project that its external docs may lie in.
+    """
+
+    def __init__(
+        self, knowledge: KnowledgeBase, model: ModelInUse, allowed_docs: Sequence[str] = ()
+    ) -> None:
+        self.knowledge = knowledge
+        self.model = model
+        self._allowed_docs = allowed_docs
+        self._active: ActiveProject | None = None
+        self._keeps_fresh = False
+
+    @property
+    def active(self) -> ActiveProject | None:
+        """The project whose external docs are searched; None before the first activation."""
+        return self._active
+
+    @property
+    def root(self) -> Path:
+        """The folder of the project whose files the tools read."""
+        return self._active.project.root if self._active else self.knowledge.project
+
+    def keep_fresh(self) -> None:
+        """Follow the folders of projects that are activated from now on: a server does."""
+        self._keeps_fresh = True
+
+    def stop(self) -> None:
+        """End what runs in the background."""
+        if self._active is not None:
+            self._active.stop()
+
+    def activate(
+        self,
+        config_path: str = "",
+        branch: str = "",
+        *,
+        progress: Progress = no_progress,
+        seconds: float = math.inf,
+    ) -> Activation:
+        """Make a project the active one, with its external docs in line with its folder.
+
+        The project that was active stays so until this one is ready, then its watcher ends.
+
+        Args:
+            seconds: embed for about so long; the rest is left to the watcher.
+
+        Raises:
+            ConfigurationError: the configuration is missing or cannot be used.
+        """
+        warnings: list[str] = []
+        allowed = allowed_folders(self._allowed_docs, warnings.append)
+        project = load_project(config_path, branch, start=self._start(), allowed=allowed)
+        with self.knowledge.sync_lock:
+            result = self._bring_up(project, progress, seconds if self._keeps_fresh else math.inf)
+            result.warnings = [*warnings, *result.warnings]
+            self.stop()
+            self._active = result.active
+            if self._keeps_fresh and project.docs_folder is not None:
+                watcher = FolderWatcher(
+                    project.docs_folder, self.refresh, self.knowledge.database.path
+                )
+                result.active.stop = watcher.stop
+                watcher.start()
+        return result
+
+    def restore(self) -> None:
+        """Take up the project of the working directory if an earlier command activated it."""
+        try:
+            allowed = allowed_folders(
+                self._allowed_docs, lambda message: log.warning("%s", message)
+            )
+            project = load_project(start=self._start(), allowed=allowed)
+        except ConfigurationError:
+            return
+        with self.knowledge.database.read() as connection:
+            project_id = connection.value("find_project", **_key(project))
+            if project_id is not None:
+                collection = connection.row("external_collection", project_id=project_id)
+                self._active = ActiveProject(project, project_id, collection)
+
+    def refresh(self) -> bool:
+        """Bring the active project's docs in line, on the branch that is checked out by now.
+
+        Returns whether some of them still wait to be embedded.
+        """
+        with self.knowledge.sync_lock:
+            active = self._active
+            if active is None or active.collection is None:
+                return False
+            project = active.project
+            try:
+                docs = project.config.external_docs
+                # A link put in the folder's place since the activation must not lead elsewhere.
+                if docs is None or (project.root / docs.path).resolve() != project.docs_folder:
+                    log.warning("%s is not the folder it was: activate the project again", docs)
+                    return False
+                if not project.branch_is_given:
+                    project = dataclasses.replace(project, branch=git_branch(project.root))
+                result = self._bring_up(project, no_progress, SLICE_SECONDS)
+            except KbError as error:
+                log.warning("the external docs could not be synced: %s", error.message)
+                return False
+            if self._active is active:
+                result.active.stop = active.stop
+                self._active = result.active
+            return result.waiting
+
+    def _start(self) -> Path:
+        """Where to look for a configuration: the working directory, else the file's project."""
+        try:
+            find_config(Path.cwd())
+        except ConfigurationError:
+            return self.knowledge.project
+        return Path.cwd()
+
+    def _bring_up(self, project: Project, progress: Progress, seconds: float) -> Activation:
+        """The tenant's row and collection, and its documents synced and embedded."""
+        key = _key(project)
+        with self.knowledge.database.write() as connection:
+            connection.run(
+                "upsert_project", root=storable(project.root), activated_at=utc_now(), **key
+            )
+            project_id: int = connection.value("find_project", **key)
+            known = connection.row("external_collection", project_id=project_id)
+            docs = project.config.external_docs
+            if docs is None or project.docs_folder is None:
+                if known is not None:
+                    delete_collection(connection, known["collection_id"])
+                active = ActiveProject(project, project_id, None)
+                return Activation(active, None, list(project.warnings))
+            if known is None:
+                insert_collection(
+                    connection,
+                    f"external/{'/'.join(key.values())}",
+                    "external",
+                    source=storable(project.docs_folder),
+                    include=docs.include_patterns,
+                    exclude=docs.exclude_patterns,
+                    project_id=project_id,
+                )
+            else:
+                connection.run(
+                    "update_collection",
+                    collection_id=known["collection_id"],
+                    kind="external",
+                    source=storable(project.docs_folder),
+                    include=json.dumps(docs.include_patterns, ensure_ascii=False),
+                    exclude=json.dumps(docs.exclude_patterns, ensure_ascii=False),
+                    description=None,
+                )
+            collection = connection.row("external_collection", project_id=project_id)
+        assert collection is not None
+        result = Activation(
+            ActiveProject(project, project_id, collection), None, list(project.warnings)
+        )
+        result.report = _sync(self.knowledge.database, collection, progress)
+        if not result.report.total:
+            result.warnings.append(
+                f"no file in {docs.path} matches {', '.join(docs.include_patterns)}: check "
+                "external_docs.include_patterns and exclude_patterns"
+            )
+        try:
+            result.waiting = embed_for(self.model, collection["collection_id"], seconds, progress)
+            if result.waiting:
+                result.warnings.append(
+                    "not all passages are embedded yet: the rest is done in the background and "
+                    "found as it comes"
+                )
+        except EmbeddingError as error:
+            result.warnings.append(
+                f"the documents are not embedded, so none is found: {error.message}"
+            )
+        return result
+
+
+def _key(project: Project) -> dict[str, str]:
+    return {
+        "name": project.config.project_name,
+        "branch": project.branch,
+        "path_hash": project.path_hash,
+    }
+
+
+def _sync(database: Database, collection: Row, progress: Progress) -> SyncReport:
+    try:
+        return sync_collection(database, collection, progress=progress)
+    except SourceError:
+        # The folder is there, its last document is gone: these docs follow the folder.
+        if not Path(on_disk(collection["source"])).is_dir():
+            raise
+        return sync_collection(database, collection, force=True, progress=progress)

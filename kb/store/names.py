@@ -1,0 +1,129 @@
+"""From the names that people and assistants use to collections and documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping, Sequence
+
+from kb.errors import CollectionNotFound, DocumentNotFound
+from kb.store.database import Connection, Row
+from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
+from kb.text.nearest import nearest
+
+# Kinds whose documents the documents tools see. External documentation belongs to one active
+# project, discoveries to the context tools.
+BROWSABLE_KINDS = ("documents", "archive", "index")
+
+
+class Names:
+    """Collections and documents by name.
+
+    Args:
+        aliases: alias -> collection id, as a project's and the user's settings have them.
+        notices: what the user should know of the files that the aliases come from.
+    """
+
+    def __init__(self, aliases: Mapping[str, str], notices: Sequence[str] = ()) -> None:
+        self.notices = notices
+        self.aliases = aliases
+
+    def collections(self, connection: Connection, kinds: Container[str] | None = None) -> list[Row]:
+        """The collections that hold something or have a source, by name.
+
+        Args:
+            kinds: of these kinds; by default all that the documents tools browse.
+        """
+        return [
+            row
+            for row in connection.rows("collections")
+            if (row["has_documents"] or row["source"])
+            and (_is_browsable(row) if kinds is None else row["kind"] in kinds)
+        ]
+
+    def collection(
+        self, connection: Connection, name: str, kinds: Container[str] | None = None
+    ) -> Row:
+        """A collection by its id or an alias; `kinds` as in `collections`.
+
+        Raises:
+            CollectionNotFound: with the nearest names.
+        """
+        rows = {row["name"]: row for row in self.collections(connection, kinds)}
+        wanted = self.aliases.get(name, name)
+        if wanted in rows:
+            return rows[wanted]
+        known = sorted([*rows, *(alias for alias, id_ in self.aliases.items() if id_ in rows)])
+        near = nearest(name, known)
+        hint = f" Did you mean {_either(near)}?" if near else _known_hint(known)
+        raise CollectionNotFound(
+            f'Collection "{name}" not found.{hint}',
+            collection=name,
+            suggestions=near or known[:10],
+            **({"notice": "; ".join(self.notices)} if self.notices else {}),
+        )
+
+    def shown(self, row: Row) -> dict[str, str]:
+        """How a collection is shown: its alias with the full id beside it, or its id."""
+        for alias, name in self.aliases.items():
+            if name == row["name"]:
+                return {"collection": alias, "collectionId": name}
+        return {"collection": row["name"]}
+
+    def document(self, connection: Connection, collection: Row, path: str, shown: str) -> Row:
+        """A document with its text.
+
+        Raises:
+            DocumentNotFound: with the nearest ids.
+        """
+        collection_id = collection["collection_id"]
+        if found := connection.row("document", collection_id=collection_id, path=path):
+            return found
+        paths = [row[0] for row in connection.tuples("document_paths", collection_id=collection_id)]
+        if same := _same_name(path, paths):
+            return connection.rows("document", collection_id=collection_id, path=same)[0]
+        near = nearest(path, paths)
+        details = {"suggestions": near} if near else {}
+        raise DocumentNotFound(
+            f'Document "{path}" not found in collection "{shown}".',
+            collection=shown,
+            document=path,
+            **details,
+        )
+
+    def ranges(
+        self, connection: Connection, names: Sequence[str]
+    ) -> tuple[Sequence[ChunkRange], dict[int, dict[str, str]]]:
+        """Where to search, and how each collection there is shown; [] means everywhere."""
+        if names:
+            rows = [self.collection(connection, name) for name in names]
+        else:
+            rows = self.collections(connection)
+        shown = {row["collection_id"]: self.shown(row) for row in rows}
+        everything = not names and len(shown) == connection.value("count_collections")
+        return ([WHOLE_FILE] if everything else [collection_range(i) for i in sorted(shown)]), shown
+
+
+def _is_browsable(row: Row) -> bool:
+    # External docs that no project owns were added by hand (`kb add --kind external`).
+    return row["kind"] in BROWSABLE_KINDS or (
+        row["kind"] == "external" and row["project_id"] is None
+    )
+
+
+def _same_name(path: str, paths: Sequence[str]) -> str | None:
+    """The one id that is `path` in another Unicode normal form, or with `./` in front."""
+    import unicodedata
+
+    wanted = unicodedata.normalize("NFC", path.removeprefix("./"))
+    same = [known for known in paths if unicodedata.normalize("NFC", known) == wanted]
+    return same[0] if len(same) == 1 else None
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(f'"{name}"' for name in names)
+
+
+def _known_hint(known: Sequence[str]) -> str:
+    if not known:
+        return " The file holds no collection yet: add one with `kb add FOLDER`."
+    return f" There are: {json.dumps(known[:10], ensure_ascii=False)[1:-1]}."

@@ -1,0 +1,67 @@
+"""The words of the file as they are written, and what each is with one letter left out.
+
+The tables `vocabulary` and `word_deletions`; `kb/search/typos.py` looks misspelt words up in them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from kb.store.database import Connection
+from kb.text.terms import is_unspaced, pictographs
+
+LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
+
+
+def add_words(connection: Connection, texts: Iterable[str]) -> None:
+    """Add the words of some texts to the vocabulary. Call it in the transaction that stores them.
+
+    A document whose words are all known, as most are in a large file, costs one look-up a word.
+    """
+    words: set[str] = set()
+    for text in texts:
+        words.update(term for _, _, term in connection.tokenize(text))
+        words.difference_update(pictographs(text))
+    plain = [word for word in words if not is_unspaced(word)]
+    new = sorted(row[0] for row in connection.tuples("unknown_words", words=json.dumps(plain)))
+    if not new:
+        return
+    connection.run_many(
+        "insert_word", ({"word": word, "stem": stem_of(connection, word)} for word in new)
+    )
+    connection.run_many(
+        "insert_deletion",
+        (
+            {"word": word, "deletion": deletion}
+            for word in new
+            if may_be_misspelt(word)
+            for deletion in deletions_of(word)
+        ),
+    )
+
+
+def forget_words(connection: Connection, words: Iterable[str]) -> None:
+    """Take words out of the vocabulary, and with them all words that no passage has the stem of."""
+    unused = [row[0] for row in connection.tuples("words_without_passages")]
+    for word in sorted({*unused, *words}):
+        deletions = json.dumps(sorted(deletions_of(word)))
+        connection.run("delete_word_deletions", word=word, deletions=deletions)
+        connection.run("delete_word", word=word)
+
+
+def may_be_misspelt(word: str) -> bool:
+    """Whether typos of a word are looked for."""
+    # 1.0.21 is no misspelling of 1.0.20, nor one commit of another.
+    return 3 <= len(word) <= LONGEST_WORD and not any(map(str.isdigit, word))
+
+
+def stem_of(connection: Connection, word: str) -> str:
+    """The term of the keyword index for a folded word."""
+    terms = connection.tokenize(word, stem=True)
+    return terms[0][2] if terms else word
+
+
+def deletions_of(word: str) -> list[str]:
+    """A word with each of its letters left out."""
+    return list(dict.fromkeys(word[:i] + word[i + 1 :] for i in range(len(word))))

@@ -1,0 +1,65 @@
+"""What a tool works on: one call of one client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import ModelInUse
+from kb.store.database import Connection, Database
+from kb.store.names import Names
+from kb.tools.replies import rows_within
+from kb.tools.session import Session
+
+if TYPE_CHECKING:
+    from kb.project.in_use import ProjectInUse
+
+T = TypeVar("T")
+
+# Called with a stage, how much of it is done and how much there is.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: the client's session, and who wants to hear how far it is."""
+
+    session: Session
+    progress: Progress | None = None
+    budget: int | None = None  # tokens of the reply; None: as the session has it
+
+    @property
+    def knowledge(self) -> KnowledgeBase:
+        return self.session.knowledge
+
+    @property
+    def database(self) -> Database:
+        return self.session.database
+
+    @property
+    def model(self) -> ModelInUse:
+        return self.session.model
+
+    @property
+    def names(self) -> Names:
+        return self.session.names
+
+    @property
+    def project(self) -> ProjectInUse:
+        return self.session.project
+
+    @property
+    def reply_tokens(self) -> int:
+        """About how many tokens the reply may take."""
+        return self.session.reply_tokens if self.budget is None else self.budget
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """A read transaction on the file."""
+        return self.session.database.read()
+
+    def fit(self, rows: Sequence[T]) -> list[T]:
+        """The first rows that the reply has room for, at least one."""
+        return rows_within(rows, self.reply_tokens)

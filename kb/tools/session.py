@@ -1,0 +1,151 @@
+"""One client's side of an open knowledge base: what it may do, what it did, its project."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import ModelInUse
+from kb.models.choose import make_embedder as make_named_embedder
+from kb.models.embedder import Embedder
+from kb.models.rerank import Reranker
+from kb.store.calls import CallLog
+from kb.store.database import Database
+from kb.store.names import Names
+from kb.store.sessions import SessionLog
+from kb.tools.limits import RateLimits
+from kb.tools.replies import DEFAULT_REPLY_TOKENS
+
+if TYPE_CHECKING:
+    from kb.project.in_use import ProjectInUse
+
+
+class Activity:
+    """When a tool was last called and whether documents came in that wait for vectors.
+
+    What runs beside the calls listens to it. All clients of a process share one.
+    """
+
+    def __init__(self) -> None:
+        self._last_call = 0.0
+        self._added = threading.Event()
+
+    def note_call(self) -> None:
+        """A tool was called just now."""
+        self._last_call = time.monotonic()
+
+    def note_addition(self) -> None:
+        """Documents came in by a call and wait for vectors."""
+        self._added.set()
+
+    @property
+    def last_call(self) -> float:
+        """`time.monotonic()` of the latest call, 0 before the first."""
+        return self._last_call
+
+    @property
+    def waits_for_vectors(self) -> bool:
+        return self._added.is_set()
+
+    def wait_for_addition(self) -> None:
+        self._added.wait()
+
+    def take_additions(self) -> None:
+        """What came in until now is being embedded."""
+        self._added.clear()
+
+
+class Session:
+    """An open knowledge base as one client uses it.
+
+    Args:
+        knowledge: the file; several sessions may share it.
+        model: the file's embedding model, shared as well.
+        reply_tokens: about how many tokens a tool's reply may take.
+        limits: how often tools may be called.
+        allowed_docs: folders outside a project that its external docs may lie in.
+        activity: what background work listens to.
+    """
+
+    def __init__(
+        self,
+        knowledge: KnowledgeBase,
+        model: ModelInUse,
+        *,
+        reply_tokens: int = DEFAULT_REPLY_TOKENS,
+        limits: RateLimits | None = None,
+        allowed_docs: Sequence[str] = (),
+        activity: Activity | None = None,
+    ) -> None:
+        self.knowledge = knowledge
+        self.model = model
+        self.reply_tokens = reply_tokens
+        self.limits = limits or RateLimits()
+        self.activity = activity or Activity()
+        self._allowed_docs = allowed_docs
+        self.calls = CallLog(knowledge.database)
+        self.log = SessionLog(knowledge.database)
+
+    @cached_property
+    def project(self) -> ProjectInUse:
+        """The project in whose files the client works."""
+        from kb.project.in_use import ProjectInUse  # here: most commands need none
+
+        return ProjectInUse(self.knowledge, self.model, self._allowed_docs)
+
+    @property
+    def database(self) -> Database:
+        return self.knowledge.database
+
+    @property
+    def names(self) -> Names:
+        return self.knowledge.names
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def flush(self) -> None:
+        """Write what is collected in memory: calls, accesses, what happened in the session."""
+        self.calls.flush()
+        self.log.flush()
+
+    def end(self) -> None:
+        """The client is gone; the file stays open for others."""
+        if "project" in vars(self):
+            self.project.stop()
+        self.log.end()
+        self.calls.flush()
+
+    def close(self) -> None:
+        """End the session and close the file."""
+        self.end()
+        self.knowledge.close()
+
+
+def open_session(
+    database: Database,
+    *,
+    project: Path | None = None,
+    model: str | None = None,
+    reranker: Reranker | None = None,
+    make_embedder: Callable[[str], Embedder] = make_named_embedder,
+    reply_tokens: int = DEFAULT_REPLY_TOKENS,
+    limits: RateLimits | None = None,
+    allowed_docs: Sequence[str] = (),
+) -> Session:
+    """A session of its own on a file; the arguments are those of the parts."""
+    return Session(
+        KnowledgeBase(database, project=project),
+        ModelInUse(database, model, reranker=reranker, make_embedder=make_embedder),
+        reply_tokens=reply_tokens,
+        limits=limits,
+        allowed_docs=allowed_docs,
+    )

@@ -1,0 +1,68 @@
+"""Each dependency has one owner. That imports point downwards is import-linter's to say."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "kb"
+OWNERS = {
+    "apsw": {"store.database"},
+    "markdown_it": {"formats.links", "formats.markdown"},
+    "docutils": {"formats.restructured_text"},
+    "fastembed": {"models.embedder"},
+    "onnxruntime": {"models.multilingual"},
+    "py3langid": {"models.choose"},
+    "argcomplete": {"cli.completion"},
+    "mcp": {"server.mcp", "server.stdio", "clients.handshake"},
+    "mcp_types": {"server.mcp", "server.stdio", "server.wire"},
+    "rapidfuzz": {"search.typos"},
+    "redact_secret": {"text.secrets"},
+    "rich": {"cli.render"},
+    "tree_sitter": {"project.imports.syntax", "clients.jsonc", "clients.toml"},
+    "watchfiles": {"disk.watch"},
+    "argparse": {
+        "cli.main",
+        "cli.render",
+        "cli.browse",
+        "cli.care",
+        "cli.cite",
+        "cli.collect",
+        "cli.context",
+        "cli.evaluate",
+        "cli.install",
+    },
+}
+
+
+def module_name(file: Path) -> str:
+    return ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def imports(file: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+FILES = [file for file in sorted(PACKAGE.rglob("*.py")) if not file.name.startswith("__")]
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_dependency_has_one_owner(file: Path) -> None:
+    used = {name.split(".")[0] for name in imports(file)}
+    for dependency, owners in OWNERS.items():
+        assert dependency not in used or module_name(file) in owners
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_only_the_command_line_prints(file: Path) -> None:
+    if module_name(file).split(".")[0] == "cli":
+        return
+    calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+    assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"]
