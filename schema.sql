@@ -7,7 +7,7 @@
 -- Times are UTC text, YYYY-MM-DDTHH:MM:SSZ. Positions count code points, lines count from 1.
 
 PRAGMA application_id = 0x6b62646f;  -- "kbdo"
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 
 -------------------------------------------------------------------------------- source tables
 
@@ -37,7 +37,8 @@ CREATE TABLE collections (
   options         TEXT NOT NULL DEFAULT '{}',  -- JSON: settings of one kind, such as min_length
   description     TEXT,
   version         TEXT,
-  project_id      INTEGER REFERENCES projects ON DELETE CASCADE,  -- NULL: seen in every project
+  project_id      INTEGER               -- NULL: seen in every project
+                    REFERENCES projects (project_id) ON DELETE CASCADE,
   created_at      TEXT NOT NULL,
   synced_at       TEXT                  -- end of the last complete sync; NULL: never
 ) STRICT;
@@ -49,7 +50,7 @@ CREATE INDEX collections_by_project ON collections (project_id);
 -- one range of row ids in every index.
 CREATE TABLE documents (
   document_id     INTEGER PRIMARY KEY,
-  collection_id   INTEGER NOT NULL REFERENCES collections ON DELETE CASCADE,
+  collection_id   INTEGER NOT NULL REFERENCES collections (collection_id) ON DELETE CASCADE,
   path            TEXT NOT NULL,        -- the document's id for clients; "/" on every system
   title           TEXT NOT NULL,
   summary         TEXT NOT NULL,        -- first paragraph, 500 characters at most; '' if none
@@ -68,7 +69,7 @@ CREATE TABLE documents (
 
 -- One row is a heading with everything up to the next heading of its level or above.
 CREATE TABLE sections (
-  document_id   INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  document_id   INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
   position      INTEGER NOT NULL,       -- from 0 in document order
   level         INTEGER NOT NULL CHECK (level BETWEEN 1 AND 6),
   heading       TEXT NOT NULL,          -- plain text
@@ -97,7 +98,7 @@ CREATE UNIQUE INDEX one_current_model ON models (is_current) WHERE is_current = 
 -- embedded twice. Rows that no chunk uses any more go at the end of a sync.
 CREATE TABLE vectors (
   vector_id  INTEGER PRIMARY KEY,
-  model_id   INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
+  model_id   INTEGER NOT NULL REFERENCES models (model_id) ON DELETE CASCADE,
   text_hash  BLOB NOT NULL,             -- first 16 bytes of SHA-256 of the embedded text
   vector     BLOB NOT NULL,             -- int8 a dimension, scaled so that the largest is 127
   UNIQUE (model_id, text_hash)
@@ -106,7 +107,7 @@ CREATE TABLE vectors (
 -- One row is a passage that is found as one: a range of its document's text.
 CREATE TABLE chunks (
   chunk_id        INTEGER PRIMARY KEY,
-  document_id     INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  document_id     INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
   position        INTEGER NOT NULL,     -- from 1 in document order
   heading_path    TEXT NOT NULL,        -- path of the section it lies in; '' before any heading
   start_line      INTEGER NOT NULL,
@@ -115,7 +116,7 @@ CREATE TABLE chunks (
   end_character   INTEGER NOT NULL,
   extra_terms     TEXT NOT NULL,        -- terms that the tokenizer cannot see: see kb/text/terms.py
   text_hash       BLOB NOT NULL,        -- of the embedded text (title, path, text); as in vectors
-  vector_id       INTEGER REFERENCES vectors,  -- NULL: not embedded yet
+  vector_id       INTEGER REFERENCES vectors (vector_id),  -- NULL: not embedded yet
   UNIQUE (document_id, position)
 ) STRICT;
 CREATE INDEX chunks_by_vector ON chunks (vector_id);
@@ -124,8 +125,8 @@ CREATE INDEX chunks_by_vector ON chunks (vector_id);
 -- when it arrives and NULL again when it goes.
 CREATE TABLE citations (
   citation_id        INTEGER PRIMARY KEY,
-  source_document_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
-  target_document_id INTEGER REFERENCES documents ON DELETE SET NULL,
+  source_document_id INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
+  target_document_id INTEGER REFERENCES documents (document_id) ON DELETE SET NULL,
   target_url         TEXT NOT NULL,     -- as written
   target_key         TEXT NOT NULL,     -- normalised path, page name or URL: what resolves it
   kind               TEXT NOT NULL,     -- inline, reference, autolink, wiki, footnote, metadata, similar
@@ -164,7 +165,7 @@ CREATE INDEX sessions_by_start ON sessions (started_at);
 -- discovery was recorded. Written by the server; goes with its session.
 CREATE TABLE session_events (
   session_event_id INTEGER PRIMARY KEY,
-  session_id       TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
+  session_id       TEXT NOT NULL REFERENCES sessions (session_id) ON DELETE CASCADE,
   kind             TEXT NOT NULL CHECK (kind IN ('read', 'query', 'discovery')),
   tool             TEXT NOT NULL,
   detail           TEXT NOT NULL,       -- the file's path, the query, or the discovery's id
@@ -265,14 +266,14 @@ CREATE TABLE vector_slabs (
 -- The mean direction of the vectors of a document that has several chunks; int8 as in
 -- `vectors`. Rebuilt in the transaction that changes a vector of it.
 CREATE TABLE document_vectors (
-  document_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+  document_id INTEGER PRIMARY KEY REFERENCES documents (document_id) ON DELETE CASCADE,
   vector      BLOB NOT NULL
 ) STRICT;
 
 -- What a document answers to when it is cited: one row a name. Rebuilt with its document.
 CREATE TABLE document_keys (
   key         TEXT NOT NULL,            -- "path:", "page:" or "url:" and the normal form of it
-  document_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  document_id INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
   rank        INTEGER NOT NULL,         -- 0 for the most literal name; of two the lower wins
   PRIMARY KEY (key, document_id)
 ) STRICT, WITHOUT ROWID;
@@ -281,7 +282,7 @@ CREATE INDEX document_keys_by_document ON document_keys (document_id);
 -- The longer paragraphs of research reports, to find those that say the same.
 CREATE TABLE report_paragraphs (
   paragraph_id INTEGER PRIMARY KEY,
-  document_id  INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  document_id  INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
   line         INTEGER NOT NULL,
   word_count   INTEGER NOT NULL,        -- different words
   words        BLOB NOT NULL            -- uint32 hashes of them, ascending

@@ -219,10 +219,12 @@ def test_the_old_file_is_kept_until_the_migration_succeeds(
 ) -> None:
     next_version.write_text("ALTER TABLE collections ADD COLUMN colour TEXT; SELECT no_function();")
     before = old_file.read_bytes()
-    with pytest.raises(FileError, match=r"version 1 to 2: .*no_function.*left as it is"):
+    with pytest.raises(
+        FileError, match=rf"version {SCHEMA_VERSION} to .*no_function.*left as it is"
+    ):
         Database(old_file)
     assert old_file.read_bytes() == before
-    kept = old_file.with_name("kb.db.version-1")
+    kept = old_file.with_name(f"kb.db.version-{SCHEMA_VERSION}")
     assert companions(old_file) == [kept.name]
     monkeypatch.undo()
     for file in (old_file, kept):

@@ -1,0 +1,171 @@
+"""Files of older versions: they open, are brought up to date, and lose nothing.
+
+fixtures/version-1.db.gz was made by the last commit of file version 1: two collections, an external
+one, an index, a discovery, a session; every table has rows. A new version adds such a file, made
+before its change of the schema.
+"""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from support import ROOT, call
+
+from kb.knowledge_base import KnowledgeBase
+from kb.models.embedder import FastembedEmbedder
+from kb.store.database import MIGRATIONS, SCHEMA_VERSION, Database
+
+OLD_VERSIONS = range(1, SCHEMA_VERSION)
+
+
+def old_file(version: int, folder: Path) -> Path:
+    path = folder / "old.db"
+    packed = ROOT / "fixtures" / f"version-{version}.db.gz"
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+    return path
+
+
+def definitions(path: Path) -> dict[str, str]:
+    """The schema as SQLite has it, without comments and the blanks that text is set with."""
+    connection = apsw.Connection(str(path))
+    rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql <> ''").fetchall()
+    connection.close()
+    return {
+        name: "".join(re.sub(r"--.*", "", sql).split()).casefold()
+        for name, sql in rows
+        if not name.startswith("sqlite_stat")
+    }
+
+
+def columns(path: Path) -> dict[str, list[Any]]:
+    """What SQLite makes of it: columns, references and indexes of every table."""
+    connection = apsw.Connection(str(path))
+    names = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+    ).fetchall()
+    found = {
+        name: [
+            connection.execute(f"PRAGMA {pragma} ({name})").fetchall()
+            for pragma in ("table_xinfo", "foreign_key_list", "index_list")
+        ]
+        for (name,) in names
+    }
+    connection.close()
+    return found
+
+
+def rows(path: Path) -> dict[str, list[Any]]:
+    connection = apsw.Connection(str(path))
+    names = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+    ).fetchall()
+    found = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for (name,) in names}
+    connection.close()
+    return found
+
+
+def test_each_version_has_its_migration_and_a_file_to_try_it_with() -> None:
+    scripts = sorted(entry.name for entry in MIGRATIONS.iterdir())
+    assert scripts == [f"{version + 1:04}.sql" for version in OLD_VERSIONS]
+    files = sorted(file.name for file in (ROOT / "fixtures").glob("version-*.db.gz"))
+    assert files == sorted(f"version-{version}.db.gz" for version in OLD_VERSIONS)
+
+
+@pytest.mark.parametrize("version", OLD_VERSIONS)
+def test_an_old_file_gets_the_schema_of_a_new_one(version: int, tmp_path: Path) -> None:
+    path = old_file(version, tmp_path)
+    new = tmp_path / "new.db"
+    Database(new).close()
+    assert definitions(path) != definitions(new)
+    Database(path).close()
+    assert definitions(path) == definitions(new)
+    assert columns(path) == columns(new)
+    assert [file.name for file in tmp_path.glob("old.db*")] == ["old.db"]
+
+
+@pytest.mark.parametrize("version", OLD_VERSIONS)
+def test_an_old_file_keeps_what_it_holds(
+    version: int, tmp_path: Path, model: FastembedEmbedder
+) -> None:
+    path = old_file(version, tmp_path)
+    before = rows(path)
+    assert all(before.values()), [name for name, held in before.items() if not held]
+    Database(path).close()
+    assert rows(path) == before
+    with KnowledgeBase(
+        Database(path), project=tmp_path, make_embedder=lambda _: model
+    ) as knowledge:
+        with knowledge.database.read() as connection:
+            assert connection.apsw.pragma("integrity_check") == "ok"
+        found = call(knowledge, "documents_search", query="low battery")["results"][0]
+        assert (found["collection"], found["documentId"]) == ("docs", "calibration.md")
+        assert call(knowledge, "search_index", query="mast", index_name="notes")["total_matches"]
+        recorded = call(knowledge, "context_record", content="We use UTC for all time stamps")
+        assert recorded["status"] == "recorded"  # the old one is of a module
+
+
+@pytest.mark.parametrize("version", OLD_VERSIONS)
+def test_deleting_still_deletes_what_hangs_on_it(version: int, tmp_path: Path) -> None:
+    path = old_file(version, tmp_path)
+    with Database(path) as database, database.write() as connection:
+        connection.apsw.execute("DELETE FROM projects")
+        connection.apsw.execute("DELETE FROM sessions")
+        left = {
+            name: connection.apsw.execute(f"SELECT count(*) FROM {name}").get
+            for name in ("session_events", "collections")
+        }
+    assert left == {"session_events": 0, "collections": len(rows(path)["collections"])}
+    assert "external" not in [row[2] for row in rows(path)["collections"]]
+    connection = apsw.Connection(str(path))
+    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    connection.close()
+
+
+def test_a_second_program_that_has_the_file_open_goes_on(tmp_path: Path) -> None:
+    path = old_file(1, tmp_path)
+    other = apsw.Connection(str(path))
+    assert other.execute("SELECT count(*) FROM documents").get == 7
+    Database(path).close()
+    assert other.execute("SELECT count(*) FROM documents").get == 7
+    assert (
+        "(document_id)"
+        in other.execute("SELECT sql FROM sqlite_schema WHERE name = 'sections'").get
+    )
+    other.close()
+
+
+SHOW_EVERY_TABLE = """
+import asyncio, json, sys
+from datasette.app import Datasette
+
+async def statuses():
+    datasette = Datasette([sys.argv[1]])
+    names = json.loads(sys.argv[2])
+    return {name: (await datasette.client.get(f"/old/{name}")).status_code for name in names}
+
+print(json.dumps(asyncio.run(statuses())))
+"""
+
+
+@pytest.mark.parametrize("version", OLD_VERSIONS)
+def test_datasette_shows_every_table_and_view(version: int, tmp_path: Path) -> None:
+    path = old_file(version, tmp_path)
+    Database(path).close()
+    connection = apsw.Connection(str(path))
+    names = [
+        name
+        for (name,) in connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') ORDER BY name"
+        )
+    ]
+    connection.close()
+    command = [sys.executable, "-c", SHOW_EVERY_TABLE, str(path), json.dumps(names)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == dict.fromkeys(names, 200)
