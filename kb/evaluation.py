@@ -12,13 +12,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kb.errors import SourceError, UsageError
+from kb.errors import SourceError
 from kb.formats.outline import PATH_SEPARATOR
 from kb.ingest.sync import prepare_document
 from kb.model_in_use import ModelInUse, has_english_model
@@ -179,27 +180,13 @@ def measure(judged: Judged, run: Run) -> dict[str, Any]:
     """The mean of each measure, and its value for each query under "queries".
 
     `HEADING_MEASURE` is the share of the questions that name a heading; without any it is left out.
-
-    Raises:
-        UsageError: the evaluation library is not installed.
     """
-    try:
-        import ir_measures
-    except ImportError as error:
-        raise UsageError(
-            "evaluation needs the package ir-measures: pip install ir-measures"
-        ) from error
-    measures = [ir_measures.parse_measure(name) for name in MEASURES]
-    scored = {
-        key: {document: float(len(ranked) - rank) for rank, document in enumerate(ranked)}
-        for key, ranked in run.documents.items()
+    queries: dict[str, dict[str, float]] = {
+        key: measures_of(run.documents.get(key, []), judged.relevant[key])
+        for key in judged.questions
     }
-    judgements = {key: judged.relevant[key] for key in judged.questions}
-    queries: dict[str, dict[str, float]] = {}
-    for metric in ir_measures.iter_calc(measures, judgements, scored):
-        queries.setdefault(metric.query_id, {})[str(metric.measure)] = metric.value
     means = {
-        name: sum(values.get(name, 0.0) for values in queries.values()) / max(len(judgements), 1)
+        name: sum(values[name] for values in queries.values()) / max(len(queries), 1)
         for name in MEASURES
     }
     under_heading = {
@@ -207,10 +194,36 @@ def measure(judged: Judged, run: Run) -> dict[str, Any]:
         for key in judged.headings
     }
     for key, value in under_heading.items():
-        queries.setdefault(key, {})[HEADING_MEASURE] = value
+        queries[key][HEADING_MEASURE] = value
     if under_heading:
         means[HEADING_MEASURE] = sum(under_heading.values()) / len(under_heading)
     return {**means, "queries": queries}
+
+
+def measures_of(ranked: Sequence[str], relevance: Mapping[str, int]) -> dict[str, float]:
+    """The measures of one question, as trec_eval has them.
+
+    Args:
+        ranked: what was found, best first, nothing twice.
+        relevance: of the judged documents; above 0 is relevant. The gain of nDCG is linear in it
+            (Järvelin, Kekäläinen 2002), the discount log2(rank + 1).
+    """
+    gains = [max(relevance.get(document, 0), 0) for document in ranked]
+    ideal = sorted((gain for gain in relevance.values() if gain > 0), reverse=True)
+    first = next((rank for rank, gain in enumerate(gains[:10], 1) if gain), None)
+    found = {depth: sum(map(bool, gains[:depth])) for depth in (5, 10, 100)}
+    every = max(len(ideal), 1)
+    return {
+        "nDCG@10": _discounted(gains[:10]) / (_discounted(ideal[:10]) or 1.0),
+        "R@10": found[10] / every,
+        "R@100": found[100] / every,
+        "RR@10": 1 / first if first else 0.0,
+        "Success@5": float(found[5] > 0),
+    }
+
+
+def _discounted(gains: Sequence[int]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
 def _is_below(judged: Judged, key: str, document: str, heading_path: str) -> bool:
