@@ -1,4 +1,7 @@
-"""The command line. Exit codes: 0 done, 1 nothing found, 2 wrong use, 3 failure."""
+"""The command line.
+
+Exit codes: 0 done, 1 nothing found, 2 wrong use, 3 failure, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from typing import Any, NoReturn
 
 import kb
 from kb.cli import install, render
+from kb.cli.arguments import Parser, Words, WrongUse, parse
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.models.choose import make_embedder
 from kb.models.rerank import CrossEncoder
@@ -29,7 +33,7 @@ from kb.tools.session import open_session
 
 log = logging.getLogger("kb.cli")
 
-DONE, NOTHING_FOUND, WRONG_USE, FAILURE = 0, 1, 2, 3
+DONE, NOTHING_FOUND, WRONG_USE, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 # What is opened as it is; every other argument is text, which UTF-8 must be able to hold.
 PATH_OPTIONS = frozenset({"db", "source", "folder", "judged", "allow_docs"})
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -38,7 +42,12 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its exit code."""
     _open_standard_streams()
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        options = parse(_parser(), given)
+    except WrongUse as error:
+        _print_error(error, as_json="--json" in given, program=error.program)
+        sys.exit(WRONG_USE)
     for option, value in vars(options).items():
         if option not in PATH_OPTIONS:
             setattr(options, option, writable(value))
@@ -57,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _exit_code(error)
     except KeyboardInterrupt:
         print("kb: interrupted; what was done is kept", file=sys.stderr)
-        code = FAILURE
+        code = INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe went away (`kb list | head`): no error, but nothing more to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:
         log.debug("the cause", exc_info=True)
         text = f"{type(error).__name__}: {error}".replace("\n", " ")
-        print(f"kb: internal error: {text} (--log-level debug shows more)", file=sys.stderr)
+        text = f"internal error: {text} (--log-level debug shows more)"
+        _print_error(KbError(text), as_json=options.json)
         code = FAILURE
     sys.exit(code)
 
@@ -134,46 +144,26 @@ def _exit_code(error: KbError) -> int:
     return WRONG_USE if isinstance(error, UsageError | InvalidPattern) else FAILURE
 
 
-def _print_error(error: KbError, *, as_json: bool) -> None:
+def _print_error(error: KbError, *, as_json: bool, program: str = "kb") -> None:
     if as_json:
         print(json.dumps(writable(error.as_result()), ensure_ascii=False))
     suggestions = error.details.get("suggestions", [])
     said = any(start in error.message for start in ("Did you", "There are"))
     hint = f" Near: {', '.join(suggestions)}." if suggestions and not said else ""
     reason = f": {error.details['reason']}" if error.details.get("reason") else ""
-    print(f"kb: {error.message}{reason}{hint}".replace("\n", " "), file=sys.stderr)
+    print(f"{program}: {error.message}{reason}{hint}".replace("\n", " "), file=sys.stderr)
 
 
-class _Words(argparse.Action):
-    """One text, also when it was typed without quotes: `kb search retry with backoff`."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        setattr(namespace, self.dest, " ".join(values) if values else None)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Errors on one line with the next step, instead of the whole usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(WRONG_USE, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     common = _common_options(argparse.SUPPRESS)
-    parser = _Parser(
+    parser = Parser(
         prog="kb",
         description="A project's knowledge in one SQLite file: add folders, search, serve.",
         parents=[_common_options(None)],
     )
     parser.add_argument("--version", action="version", version=f"kb {kb.__version__}")
     parser.set_defaults(creates=False, needs_file=True)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def add(name: str, command: str, text: str, **defaults: Any) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text, parents=[common])
@@ -188,13 +178,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _common_options(default: Any) -> _Parser:
+def _common_options(default: Any) -> Parser:
     """The global options, accepted before and after the command."""
 
     def value(own: Any) -> Any:
         return own if default is None else default
 
-    options = _Parser(add_help=False)
+    options = Parser(add_help=False)
     options.add_argument(
         "--db",
         metavar="PATH",
@@ -292,7 +282,7 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _add_browsing(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub = add("search", "browse.search", "search by keywords and meaning", creates=False)
-    sub.add_argument("query", metavar="QUERY", nargs="+", action=_Words)
+    sub.add_argument("query", metavar="QUERY", nargs="+", action=Words)
     sub.add_argument(
         "--from",
         dest="folder",
@@ -375,7 +365,7 @@ def _add_context(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     sub = add("recall", "context.recall", "search what was recorded, or print all as Markdown")
     sub.add_argument(
-        "query", metavar="QUERY", nargs="*", action=_Words, help="without it: all, by module"
+        "query", metavar="QUERY", nargs="*", action=Words, help="without it: all, by module"
     )
     sub.add_argument("--type", choices=types, default="")
     sub.add_argument("--module", default="", metavar="NAME")

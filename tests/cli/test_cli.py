@@ -107,6 +107,55 @@ def test_every_command_has_help(command: str, run: Run) -> None:
     assert "--db PATH" in outcome.out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ("serach wind", 'no command "serach": did you mean "search"?'),
+        ("--db other.db --quiet serach wind", 'did you mean "search"?'),
+        ("search wind --limt 3", "no option --limt: did you mean --limit?"),
+        ("search wind --mustnot", "put -- before the query"),
+        ("search wind --format jsn", 'did you mean "json"?'),
+        ("list one two", '"two" is one argument too many'),
+        ("", "name a command, such as `kb add FOLDER`"),
+    ],
+)
+def test_what_is_misspelt_is_answered_with_what_was_meant(
+    arguments: str, hint: str, filled: Run
+) -> None:
+    outcome = filled(*arguments.split())
+    assert (outcome.code, outcome.out) == (2, "")
+    assert hint in outcome.errors
+    as_json = filled("--json", *arguments.split())
+    assert as_json.code == 2
+    assert as_json.json["code"] == "VALIDATION_ERROR"
+    assert hint in as_json.json["error"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "quartz -line",
+        "-line quartz",
+        "quartz -line -n5",
+        "-c docs quartz -n 5 -line",
+        "quartz -c docs -line --format files",
+        "quartz --limit=5 -line -c docs",
+        "-- quartz -line",
+    ],
+)
+def test_words_that_must_not_come_are_no_options(arguments: str, filled: Run) -> None:
+    found = filled("search", *arguments.split())
+    assert (found.code, found.errors) == (0, "")
+    assert "sub dir.md" in found.out
+    assert "wind.md" not in found.out
+    assert "wind.md" in filled("search", "quartz").out
+
+
+def test_a_word_that_begins_like_an_option_with_a_value_is_a_word(filled: Run) -> None:
+    # Not the collection "ould".
+    assert filled("search", "quartz", "-could", "-c", "docs").code == 0
+
+
 def test_version_is_printed(run: Run) -> None:
     assert re.fullmatch(r"kb \d+\.\d+\.\d+\n", run("--version").out)
 
@@ -224,7 +273,7 @@ def test_unforeseen_failure_is_one_line(run: Run, project: Path) -> None:
     assert is_one_error_line(outcome)
 
 
-def test_interruption_is_one_line_and_exit_code_3(
+def test_interruption_is_one_line_and_exit_code_130(
     filled: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(io.StringIO):
@@ -233,7 +282,7 @@ def test_interruption_is_one_line_and_exit_code_3(
 
     monkeypatch.setattr(sys, "stdin", Interrupted())
     outcome = filled("tool", "documents_search", "-")
-    assert outcome.code == 3
+    assert outcome.code == 130
     assert outcome.errors == "kb: interrupted; what was done is kept\n"
 
 

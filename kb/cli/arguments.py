@@ -1,0 +1,143 @@
+"""Arguments as people type them: near names for what is misspelt, words of a query that look like
+options, errors on one line or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from kb.errors import UsageError
+from kb.text.nearest import nearest
+
+__all__ = ["Parser", "Words", "WrongUse", "parse"]
+
+QUERY_COMMANDS = ("search", "recall")
+# `-n5` is an option with its value; `-cats` and `-north` are words that must not come.
+_ATTACHED_NUMBER = re.compile(r"-[A-Za-z]\d+")
+# Before a word that could be taken for an option. No argument of a program can hold it.
+_MARK = "\0"
+
+
+class WrongUse(UsageError):
+    """Arguments that the command line does not take."""
+
+    def __init__(self, message: str, program: str) -> None:
+        super().__init__(f"{message} (see {program} --help)")
+        self.program = program
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises its errors, with the next step, instead of printing the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WrongUse(message, self.prog)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        near = nearest(str(value), known, limit=1)
+        there_are = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}"
+        if isinstance(action, argparse._SubParsersAction):
+            raise WrongUse(f'there is no command "{value}": {there_are}', self.prog)
+        raise argparse.ArgumentError(action, f'"{value}" is none of its values: {there_are}')
+
+
+class Words(argparse.Action):
+    """One text, also when it was typed without quotes: `kb search retry with backoff`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        words = [word.removeprefix(_MARK) for word in values or ()]
+        setattr(namespace, self.dest, " ".join(words) if words else None)
+
+
+def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options that a command line gives.
+
+    Raises:
+        WrongUse: it makes no sense.
+    """
+    commands = _commands(parser)
+    place = _place_of_command(parser, arguments)
+    name = arguments[place] if place < len(arguments) else ""
+    own = commands.get(name, parser)
+    if name in QUERY_COMMANDS:
+        rest = _with_words_first(own, arguments[place + 1 :])
+        arguments = [*arguments[: place + 1], *rest]
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        raise WrongUse(_unknown(own, unknown[0].removeprefix(_MARK)), own.prog)
+    if not name:
+        raise WrongUse("name a command, such as `kb add FOLDER` or `kb search QUERY`", parser.prog)
+    return options
+
+
+def _commands(parser: Parser) -> dict[str, Parser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def _place_of_command(parser: Parser, arguments: Sequence[str]) -> int:
+    """Where the command stands, behind the global options."""
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-"):
+        place += 1 + _values(parser, arguments[place])
+    return place
+
+
+def _with_words_first(parser: Parser, arguments: Sequence[str]) -> list[str]:
+    """The words of a command's query, wherever they stood, and behind them its options."""
+    options: list[str] = []
+    words: list[str] = []
+    place = 0
+    while place < len(arguments):
+        argument = arguments[place]
+        if argument == "--":
+            words += arguments[place + 1 :]
+            break
+        if _is_option(parser, argument):
+            end = place + 1 + _values(parser, argument)
+            options += arguments[place:end]
+            place = end
+        else:
+            words.append(argument)
+            place += 1
+    return [*(_MARK + word for word in words), *options]
+
+
+def _is_option(parser: Parser, argument: str) -> bool:
+    if argument.startswith("--"):
+        return True
+    known = argument[:2] in parser._option_string_actions
+    return known and (len(argument) == 2 or _ATTACHED_NUMBER.fullmatch(argument) is not None)
+
+
+def _values(parser: Parser, argument: str) -> int:
+    """How many arguments behind an option belong to it."""
+    if "=" in argument:
+        return 0
+    known = parser._option_string_actions
+    names = [name for name in known if name.startswith(argument)]
+    action = known.get(argument) or (known[names[0]] if len(names) == 1 else None)
+    return int(action is not None and action.nargs is None)
+
+
+def _unknown(parser: Parser, argument: str) -> str:
+    if not argument.startswith("-"):
+        return f'"{argument}" is one argument too many'
+    name = argument.split("=")[0]
+    near = nearest(name, [option for option in parser._option_string_actions if option[1] == "-"])
+    hint = f": did you mean {near[0]}?" if near else ""
+    if parser.prog.split()[-1] in QUERY_COMMANDS:
+        hint += f"{'' if hint else ':'} To search for it, put -- before the query"
+    return f"there is no option {name}{hint}"
