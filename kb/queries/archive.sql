@@ -8,7 +8,8 @@ CROSS JOIN chunks ON chunks.document_id = json_each.value;
 -- name: archive_documents
 -- What is shown of these documents (JSON list of ids).
 SELECT
-  documents.document_id, collections.name AS collection, documents.path, documents.title,
+  documents.document_id, collections.name AS collection, collections.source AS folder,
+  documents.path, documents.title,
   json_extract(documents.metadata, '$.archive.source') AS source,
   json_extract(documents.metadata, '$.archive.date') AS date,
   json_extract(documents.metadata, '$.archive.query') AS query,

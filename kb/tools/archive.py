@@ -156,7 +156,7 @@ def _row(found: FoundDocument) -> dict[str, Any]:
         "document": {
             "id": f"{row['collection']}/{row['path']}",
             "title": row["title"],
-            "path": row["path"],
+            "path": f"{_folder_name(row)}/{row['path']}",
             "source": row["source"] or RESEARCH,
             "date": row["date"] or "",
             "score": round(found.score, 4),
@@ -166,6 +166,12 @@ def _row(found: FoundDocument) -> dict[str, Any]:
         },
         "highlights": [{"field": name, "snippets": pieces} for name, pieces in found.highlights],
     }
+
+
+def _folder_name(row: Row) -> str:
+    """The name of an archive's folder, which a person looks for on the disk."""
+    folder: str = row["folder"] or row["collection"]
+    return folder.rstrip("/").rpartition("/")[2] or folder
 
 
 def _add_citations(

@@ -55,7 +55,7 @@ def test_the_worked_example_has_the_documented_shape(archive: Session) -> None:
     row = next(r for r in result["results"] if r["document"]["id"] == INTRODUCTION)
     document = row["document"]
     assert document["title"] == "Introduction to Machine Learning"
-    assert document["path"] == "2025-05-20/machine_learning_intro.md"
+    assert document["path"] == "research/2025-05-20/machine_learning_intro.md"
     assert (document["source"], document["date"]) == ("research", "2025-05-20")
     assert 0 <= document["score"] <= 1
     (title,) = [h["snippets"] for h in row["highlights"] if h["field"] == "title"]
@@ -206,3 +206,16 @@ def test_wrong_arguments_and_failures_are_clean_errors(
 @given(st.text())
 def test_any_text_is_a_query(archive: Session, query: str) -> None:
     search(archive, query, includeCitations=True)
+
+
+def test_a_path_begins_with_the_archives_folder_whatever_its_collection_is_called(
+    kb: KnowledgeBase, tmp_path: Path
+) -> None:
+    folder = tmp_path / "research-archive" / "2025-05-20"
+    folder.mkdir(parents=True)
+    (folder / "tides.md").write_text("# Research: how tides turn\n\nTwice a day.\n")
+    row = register(kb, str(folder.parent), name="notes", kind="archive")
+    sync_collection(kb, row)
+    (found_row,) = search(kb, "tides")["results"]
+    assert found_row["document"]["id"] == "notes/2025-05-20/tides.md"
+    assert found_row["document"]["path"] == "research-archive/2025-05-20/tides.md"
