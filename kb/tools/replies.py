@@ -12,6 +12,13 @@ DEFAULT_REPLY_TOKENS = 20_000
 # About what tokenizers of current models make of English and of everything else.
 ASCII_CHARACTERS_PER_TOKEN = 4
 
+SHORTEST_TEXT = 40  # characters that are left of a text which is cut
+# What other calls are made with: a part of it names nothing.
+EXACT_KEYS = frozenset(
+    "id path document documentId collection collectionId doc_id file uri sourceId targetId "
+    "targetUrl from to".split()
+)
+
 T = TypeVar("T")
 
 
@@ -152,14 +159,82 @@ def estimate_tokens(text: str) -> int:
 
 
 def rows_within(rows: Sequence[T], tokens: int) -> list[T]:
-    """The first rows that fit into a budget as JSON, at least one."""
+    """The first rows that fit into a budget as JSON, at least one.
+
+    A first row that alone is too large is returned with its texts shortened: see `shortened`.
+    """
     kept: list[T] = []
     for row in rows:
-        tokens -= estimate_tokens(json.dumps(row, ensure_ascii=False))
-        if kept and tokens < 0:
-            break
+        cost = cost_of(row)
+        if cost > tokens:
+            return kept or [shortened(row, tokens)]
+        tokens -= cost
         kept.append(row)
     return kept
+
+
+def shared_rows(lists: Sequence[Sequence[T]], tokens: int) -> list[list[T]]:
+    """The first rows of several lists that fit together: each list's first, then the second ones.
+
+    A list has none where there is no room for its first.
+    """
+    kept: list[list[T]] = [[] for _ in lists]
+    full = [False] * len(lists)
+    share = tokens // max(len(lists), 1)
+    for rank in range(max(map(len, lists), default=0)):
+        for own, rows, number in zip(kept, lists, range(len(lists)), strict=True):
+            if rank >= len(rows) or full[number]:
+                continue
+            row = rows[rank]
+            if rank == 0 and cost_of(row) > share:
+                row = shortened(row, share)
+            cost = cost_of(row)
+            full[number] = cost > tokens
+            if not full[number]:
+                tokens -= cost
+                own.append(row)
+    return kept
+
+
+def shortened(value: T, tokens: int) -> T:
+    """A row whose longest texts are cut until it fits, or until they are too short to be cut.
+
+    A row that was cut says so: `truncated` is true in it.
+    """
+    if not isinstance(value, dict) or cost_of(value) <= tokens:
+        return value
+    row: Any = json.loads(json.dumps(value, ensure_ascii=False))
+    row["truncated"] = True
+    while cost_of(row) > tokens:
+        place = _longest_text(row)
+        if place is None:
+            break
+        holder, key = place
+        text = holder[key]
+        surplus = cost_of(row) - tokens
+        most = max(SHORTEST_TEXT, min(len(text) - surplus, 3 * len(text) // 4))
+        holder[key] = f"{text[:most].rstrip()} …"
+    return row  # type: ignore[no-any-return]
+
+
+def _longest_text(value: Any) -> tuple[Any, Any] | None:
+    """The holder and key of the longest text in a row that is worth to be cut."""
+    longest: tuple[int, Any, Any] = (SHORTEST_TEXT + 2, None, None)
+    waiting = [value]
+    while waiting:
+        holder = waiting.pop()
+        pairs = holder.items() if isinstance(holder, dict) else enumerate(holder)
+        for key, inner in pairs:
+            if isinstance(inner, dict | list):
+                waiting.append(inner)
+            elif isinstance(inner, str) and len(inner) > longest[0] and key not in EXACT_KEYS:
+                longest = (len(inner), holder, key)
+    return None if longest[1] is None else longest[1:]
+
+
+def cost_of(row: Any) -> int:
+    """About how many tokens a row takes as JSON."""
+    return estimate_tokens(json.dumps(row, ensure_ascii=False, separators=(",", ":"))) + 1
 
 
 def lines_within(lines: Sequence[str], tokens: int) -> tuple[str, int, bool]:
