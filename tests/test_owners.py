@@ -24,6 +24,7 @@ OWNERS = {
     "argparse": {
         "cli.main",
         "cli.render",
+        "cli.arguments",
         "cli.browse",
         "cli.care",
         "cli.cite",

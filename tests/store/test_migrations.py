@@ -17,9 +17,9 @@ import apsw
 import pytest
 from support import ROOT, call
 
-from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import FastembedEmbedder
 from kb.store.database import MIGRATIONS, SCHEMA_VERSION, Database
+from kb.tools.session import open_session
 
 OLD_VERSIONS = range(1, SCHEMA_VERSION)
 
@@ -98,9 +98,7 @@ def test_an_old_file_keeps_what_it_holds(
     assert all(before.values()), [name for name, held in before.items() if not held]
     Database(path).close()
     assert rows(path) == before
-    with KnowledgeBase(
-        Database(path), project=tmp_path, make_embedder=lambda _: model
-    ) as knowledge:
+    with open_session(Database(path), project=tmp_path, make_embedder=lambda _: model) as knowledge:
         with knowledge.database.read() as connection:
             assert connection.apsw.pragma("integrity_check") == "ok"
         found = call(knowledge, "documents_search", query="low battery")["results"][0]

@@ -209,13 +209,13 @@ def test_any_text_is_a_query(archive: Session, query: str) -> None:
 
 
 def test_a_path_begins_with_the_archives_folder_whatever_its_collection_is_called(
-    kb: KnowledgeBase, tmp_path: Path
+    kb: Session, tmp_path: Path
 ) -> None:
     folder = tmp_path / "research-archive" / "2025-05-20"
     folder.mkdir(parents=True)
     (folder / "tides.md").write_text("# Research: how tides turn\n\nTwice a day.\n")
-    row = register(kb, str(folder.parent), name="notes", kind="archive")
-    sync_collection(kb, row)
+    row = register(kb.database, str(folder.parent), name="notes", kind="archive")
+    sync_collection(kb.database, row)
     (found_row,) = search(kb, "tides")["results"]
     assert found_row["document"]["id"] == "notes/2025-05-20/tides.md"
     assert found_row["document"]["path"] == "research-archive/2025-05-20/tides.md"
