@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
@@ -20,6 +20,9 @@ from kb.disk.skipped import named_by
 from kb.errors import UsageError
 
 __all__ = ["Globs", "compiled", "composed", "is_entry_itself"]
+
+MOST_ALTERNATIVES = 256  # globs that the braces of one may stand for
+MOST_SHOWN = 100  # characters of a glob in a message
 
 
 class Globs:
@@ -35,7 +38,8 @@ class Globs:
             including (`docs/*` means the files in `docs`).
 
     Raises:
-        UsageError: a glob that can match nothing, such as one with an unclosed bracket.
+        UsageError: a glob that can match nothing, such as one with an unclosed bracket, or whose
+            braces stand for too many.
     """
 
     __slots__ = ("_expressions",)
@@ -43,14 +47,14 @@ class Globs:
     def __init__(self, globs: Sequence[str], *, descend: bool) -> None:
         self._expressions: list[tuple[re.Pattern[str], bool, list[str]]] = []
         for given in globs:
-            for glob in _braces_expanded(composed(given).removeprefix("./")):
+            for glob in _braces_expanded(composed(given).removeprefix("./"), given):
                 # Here "!" and "#" are letters of a name, not marks as in an ignore file.
                 literal = "\\" + glob if glob.startswith(("!", "#")) else glob
                 pattern = compiled(literal)
                 if pattern is None or pattern.regex is None:
                     raise UsageError(
-                        f'The glob "{given}" matches nothing: check its brackets and backslashes, '
-                        'or put a backslash before a "[" that is part of a name.'
+                        f'The glob "{_shortened(given)}" matches nothing: check its brackets and '
+                        'backslashes, or put a backslash before a "[" that is part of a name.'
                     )
                 is_folder_name = re.search(r"[*?[]", glob.rstrip("/").rpartition("/")[2]) is None
                 whole = descend or glob.endswith("/") or is_folder_name
@@ -83,9 +87,12 @@ class Globs:
 def compiled(text: str) -> GitIgnoreSpecPattern | None:
     """The pattern, or None for one that git passes over because it cannot be used."""
     try:
-        return GitIgnoreSpecPattern(text)
+        pattern = GitIgnoreSpecPattern(text)
     except (ValueError, re.error):
         return None
+    if pattern.regex is not None:
+        pattern.regex = _without_retries(_within_names(pattern.regex))
+    return pattern
 
 
 def is_entry_itself(found: re.Match[str]) -> bool:
@@ -100,10 +107,92 @@ def composed(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def _braces_expanded(glob: str) -> Iterator[str]:
-    braces = re.search(r"(?<!\\)\{([^{}]*,[^{}]*)\}", glob)
-    if braces is None:
-        yield glob
-        return
-    for choice in braces[1].split(","):
-        yield from _braces_expanded(glob[: braces.start()] + choice + glob[braces.end() :])
+def _braces_expanded(glob: str, given: str) -> list[str]:
+    """The globs that `{a,b}` stands for.
+
+    Raises:
+        UsageError: there are too many.
+    """
+    plain: list[str] = []
+    waiting = [glob]
+    while waiting:
+        one = waiting.pop()
+        if (braces := _first_braces(one)) is None:
+            plain.append(one)
+            continue
+        start, end = braces
+        choices = one[start + 1 : end - 1].split(",")
+        waiting += [one[:start] + choice + one[end:] for choice in reversed(choices)]
+        if len(plain) + len(waiting) > MOST_ALTERNATIVES:
+            raise UsageError(
+                f'The glob "{_shortened(given)}" stands for more than {MOST_ALTERNATIVES} globs: '
+                "give several shorter ones, or use * and ?."
+            )
+    return plain
+
+
+def _first_braces(glob: str) -> tuple[int, int] | None:
+    for found in _BRACES.finditer(glob):
+        if "," in found[0] and not glob.startswith("\\", found.start() - 1):
+            return found.span()
+    return None
+
+
+def _shortened(glob: str) -> str:
+    return glob if len(glob) <= MOST_SHOWN else glob[:MOST_SHOWN] + "..."
+
+
+def _within_names(expression: re.Pattern[str]) -> re.Pattern[str]:
+    """The same expression where a set such as `[!a]` never stands for a slash, as in git."""
+    text = expression.pattern
+    if re.search(r"\[(?!\^/\])", text) is None:
+        return expression
+    is_set = re.compile(r"\[(?!\^/\]).")
+    tokens = (f"(?!/){token}" if is_set.match(token) else token for token in _TOKEN.findall(text))
+    return re.compile("".join(tokens), expression.flags)
+
+
+def _without_retries(expression: re.Pattern[str]) -> re.Pattern[str]:
+    """The same expression, in linear time where it has several wildcards.
+
+    A glob such as `*a*a*a*b` tries every way to share out a name among its stars. One is enough:
+    where something can stand behind a star but before the next one, the first place is as good
+    as any, and it is kept (an atomic group). The same holds for folders and `**`.
+    """
+    text = expression.pattern
+    if text.count(_STAR) < 2 and text.count(".+") < 2:
+        return expression
+    # [before, folders, piece, folders, piece ...]: all but the last folders are settled at once.
+    pieces = [
+        part if part in _ANY_FOLDERS_LAZY else _stars_kept(part)
+        for part in _ANY_FOLDERS.split(text)
+    ]
+    for at in range(1, len(pieces) - 2, 2):
+        lazy = _ANY_FOLDERS_LAZY[pieces[at]]
+        pieces[at : at + 2] = ["", f"(?>{lazy}{pieces[at + 1]}(?=/))"]
+    return re.compile("".join(pieces), expression.flags)
+
+
+def _stars_kept(text: str) -> str:
+    """Each star that another one follows in the same name, with what is between them, atomic."""
+    kept: list[str] = []
+    star: int | None = None  # where in `kept` the last star of this name is
+    for token in _TOKEN.findall(text):
+        if token == _STAR:
+            if star is not None:
+                between = "".join(kept[star + 1 :])
+                kept[star:] = [f"(?>{_STAR}?{between})"] if between else []
+            star = len(kept)
+        elif token in ("/", "("):
+            star = None
+        kept.append(token)
+    return "".join(kept)
+
+
+# The parts of which pathspec makes its expressions.
+_STAR = "[^/]*"
+_ANY_FOLDERS = re.compile(r"(\(\?:\.\+/\)\?|\(\?:/\.\+\)\?)")
+_ANY_FOLDERS_LAZY = {"(?:.+/)?": "(?:.+?/)??", "(?:/.+)?": "(?:/.+?)??"}
+_TOKEN = re.compile(r"\\.|\[\^/\][*+]?|(?:\(\?!/\))?\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+
+_BRACES = re.compile(r"\{[^{}]*\}")

@@ -34,13 +34,10 @@ __all__ = [
 ]
 
 CONFIG_FILES = (".kb/config.json", ".csharp-compounding-docs/config.json")
-MOST_BRACES = 5
 MAXIMUM_CONFIG_BYTES = 1_000_000
 
 
 def _usable_pattern(pattern: str) -> str:
-    if pattern.count("{") > MOST_BRACES:  # each pair doubles the patterns it stands for
-        raise ValueError(f"more than {MOST_BRACES} braces")
     try:
         Globs([pattern], descend=False)
     except UsageError as error:

@@ -1,0 +1,92 @@
+"""Globs mean what they meant, in time that no pattern can stretch."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+from kb.disk.globs import MOST_ALTERNATIVES, Globs, compiled
+from kb.errors import UsageError
+
+PATTERN_PARTS = st.sampled_from(
+    ["a", "b", "*", "*", "?", "/", "**/", "/**/", "[ab]", "[!a]", "[]-a]", "\\*", ".", "-"]
+)
+PATHS = st.lists(st.text("aab*.-]", min_size=1, max_size=4), min_size=1, max_size=5)
+
+
+@settings(max_examples=400, deadline=None)
+@given(parts=st.lists(PATTERN_PARTS, min_size=1, max_size=9), path=PATHS)
+def test_an_expression_without_retries_matches_as_pathspecs_own(
+    parts: list[str], path: list[str]
+) -> None:
+    glob = "".join(parts)
+    try:
+        reference = GitIgnoreSpecPattern(glob).regex
+    except ValueError:
+        assert compiled(glob) is None
+        return
+    pattern = compiled(glob)
+    assert pattern is not None
+    if reference is None:
+        assert pattern.regex is None
+        return
+    assert pattern.regex is not None
+    # In git a set never stands for a slash; pathspec lets it.
+    strict = reference.pattern.replace("[^a]", "(?!/)[^a]").replace("[]-a]", "(?!/)[]-a]")
+    for text in ("/".join(path), "/".join(path) + "/"):
+        wanted, found = re.search(strict, text), pattern.regex.search(text)
+        assert (wanted and wanted.lastgroup) == (found and found.lastgroup)
+        assert (wanted is None) == (found is None)
+
+
+def test_a_set_never_stands_for_a_slash() -> None:
+    assert not Globs(["/a[!b]c"], descend=True).match("a/c")
+    assert not Globs(["/a[+-0]c"], descend=True).match("a/c")
+    assert Globs(["/a[!b]c"], descend=True).match("axc")
+
+
+@pytest.mark.parametrize(
+    ("glob", "path"),
+    [
+        ("*a" * 30 + "b", "a" * 250),
+        ("**/a/" * 12 + "b", "a/" * 1000),
+        ("*[ab]?" * 15 + "c", "ab" * 120),
+        ("**/*a*a*a*a/" * 6 + "b", ("a" * 200 + "/") * 15),
+        ("*" * 200 + "b", "a" * 250),
+    ],
+)
+def test_no_pattern_takes_long_with_any_path(glob: str, path: str) -> None:
+    # Tried one way after another these would take years, inside the engine, where no other
+    # thread gets a turn: so in a process of its own.
+    code = (
+        "import sys; from kb.disk.globs import Globs, compiled\n"
+        "print(Globs([sys.argv[1]], descend=True).match(sys.argv[2]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, glob, path], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "glob", ["{a,b}" * 16, "{a,b,c,d,e,f,g,h}" * 5, "{a,b}" * 5000, "{,}" * 40]
+)
+def test_braces_that_stand_for_too_many_globs_are_refused(glob: str) -> None:
+    with pytest.raises(UsageError, match=f"more than {MOST_ALTERNATIVES} globs") as refused:
+        Globs([glob], descend=False)
+    assert len(refused.value.message) < 300
+
+
+def test_braces_may_be_nested_escaped_or_have_no_choice() -> None:
+    globs = Globs(["{docs,notes{1,2}}/*.{md,txt}", "x\\{a,b\\}", "{one}"], descend=False)
+    for path in ("docs/a.md", "notes1/a.txt", "notes2/a.md", "x{a,b}", "{one}"):
+        assert globs.match(path), path
+    for path in ("notes/a.md", "xa", "one", "docs/a.rst"):
+        assert not globs.match(path), path
+    assert Globs(["{a,b}" * 8], descend=False).match("abababab")
