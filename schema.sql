@@ -7,7 +7,7 @@
 -- Times are UTC text, YYYY-MM-DDTHH:MM:SSZ. Positions count code points, lines count from 1.
 
 PRAGMA application_id = 0x6b62646f;  -- "kbdo"
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 
 -------------------------------------------------------------------------------- source tables
 
@@ -78,6 +78,17 @@ CREATE TABLE sections (
   end_line      INTEGER NOT NULL,       -- with subsections, trailing blank lines excluded
   body_end_line INTEGER NOT NULL,       -- without subsections
   PRIMARY KEY (document_id, position)
+) STRICT, WITHOUT ROWID;
+
+-- One row is where a part of a converted document stands in its file: the text from this line on,
+-- up to the next row's, is on this page, slide or sheet, or in this cell. Documents that were text
+-- already have none. Replaced with its document.
+CREATE TABLE places (
+  document_id INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
+  start_line  INTEGER NOT NULL,         -- of the converted text
+  kind        TEXT NOT NULL CHECK (kind IN ('page', 'slide', 'sheet', 'cell')),
+  label       TEXT NOT NULL,            -- a number from 1; the name of a sheet
+  PRIMARY KEY (document_id, start_line)
 ) STRICT, WITHOUT ROWID;
 
 -- One row is an embedding model that vectors of this file were made with. Exactly one is

@@ -5,6 +5,7 @@ KbError                      INTERNAL_ERROR
 │   └── DocumentTooComplex   VALIDATION_ERROR     a text whose parsing does not end in time
 ├── ConfigurationError       CONFIG_ERROR
 ├── SourceError              FILE_SYSTEM_ERROR    a file or folder that cannot be read
+│   └── ConversionError      FILE_SYSTEM_ERROR    a file whose format cannot be converted
 ├── FileError                FILE_SYSTEM_ERROR    the knowledge base file itself
 │   ├── DamagedFileError     DATABASE_ERROR
 │   ├── NewerFileError       DATABASE_ERROR       written by a later kb
@@ -43,6 +44,7 @@ __all__ = [
     "BusyError",
     "CollectionNotFound",
     "ConfigurationError",
+    "ConversionError",
     "DamagedFileError",
     "DiscoveryNotFound",
     "DocumentNotFound",
@@ -108,6 +110,10 @@ class SourceError(KbError):
     """A source file or folder that cannot be read."""
 
     code = "FILE_SYSTEM_ERROR"
+
+
+class ConversionError(SourceError):
+    """A file that its converter cannot make a document of."""
 
 
 class FileError(KbError):

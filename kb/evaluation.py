@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.errors import SourceError
 from kb.formats.outline import PATH_SEPARATOR
-from kb.ingest.sync import prepare_document
+from kb.ingest.prepare import prepare_document
 from kb.model_in_use import ModelInUse, has_english_model
 from kb.search.hybrid import load_documents, load_rows, search
 from kb.search.query import parse_query

@@ -9,6 +9,18 @@ PACKAGE = Path(__file__).parent.parent / "kb"
 OWNERS = {
     "apsw": {"store.database"},
     "markdown_it": {"formats.links", "formats.markdown"},
+    **{
+        library: {f"formats.convert.{module}"}
+        for library, module in {
+            "html_to_markdown": "markup",
+            "mammoth": "word",
+            "nbformat": "notebook",
+            "pptx": "slides",
+            "python_calamine": "sheets",
+            "selectolax": "markup",
+        }.items()
+    },
+    "pypdfium2": {"formats.convert.pdf"},
     "docutils": {"formats.restructured_text"},
     "fastembed": {"models.embedder"},
     "onnxruntime": {"models.multilingual"},
@@ -73,6 +85,15 @@ LAYERS = (
     {"project.imports.ruby", "project.imports.rust", "project.source_files", "disk.grep"},
     {
         "sources.folder",
+        "formats.anchors",
+        *(
+            f"formats.convert.{module}"
+            for module in (
+                *("formats", "result", "plain", "packed", "roff", "mdoc", "tables", "worker"),
+                *("markup", "page", "book", "mail", "manual", "notebook", "pdf", "pdf_headings"),
+                *("pdf_lines", "process", "sheets", "slides", "word"),
+            )
+        ),
         "formats.research_json",
         "formats.archive",
         "formats.front_matter_lines",
@@ -116,12 +137,13 @@ LAYERS = (
         "search.hybrid",
         "search.bm25",
         "store.citation_graph",
+        "store.places",
         "cli.graph_formats",
     },
     {"knowledge_base"},
     {"search.passages", "ingest.embed", "ingest.indexes", "search.archives"},
     {"ingest.forget"},
-    {"ingest.sync", "ingest.archives"},
+    {"ingest.prepare", "ingest.sync", "ingest.archives"},
     {
         "project.activation",
         "ingest.discoveries",

@@ -241,10 +241,19 @@ def _sources(kb: Session) -> dict[str, str]:
         return {row["name"]: row["source"] for row in kb.names.collections(connection)}
 
 
+def _in_file(row: dict[str, Any]) -> str:
+    """The page or slide of a converted file, behind the lines of its text."""
+    for kind in ("page", "slide", "sheet", "cell"):
+        if kind in row:
+            last = row.get(f"end{kind.capitalize()}")
+            return f" ({kind} {row[kind]}{f' to {last}' if last is not None else ''})"
+    return ""
+
+
 def _place(row: dict[str, Any], sources: dict[str, str]) -> str:
     """Where to open a hit: its file seen from here when it is there, else collection/id."""
     name = row.get("collectionId", row["collection"])
-    lines = f":{row['startLine']}-{row['endLine']}"
+    lines = f":{row['startLine']}-{row['endLine']}{_in_file(row)}"
     root = sources.get(name) or "/nonexistent"
     file = Path(on_disk(root))
     file = file if file.is_file() else below(root, row["documentId"])

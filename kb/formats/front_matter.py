@@ -59,7 +59,7 @@ class FrontMatter:
     notice: str = ""  # what is wrong with the YAML, for the user; "" when nothing is
 
 
-_NONE = FrontMatter(values={}, character_count=0, line_count=0)
+NO_FRONT_MATTER = FrontMatter(values={}, character_count=0, line_count=0)
 
 
 def read_front_matter(text: str) -> FrontMatter:
@@ -74,7 +74,7 @@ def read_front_matter(text: str) -> FrontMatter:
     match = _BLOCK.match(text, 0, MAXIMUM_CHARACTERS)
     # A match that ends at the limit may have cut a longer line short.
     if match is None or match.end() == MAXIMUM_CHARACTERS < len(text):
-        return _NONE
+        return NO_FRONT_MATTER
     source = match["yaml"]
     values: Any = {}
     notice = ""
@@ -82,11 +82,11 @@ def read_front_matter(text: str) -> FrontMatter:
         values = _read_yaml(source)
     except _UNREADABLE as error:
         if not source.split("\n", 1)[0].strip():
-            return _NONE
+            return NO_FRONT_MATTER
         values, left_out = read_lines(source, _read_entry)
         notice = _notice(error, len(values), left_out)
     if not isinstance(values, dict):
-        return _NONE
+        return NO_FRONT_MATTER
     block = match[0]
     lines = block.count("\n") + (not block.endswith("\n"))
     return FrontMatter(values, len(block), lines, notice)

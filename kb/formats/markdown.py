@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kb.formats.front_matter import read_front_matter
+from kb.formats.front_matter import NO_FRONT_MATTER, read_front_matter
 from kb.formats.outline import (
     MAXIMUM_HEADING,
     MAXIMUM_SOURCE,
@@ -56,9 +56,9 @@ _ATTRIBUTE_BLOCK = re.compile(rf"\{{:?\s*{_ATTRIBUTE}(?:\s+{_ATTRIBUTE})*\s*\}}"
 _MARKUP = re.compile(r"[\\`*_~\[\]<>&!\n]")
 
 
-def read_markdown(text: str, lines: Sequence[str]) -> Body:
+def read_markdown(text: str, lines: Sequence[str], *, has_front_matter: bool = True) -> Body:
     """Read a whole file; `lines` are its lines."""
-    front = read_front_matter(text)
+    front = read_front_matter(text) if has_front_matter else NO_FRONT_MATTER
     references: dict[str, Any] = {}
     tokens = _markdown().parse(text[front.character_count :], references)
     headings: list[Heading] = []

@@ -8,8 +8,11 @@ section, as in the outlines that editors and GitHub show.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
+from kb.formats.convert.formats import format_of
+from kb.formats.convert.result import Converted
 from kb.formats.front_matter import front_matter_title
 from kb.formats.markdown import read_markdown
 from kb.formats.outline import (
@@ -22,11 +25,23 @@ from kb.formats.outline import (
     first_prose,
     one_line,
 )
+from kb.sources.folder import MAXIMUM_BYTES
 
-__all__ = ["parse"]
+__all__ = ["MAXIMUM_CONVERTED", "accepts", "parse", "parse_converted"]
 
 MARKDOWN_SUFFIXES = frozenset({".md", ".markdown", ".mdx"})
 RESTRUCTURED_TEXT_SUFFIXES = frozenset({".rst"})
+PLAIN_TEXT_SUFFIXES = frozenset({".txt"})
+TEXT_SUFFIXES = MARKDOWN_SUFFIXES | RESTRUCTURED_TEXT_SUFFIXES | PLAIN_TEXT_SUFFIXES
+
+MAXIMUM_CONVERTED = 200_000_000  # bytes of a file that is converted: pictures take most of them
+
+
+def accepts(path: str) -> int:
+    """How many bytes a file of this path may have as a document; 0 when it is none."""
+    if PurePosixPath(path).suffix.lower() in TEXT_SUFFIXES:
+        return MAXIMUM_BYTES
+    return MAXIMUM_CONVERTED if format_of(path) else 0
 
 
 def parse(text: str, path: str) -> ParsedDocument:
@@ -35,9 +50,7 @@ def parse(text: str, path: str) -> ParsedDocument:
     Never raises on any text: what cannot be read as its format is read as plain text, with a
     notice. Only "\\n" ends a line, so line numbers are those of an editor.
     """
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
+    lines = _lines(text)
     suffix = PurePosixPath(path).suffix.lower()
     if suffix in MARKDOWN_SUFFIXES:
         body = read_markdown(text, lines)
@@ -45,8 +58,26 @@ def parse(text: str, path: str) -> ParsedDocument:
         body = _read_restructured_text(text, lines)
     else:
         body = _read_plain_text(lines)
-    first_heading = next((h.text for h in body.headings if h.level == 1 and h.text), "")
-    title = one_line(front_matter_title(body.front_matter)) or first_heading
+    return _document(body, lines, path, one_line(front_matter_title(body.front_matter)))
+
+
+def parse_converted(converted: Converted, path: str) -> ParsedDocument:
+    """Parse what a converter made of the file at `path`: Markdown under the file's own title."""
+    lines = _lines(converted.text)
+    body = read_markdown(converted.text, lines, has_front_matter=False)
+    body = replace(body, front_matter=dict(converted.metadata), notices=converted.notices)
+    return _document(body, lines, path, one_line(converted.title))
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _document(body: Body, lines: Sequence[str], path: str, title: str) -> ParsedDocument:
+    title = title or next((h.text for h in body.headings if h.level == 1 and h.text), "")
     return ParsedDocument(
         title=title or PurePosixPath(path).name,
         summary=body.summary,

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
-from kb.formats.archive import ArchiveText, archive_facts, markdown_path, read_archive, walk_archive
-from kb.formats.chunk import chunk
-from kb.formats.parse import parse
-from kb.ingest.budget import within_budget
+from kb.formats.archive import walk_archive
+from kb.formats.convert.formats import INSTALL
+from kb.formats.convert.process import Converter
+from kb.formats.parse import accepts
 from kb.ingest.embed import EmbedReport, Progress, embed_pending, no_progress, reembed
 from kb.ingest.forget import erase_documents, write_anew
-from kb.models.embedder import load_tokenizer
-from kb.sources.folder import SecretFile, SourceFile, SourceText, read, walk
+from kb.ingest.prepare import Preparation, trusted_time
+from kb.sources.folder import SecretFile, SourceFile, walk
 from kb.store.database import Connection, Database, Row, utc_now
 from kb.store.documents import NewDocument, delete_document, store_document
 from kb.text.file_names import on_disk
@@ -37,15 +37,10 @@ __all__ = [
     "SyncReport",
     "embed_pending",
     "no_progress",
-    "prepare_document",
     "reembed",
     "require_source",
     "sync_collection",
 ]
-
-# File systems count time in steps of up to two seconds (FAT). A file that is younger than that
-# when it is read can change once more without a change of its time, so its time is not kept.
-TRUSTED_AGE_NS = 2_000_000_000
 
 SECRETS_SHOWN = 5  # paths or lines in a notice
 
@@ -105,16 +100,16 @@ def sync_collection(
     # Before the walk: what another process adds after it is not taken for gone.
     stored = _without_secrets(database, collection_id, report)
     withheld: list[str] = []
+    root, include = Path(on_disk(collection["source"])), json.loads(collection["include"])
+    exclude = json.loads(collection["exclude"])
     is_archive = collection["kind"] == "archive"
-    files = list(
-        (walk_archive if is_archive else walk)(
-            Path(on_disk(collection["source"])),
-            json.loads(collection["include"]),
-            json.loads(collection["exclude"]),
-            report=note,
-            withhold=withheld.append,
+    if is_archive:
+        found_files = walk_archive(root, include, exclude, report=note, withhold=withheld.append)
+    else:
+        found_files = walk(
+            root, include, exclude, report=note, withhold=withheld.append, accepts=accepts
         )
-    )
+    files = list(found_files)
     if stored and not files and not force:
         raise SourceError(
             f"{collection['source']} holds no matching file any more{_filter(collection)}, but the "
@@ -129,9 +124,15 @@ def sync_collection(
     gone = {path: row for path, row in stored.items() if path not in found}
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
     gone = {path: row for path, row in gone.items() if not _is_inside(path, unreadable)}
-    options = json.loads(collection["options"])
-    run = _Run(database, collection_id, stored, gone, force, report, is_archive, options)
-    with database.batch():
+    preparation = Preparation(
+        Converter(),
+        json.loads(collection["options"]),
+        is_archive,
+        by_name=bool(include) or root.is_file(),
+    )
+    files = _without_unavailable(files, preparation, report, root)
+    run = _Run(database, collection_id, stored, gone, force, report, preparation)
+    with database.batch(), preparation.converter:
         for done, file in enumerate(files):
             progress("documents", done, len(files))
             try:
@@ -196,6 +197,35 @@ def _secrets(paths: Sequence[str]) -> str:
     return f"{some}{more} (secret by name, or a private key)"
 
 
+def _without_unavailable(
+    files: Sequence[SourceFile], preparation: Preparation, report: SyncReport, root: Path
+) -> list[SourceFile]:
+    """The files that can be read with what is installed; the others are told in one line.
+
+    Raises:
+        SourceError: the collection is a single file that cannot.
+    """
+    kept: list[SourceFile] = []
+    left_out: Counter[str] = Counter()
+    for file in files:
+        kind = preparation.format_of(file.path)
+        if kind is None or kind.is_available:
+            kept.append(file)
+        else:
+            left_out[kind.name] += 1
+            missing = kind
+    if left_out and root.is_file():
+        raise SourceError(
+            f"{root.name} is a file in the format {missing.name}: `{INSTALL}` adds its reading",
+            path=str(root),
+        )
+    if left_out:
+        names = ", ".join(f"{count} {name}" for name, count in left_out.most_common())
+        message = f"left out: {names}; `{INSTALL}` adds these formats"
+        report.notices.append({"path": "", "message": message})
+    return kept
+
+
 @dataclass(slots=True)
 class _Run:
     """One sync under way."""
@@ -206,8 +236,7 @@ class _Run:
     gone: dict[str, Row]  # by path: not in the folder any more; loses what was only renamed
     force: bool
     report: SyncReport
-    is_archive: bool
-    options: dict[str, Any]  # of the collection
+    preparation: Preparation
     secret: list[str] = field(default_factory=list)  # paths that turned out to be private keys
     _touched: list[dict[str, Any]] = field(default_factory=list)
     _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
@@ -227,10 +256,10 @@ class _Run:
         if stamp == (file.size, file.modified_ns) and not self.force:
             self.report.unchanged += 1
             return
-        source = read_archive(file) if self.is_archive else read(file)
+        source = self.preparation.read(file)
         if known is not None and known["content_hash"] == source.content_hash:
             self.report.unchanged += 1
-            new_stamp = (file.size, _trusted_time(file))
+            new_stamp = (file.size, trusted_time(file))
             if stamp != new_stamp:
                 size, modified_ns = new_stamp
                 key = known["document_id"]
@@ -238,8 +267,8 @@ class _Run:
                     {"document_id": key, "file_size": size, "modified_ns": modified_ns}
                 )
             return
-        new = prepare_document(file, source, self.options)
-        for text in filter(None, (source.notice, *new.parsed.notices, _tokens(source.text))):
+        new = source.prepare()
+        for text in filter(None, (source.notice, *new.parsed.notices, _tokens(new.text))):
             self.report.notices.append({"path": file.path, "message": text})
         with self.database.write() as connection:
             self._store(connection, new)
@@ -296,37 +325,6 @@ def _tokens(text: str) -> str:
     return f"stored, though it seems to hold a secret: {some}{more}" if found else ""
 
 
-def prepare_document(
-    file: SourceFile, source: SourceText, options: Mapping[str, Any] | None = None
-) -> NewDocument:
-    """Parse and chunk a file's text; `options` are its collection's.
-
-    Raises:
-        DocumentTooComplex: it takes too long.
-    """
-    return within_budget(len(source.text), lambda: _prepare(file, source, options or {}))
-
-
-def _prepare(file: SourceFile, source: SourceText, options: Mapping[str, Any]) -> NewDocument:
-    parsed = parse(source.text, markdown_path(file.path))
-    metadata: dict[str, Any] = {}
-    if isinstance(source, ArchiveText):
-        facts = archive_facts(file, source, parsed, options)
-        parsed = replace(parsed, title=facts.title or parsed.title)
-        metadata = facts.as_metadata()
-    return NewDocument(
-        path=file.path,
-        text=source.text,
-        content_hash=source.content_hash,
-        parsed=parsed,
-        chunks=chunk(source.text, parsed, load_tokenizer()),
-        encoding=source.encoding,
-        file_size=file.size,
-        modified_ns=_trusted_time(file),
-        metadata=metadata,
-    )
-
-
 def require_source(collection: Row) -> None:
     """Refuse to sync what has no source.
 
@@ -338,11 +336,6 @@ def require_source(collection: Row) -> None:
             f'the collection "{collection["name"]}" is filled by tool calls and has no source to '
             "sync from"
         )
-
-
-def _trusted_time(file: SourceFile) -> int | None:
-    """The file's time if a later change is sure to differ from it."""
-    return file.modified_ns if time.time_ns() - file.modified_ns > TRUSTED_AGE_NS else None
 
 
 def _is_inside(path: str, places: Sequence[str]) -> bool:

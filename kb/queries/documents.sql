@@ -38,8 +38,29 @@ FROM documents WHERE collection_id = :collection_id AND path = :path;
 
 -- name: document_sections
 -- A document's headings in order.
-SELECT position, level, heading, heading_path, start_line, end_line, body_end_line
+SELECT
+  position, level, heading, heading_path, start_line, end_line, body_end_line,
+  (SELECT kind FROM places
+   WHERE places.document_id = sections.document_id AND places.start_line <= sections.start_line
+   ORDER BY places.start_line DESC LIMIT 1) AS place_kind,
+  (SELECT label FROM places
+   WHERE places.document_id = sections.document_id AND places.start_line <= sections.start_line
+   ORDER BY places.start_line DESC LIMIT 1) AS place_label,
+  NULL AS last_place_label
 FROM sections WHERE document_id = :document_id ORDER BY position;
+
+-- name: places_of_lines
+-- Where the first and the last of some lines of a document stand in its file.
+SELECT
+  (SELECT kind FROM places
+   WHERE document_id = :document_id AND start_line <= :start_line
+   ORDER BY start_line DESC LIMIT 1) AS place_kind,
+  (SELECT label FROM places
+   WHERE document_id = :document_id AND start_line <= :start_line
+   ORDER BY start_line DESC LIMIT 1) AS place_label,
+  (SELECT label FROM places
+   WHERE document_id = :document_id AND start_line <= :end_line
+   ORDER BY start_line DESC LIMIT 1) AS last_place_label;
 
 -- name: status_counts
 -- The sizes that `kb status` prints.

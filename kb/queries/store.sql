@@ -80,6 +80,15 @@ INSERT INTO sections (document_id, position, level, heading, heading_path, start
 VALUES (:document_id, :position, :level, :heading, :heading_path, :start_line, :end_line,
         :body_end_line);
 
+-- name: insert_place!
+-- Store where a part of a converted document stands in its file.
+INSERT OR REPLACE INTO places (document_id, start_line, kind, label)
+VALUES (:document_id, :start_line, :kind, :label);
+
+-- name: delete_places!
+-- Delete the places of a document.
+DELETE FROM places WHERE document_id = :document_id;
+
 -- name: delete_sections!
 -- Delete a document's headings.
 DELETE FROM sections WHERE document_id = :document_id;

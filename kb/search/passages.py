@@ -17,6 +17,7 @@ from kb.search.typos import correct
 from kb.store.database import Connection, Row
 from kb.store.ids import ChunkRange
 from kb.store.names import Names
+from kb.store.places import place_fields
 from kb.store.vectors import nearest_chunks
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def passage_rows(
             "totalChunks": row["chunk_count"],
             "startLine": row["start_line"],
             "endLine": row["end_line"],
+            **place_fields(row),
         }
         if row["heading"]:
             result["sectionHeading"] = row["heading"]

@@ -25,11 +25,14 @@ from kb.text.file_names import storable
 __all__ = [
     "DOCUMENT_SUFFIXES",
     "MAXIMUM_BYTES",
+    "Accepts",
     "SecretFile",
     "SourceFile",
     "SourceText",
     "read",
+    "read_data",
     "secret_root",
+    "text_files",
     "walk",
 ]
 
@@ -42,6 +45,10 @@ Withhold = Callable[[str], None]
 
 class SecretFile(SourceError):
     """A file that is never stored, by its name or because it is a private key."""
+
+
+# How many bytes a file of this path may have as a document; 0 when it is none.
+Accepts = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,11 @@ def no_withholding(path: str) -> None:
     """Nobody asks which secret files were left out."""
 
 
+def text_files(path: str) -> int:
+    """Accept the formats that are text."""
+    return MAXIMUM_BYTES if path.lower().endswith(DOCUMENT_SUFFIXES) else 0
+
+
 def walk(
     root: Path,
     include: Sequence[str] = (),
@@ -76,6 +88,7 @@ def walk(
     report: Report,
     withhold: Withhold = no_withholding,
     hidden: bool = False,
+    accepts: Accepts = text_files,
 ) -> Iterator[SourceFile]:
     """The documents in and below a folder, sorted by path; or the one file that `root` is.
 
@@ -86,12 +99,13 @@ def walk(
 
     Args:
         root: a folder, or a single file, which is then taken whatever the globs say.
-        include: globs (see `Globs`) that decide in place of `DOCUMENT_SUFFIXES`.
+        include: globs (see `Globs`) that decide in place of `accepts`.
         exclude: globs that win over the included; they hold for a link's target as well.
         report: called with a path relative to the root and a message for each file, folder or
             link that had to be left out.
         withhold: called with the path of each file that is left out because it is secret.
         hidden: take hidden files and folders too, except those that programs fill.
+        accepts: which files are documents.
 
     Raises:
         SourceError: the root is missing, unreadable, or neither a folder nor a regular file.
@@ -104,6 +118,7 @@ def walk(
         report,
         withhold,
         hidden,
+        accepts,
     )
     try:
         walker.start(root)
@@ -122,18 +137,28 @@ def read(file: SourceFile) -> SourceText:
         SecretFile: it is a private key.
         SourceError: it cannot be opened, is too large by now, or is no text.
     """
+    data = read_data(file, MAXIMUM_BYTES)
     try:
-        data = read_bytes(file.location, MAXIMUM_BYTES)
         decoded = decode(data)
-    except FileNotFoundError as error:
-        raise _unreadable(file, "it is gone. Sync again.") from error
-    except OSError as error:
-        raise _unreadable(file, f"{reason(error)}. Allow reading it, or exclude it.") from error
     except NoTextError as error:
         raise _unreadable(file, f"{error}. Save it as UTF-8 text, or exclude it.") from error
     if begins_as_private_key(decoded.text):
         raise SecretFile(f"{file.path} is a private key, which is never stored", path=file.path)
     return SourceText(decoded.text, hashlib.sha256(data).digest(), decoded.encoding, decoded.notice)
+
+
+def read_data(file: SourceFile, maximum: int) -> bytes:
+    """The bytes of one file.
+
+    Raises:
+        SourceError: it cannot be opened, or is too large by now.
+    """
+    try:
+        return read_bytes(file.location, maximum)
+    except FileNotFoundError as error:
+        raise _unreadable(file, "it is gone. Sync again.") from error
+    except OSError as error:
+        raise _unreadable(file, f"{reason(error)}. Allow reading it, or exclude it.") from error
 
 
 class _Walker:
@@ -146,6 +171,7 @@ class _Walker:
         report: Report,
         withhold: Withhold,
         hidden: bool,
+        accepts: Accepts,
     ) -> None:
         self.found: dict[str, SourceFile] = {}  # by location, so that no file comes twice
         self._include = include
@@ -153,6 +179,7 @@ class _Walker:
         self._report: Report = lambda path, message: report(storable(path), message)
         self._withhold: Withhold = lambda path: withhold(storable(path))
         self._hidden = hidden
+        self._accepts = accepts
         self._root = ""
         self._folders: set[str] = set()  # real paths already listed
         self._links: list[tuple[str, str, IgnoreRules]] = []  # path, location, rules there
@@ -264,13 +291,13 @@ class _Walker:
     def _wanted(self, path: str) -> bool:
         if self._include is not None:
             return self._include.match(path, () if self._hidden else skipped_parts(path))
-        return path.lower().endswith(DOCUMENT_SUFFIXES)
+        return self._accepts(path) > 0
 
     def _add(self, path: str, location: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
             self._report(path, "skipped: not a regular file")
-        elif status.st_size > MAXIMUM_BYTES:
-            self._report(path, f"skipped: {too_large(status.st_size, MAXIMUM_BYTES)}")
+        elif status.st_size > (maximum := self._accepts(path) or MAXIMUM_BYTES):
+            self._report(path, f"skipped: {too_large(status.st_size, maximum)}")
         else:
             self.found[location] = SourceFile(
                 storable(path), Path(location), status.st_size, status.st_mtime_ns

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kb.formats.chunk import Chunk, embedding_text
+from kb.formats.convert.result import Place
 from kb.formats.outline import ParsedDocument
 from kb.models.embedder import text_hash
 from kb.store.citations import forget_citations, resolve_again, store_citations
@@ -34,6 +35,7 @@ class NewDocument:
     file_size: int | None = None
     modified_ns: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)  # beside the front matter
+    places: Sequence[Place] = ()  # of a converted document
 
 
 def store_document(
@@ -73,6 +75,18 @@ def store_document(
         connection.run("update_document", document_id=document_id, path=new.path, **fields)
     connection.run_many(
         "insert_section", (_section_fields(section, document_id) for section in new.parsed.sections)
+    )
+    connection.run_many(
+        "insert_place",
+        (
+            {
+                "document_id": document_id,
+                "start_line": place.line,
+                "kind": place.kind,
+                "label": place.label,
+            }
+            for place in new.places
+        ),
     )
     with_vector = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
     connection.run("index_document", document_id=document_id)
@@ -134,6 +148,7 @@ def _delete_parts(connection: Connection, document_id: int) -> list[int]:
     connection.run("unindex_document", document_id=document_id)
     connection.run("delete_chunks", document_id=document_id)
     connection.run("delete_sections", document_id=document_id)
+    connection.run("delete_places", document_id=document_id)
     return [chunk_id for chunk_id, *_ in chunks]
 
 

@@ -13,6 +13,7 @@ from kb.search.sections import find_section
 from kb.store.collections import count_documents
 from kb.store.database import Connection, Row
 from kb.store.ids import WHOLE_FILE, collection_range
+from kb.store.places import place_fields, place_of_lines
 from kb.store.vectors import mean_vector, nearest_chunks
 from kb.tools.call import Call
 from kb.tools.parameters import LAST_POSITION, EndLine, StartCharacter, StartLine
@@ -232,7 +233,10 @@ def documents_get_document(
         "totalLines": total,
     }
     if startLine or endLine or part.rest:
-        result |= {"startLine": first, "endLine": min(part.end_line, max(total, first))}
+        last = min(part.end_line, max(total, first))
+        with call.read() as connection:
+            place = place_of_lines(connection, row["document_id"], first, last)
+        result |= {"startLine": first, "endLine": last, **place}
     if part.rest:
         cut(result, f"The reply is full: go on with {part.rest}.")
     return result  # type: ignore[no-any-return]
@@ -263,7 +267,12 @@ def documents_get_outline(
         _, row, shown = _find_document(call, connection, collection, document)
         sections = connection.rows("document_sections", document_id=row["document_id"])
     outline = [
-        {"level": section["level"], "text": section["heading"], "line": section["start_line"]}
+        {
+            "level": section["level"],
+            "text": section["heading"],
+            "line": section["start_line"],
+            **place_fields(section),
+        }
         for section in sections
         if section["level"] <= maxDepth and section["start_line"] >= startLine
     ]
@@ -306,6 +315,8 @@ def documents_get_section(
     found, alternatives = find_section(sections, section, row["path"])
     end = found["end_line"] if includeSubsections else found["body_end_line"]
     part = read_lines(row["content"], found["start_line"], end, call.reply_tokens)
+    with call.read() as connection:
+        place = place_of_lines(connection, row["document_id"], part.start_line, part.end_line)
     result: Any = {
         **shown,
         "document": row["path"],
@@ -314,6 +325,7 @@ def documents_get_section(
         "content": part.content,
         "startLine": part.start_line,
         "endLine": part.end_line,
+        **place,
     }
     if alternatives:
         result["alternatives"] = [

@@ -52,7 +52,20 @@ class DocumentList(TypedDict):
     notice: NotRequired[str]
 
 
-class SearchRow(TypedDict):
+class Placed(TypedDict):
+    """Where the text stands in a file that was converted; the end where it is another one."""
+
+    page: NotRequired[int]
+    endPage: NotRequired[int]
+    slide: NotRequired[int]
+    endSlide: NotRequired[int]
+    sheet: NotRequired[str]
+    endSheet: NotRequired[str]
+    cell: NotRequired[int]
+    endCell: NotRequired[int]
+
+
+class SearchRow(Placed):
     collection: str
     collectionId: NotRequired[str]
     documentId: str
@@ -84,7 +97,7 @@ class BatchResults(TypedDict):
     notice: NotRequired[str]
 
 
-class DocumentContent(TypedDict):
+class DocumentContent(Placed):
     collection: str
     collectionId: NotRequired[str]
     document: str
@@ -97,7 +110,7 @@ class DocumentContent(TypedDict):
     notice: NotRequired[str]
 
 
-class OutlineRow(TypedDict):
+class OutlineRow(Placed):
     level: int
     text: str
     line: int
@@ -119,7 +132,7 @@ class SectionAlternative(TypedDict):
     startLine: int
 
 
-class SectionContent(TypedDict):
+class SectionContent(Placed):
     collection: str
     collectionId: NotRequired[str]
     document: str

@@ -18,6 +18,7 @@ from support import ROOT, Filler, HashEmbedder, ordinary_user
 
 from kb.cli.collect import register
 from kb.errors import FileError, SourceError
+from kb.ingest import prepare as prepare_module
 from kb.ingest import sync as sync_module
 from kb.ingest.sync import SyncReport, embed_pending, sync_collection
 from kb.sources.folder import SourceFile, SourceText
@@ -371,14 +372,14 @@ def test_an_unforeseen_failure_of_one_file_stops_nothing_and_keeps_its_document(
     sync(kb, folder)
     write(folder, "a.md", "# New a\n")
     write(folder, "b.md", "# New b\n")
-    prepare = sync_module.prepare_document
+    prepare = prepare_module.prepare_document
 
     def failing(file: SourceFile, source: SourceText, options: Any) -> Any:
         if file.path == "a.md":
             raise ZeroDivisionError("in the parser")
         return prepare(file, source, options)
 
-    monkeypatch.setattr(sync_module, "prepare_document", failing)
+    monkeypatch.setattr(prepare_module, "prepare_document", failing)
     report = sync(kb, folder)
     assert counts(report) == {"updated": 1}
     assert report.errors == [

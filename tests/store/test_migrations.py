@@ -2,7 +2,7 @@
 
 fixtures/version-1.db.gz was made by the last commit of file version 1: two collections, an external
 one, an index, a discovery, a session; every table has rows. A new version adds such a file, made
-before its change of the schema.
+before its change of the schema; that of version 2 is the first one, migrated.
 """
 
 import gzip
@@ -97,7 +97,7 @@ def test_an_old_file_keeps_what_it_holds(
     before = rows(path)
     assert all(before.values()), [name for name, held in before.items() if not held]
     Database(path).close()
-    assert rows(path) == before
+    assert {name: held for name, held in rows(path).items() if name in before} == before
     with open_session(Database(path), project=tmp_path, make_embedder=lambda _: model) as knowledge:
         with knowledge.database.read() as connection:
             assert connection.apsw.pragma("integrity_check") == "ok"

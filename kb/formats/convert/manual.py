@@ -1,0 +1,284 @@
+"""Manual pages, in the macros man(7) and mdoc(7).
+
+Sections become headings, tagged paragraphs a line with the tag and one with its text, examples
+code, tables tables. Bold and italic type is left out: what stands there can be copied as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kb.formats.convert import mdoc
+from kb.formats.convert.plain import fenced, one_line, protected
+from kb.formats.convert.result import Converted, ConverterError
+from kb.formats.convert.roff import arguments, logical_lines, plain
+from kb.formats.convert.tables import cell_text, table_lines
+from kb.text.decode import NoTextError, decode
+
+__all__ = ["convert"]
+
+MAXIMUM_BYTES = 20_000_000
+_GZIP = b"\x1f\x8b"
+
+
+def convert(data: bytes, name: str) -> Converted:
+    """The page under its own name with the section in brackets."""
+    source = _source(data)
+    link = re.match(r"\s*\.so\s+(\S+)\s*\Z", source)
+    if link:
+        return Converted(f"This page is the same as {link[1]}.\n")
+    page = _Page()
+    for macro, rest in logical_lines(source):
+        page.take(macro, rest)
+    page.end_paragraph()
+    if not page.title:
+        raise ConverterError("is no manual page: it has neither .TH nor .Dt")
+    text = "\n".join(page.lines).strip("\n")
+    return Converted(f"# {protected(page.title)}\n\n{text}\n", page.title)
+
+
+def _source(data: bytes) -> str:
+    if data.startswith(_GZIP):
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            data = unpacker.decompress(data, MAXIMUM_BYTES)
+        except zlib.error as error:
+            raise ConverterError("is damaged: it cannot be unpacked") from error
+        if unpacker.unconsumed_tail:
+            raise ConverterError(f"unpacks to more than {MAXIMUM_BYTES / 1e6:.0f} MB")
+    try:
+        return decode(data).text
+    except NoTextError as error:
+        raise ConverterError(f"is no manual page: {error}") from error
+
+
+_FONTS = {"B", "I", "R", "SM", "SB", "BI", "BR", "IB", "IR", "RB", "RI"}
+_ALTERNATING = {"BI", "BR", "IB", "IR", "RB", "RI"}
+_PARAGRAPHS = {"PP", "P", "LP", "HP", "RS", "RE", "sp", "Sp", "Pp", "Lp", "YS"}
+_LITERAL_BEGINS = {"nf", "EX", "Vb", "CS", "DS"}
+_LITERAL_ENDS = {"fi", "EE", "Ve", "CE", "DE"}
+_IGNORED = {"UC", "DT", "PD", "AT", "ne", "ad", "na", "hy", "nh", "ps", "ft", "in", "ti", "ta"}
+_IGNORED |= {"ds", "nr", "rm", "rr", "fam", "ce", "ll", "ev", "pl", "bp", "so", "Dd", "Os", "IX"}
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page as it is written down line by line."""
+
+    title: str = ""
+    lines: list[str] = field(default_factory=list)
+    _paragraph: list[str] = field(default_factory=list)
+    _literal: list[str] | None = None
+    _tag: str | None = None  # "" while the line with the tag is awaited
+    _heading: str | None = None  # marks of a heading whose text stands on the next line
+    _table: list[str] | None = None
+    _joins: bool = False  # the next text follows the last one without a blank
+    _link: str | None = None  # the address of a link whose text is being read
+    _mdoc: mdoc.Reader = field(default_factory=mdoc.Reader)
+
+    def take(self, macro: str, rest: str) -> None:
+        """Take the next line of the source."""
+        if self._table is not None:
+            self._take_table(macro, rest)
+        elif self._mdoc.knows(macro):
+            self._take_mdoc(macro, rest)
+        elif not macro:
+            self._add(plain(rest) if self._literal is not None else plain(rest).rstrip())
+        else:
+            self._take_macro(macro, rest)
+
+    def end_paragraph(self) -> None:
+        """Write down what was gathered."""
+        text = [line for line in self._paragraph if line.strip()]
+        self._paragraph = []
+        if self._literal is not None:
+            return
+        if self._tag:
+            self.lines.append(protected(self._tag))
+            self._tag = None
+        self.lines += [protected(line) for line in text]
+        if self.lines and self.lines[-1]:
+            self.lines.append("")
+
+    def _take_macro(self, macro: str, rest: str) -> None:
+        if macro in _FONTS:
+            words = arguments(rest)
+            if not words:
+                return
+            self._add(plain(("" if macro in _ALTERNATING else " ").join(words)))
+        elif macro == "TH":
+            words = [plain(word) for word in arguments(rest)]
+            if len(words) > 1 and not self.title:
+                self.title = f"{words[0].lower() if words[0].isupper() else words[0]}({words[1]})"
+        elif macro in ("SH", "SS"):
+            self._head("##" if macro == "SH" else "###", " ".join(map(plain, arguments(rest))))
+        elif macro in ("TP", "TQ"):
+            if macro == "TQ" and self._tag and not self._paragraph:
+                self._tag += ", "  # one more tag for the same text
+                return
+            self.end_paragraph()
+            self._tag = ""
+        elif macro == "IP":
+            self._indented(arguments(rest))
+        elif macro in _PARAGRAPHS:
+            if self._literal is not None:
+                self._literal.append("")
+            else:
+                self.end_paragraph()
+        elif macro in _LITERAL_BEGINS:
+            self._begin_literal()
+        elif macro in _LITERAL_ENDS:
+            self._end_literal()
+        elif macro == "TS":
+            self.end_paragraph()
+            self._table = []
+        elif macro in ("UR", "MT"):
+            self._link = plain(rest.strip())
+        elif macro in ("UE", "ME"):
+            self._end_link(plain(rest.strip()))
+        elif macro in ("SY", "OP"):
+            words = [plain(word) for word in arguments(rest)]
+            if macro == "SY":
+                self.end_paragraph()
+            self._add(f"[{' '.join(words)}]" if macro == "OP" else " ".join(words))
+        elif macro == "br":
+            self._paragraph.append("")
+            self._joins = False
+        elif macro not in _IGNORED and re.fullmatch(r"[A-Za-z]{1,2}|%[A-Z]", macro) is None:
+            return  # a macro of the page's own, or a request without text
+
+    def _head(self, marks: str, text: str) -> None:
+        self._end_literal()
+        self.end_paragraph()
+        if not text.strip():
+            self._heading = marks
+            return
+        self._heading = None
+        self.lines += [f"{marks} {one_line(text)}", ""]
+
+    def _indented(self, words: list[str]) -> None:
+        self.end_paragraph()
+        tag = plain(words[0]).strip() if words else ""
+        if tag in ("•", "·", "o", "*", "-", "—", "○"):
+            self._paragraph = ["- "]
+            self._joins = True
+        elif re.fullmatch(r"\d+[.)]", tag):
+            self._paragraph = [f"{tag} "]
+            self._joins = True
+        elif tag:
+            self._tag = tag
+
+    def _add(self, text: str) -> None:
+        if self._literal is not None:
+            self._literal.append(text)
+        elif self._heading is not None and text.strip():
+            self._head(self._heading, text)
+        elif self._tag is not None and (not self._tag or self._tag.endswith(", ")):
+            self._tag += one_line(text)
+        elif not text.strip():
+            self.end_paragraph()
+        elif self._paragraph and self._paragraph[-1]:
+            self._paragraph[-1] += ("" if self._joins else " ") + text.strip()
+            self._joins = False
+        else:
+            self._paragraph.append(text.strip())
+
+    def _begin_literal(self) -> None:
+        if self._literal is None:
+            self.end_paragraph()
+            self._literal = []
+
+    def _end_literal(self) -> None:
+        code, self._literal = self._literal, None
+        if code is None:
+            return
+        while code and not code[0].strip():
+            code.pop(0)
+        while code and not code[-1].strip():
+            code.pop()
+        if code:
+            self.lines += [*fenced(code), ""]
+
+    def _end_link(self, behind: str) -> None:
+        address, self._link = self._link, None
+        if address:
+            self._add(f"<{address}>{behind}" if "@" not in address else f"{address}{behind}")
+
+    # Tables
+
+    def _take_table(self, macro: str, rest: str) -> None:
+        assert self._table is not None
+        if macro != "TE":
+            if not macro:
+                self._table.append(rest)
+            return
+        rows = list(_table_rows(self._table))
+        self._table = None
+        self.lines += [*table_lines(rows), ""]
+
+    # mdoc
+
+    def _take_mdoc(self, macro: str, rest: str) -> None:
+        for kind, text in self._mdoc.take(macro, rest):
+            if kind == "title":
+                self.title = self.title or text
+            elif kind == "section":
+                self._head("##", text)
+            elif kind == "subsection":
+                self._head("###", text)
+            elif kind == "paragraph":
+                if self._literal is None:
+                    self.end_paragraph()
+            elif kind == "tag":
+                self.end_paragraph()
+                self._tag = text or None
+            elif kind == "item":
+                self.end_paragraph()
+                self._paragraph = ["- "]
+                self._joins = True
+            elif kind == "tag goes on":
+                self._tag = f"{self._tag or ''} {text}".strip()
+            elif kind == "literal":
+                self._begin_literal()
+            elif kind == "end literal":
+                self._end_literal()
+            else:
+                self._add(text)
+
+
+def _table_rows(source: list[str]) -> Iterator[list[str]]:
+    """The rows of a table of tbl(1): after the formats, which end with a full stop."""
+    separator = "\t"
+    start = 0
+    for number, line in enumerate(source):
+        if number == 0 and line.rstrip().endswith(";"):
+            option = re.search(r"tab\s*\((.)\)", line)
+            separator = option[1] if option else separator
+        if line.rstrip().endswith("."):
+            start = number + 1
+            break
+    cell: list[str] | None = None
+    row: list[str] = []
+    for line in source[start:]:
+        if cell is not None:
+            if not line.startswith("T}"):
+                cell.append(line)
+                continue
+            row.append(cell_text(plain(" ".join(cell))))
+            cell = None
+            fields = line[2:].lstrip(separator).split(separator) if line[2:] else []
+        else:
+            if re.fullmatch(r"[_=\s]*", line):
+                continue
+            fields = line.split(separator)
+        for text in fields:
+            if text.strip() == "T{":
+                cell = []
+            else:
+                row.append(cell_text(plain(text)))
+        if cell is None and row:
+            yield row
+            row = []

@@ -1,0 +1,95 @@
+"""Jupyter notebooks: the cells in order, code with the text that it printed."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import nbformat
+
+from kb.formats.convert.plain import fenced
+from kb.formats.convert.result import Converted, ConverterError, Place
+from kb.text.decode import NoTextError, decode
+
+__all__ = ["convert"]
+
+MOST_OUTPUT = 2_000  # characters of one output
+_DATA = re.compile(r"\(\s*<?data:[^)\s]*>?\s*\)|(?<=src=[\"'])data:[^\"']*")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
+
+
+def convert(data: bytes, name: str) -> Converted:
+    """Markdown cells as they are, code in fences; pictures and other data are left out."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # old notebooks lack ids and the like
+            book = nbformat.reads(decode(data).text, as_version=4)  # type: ignore[no-untyped-call]
+    except NoTextError as error:
+        raise ConverterError(f"is no notebook: {error}") from error
+    except Exception as error:
+        # nbformat raises what its parts raise: for JSON, for versions, for missing keys.
+        raise ConverterError(f"is damaged or no notebook ({type(error).__name__})") from error
+    metadata = book.get("metadata", {})
+    language = str(
+        metadata.get("language_info", {}).get("name")
+        or metadata.get("kernelspec", {}).get("language")
+        or ""
+    )
+    lines: list[str] = []
+    places: list[Place] = []
+    for number, cell in enumerate(book.get("cells", []), start=1):
+        found = list(_cell_lines(cell, language))
+        if found:
+            places.append(Place(len(lines) + 1, "cell", str(number)))
+            lines += [*found, ""]
+    title = str(metadata.get("title") or "")
+    return Converted("\n".join(lines).rstrip("\n") + "\n" if lines else "", title, tuple(places))
+
+
+def _cell_lines(cell: Mapping[str, Any], language: str) -> Iterator[str]:
+    source = _text(cell.get("source")).strip("\n")
+    kind = cell.get("cell_type")
+    if kind == "markdown":
+        yield from _closed(_DATA.sub("()", source)) if source.strip() else ()
+        return
+    if source.strip():
+        yield from fenced(source.split("\n"), language if kind == "code" else "")
+    for output in cell.get("outputs", ()) if kind == "code" else ():
+        shown = _output(output)
+        if not shown.strip():
+            continue
+        if len(shown) > MOST_OUTPUT:
+            shown = shown[:MOST_OUTPUT] + "\n..."
+        yield ""
+        yield from fenced(shown.strip("\n").split("\n"), "text")
+
+
+def _output(output: Mapping[str, Any]) -> str:
+    kind = output.get("output_type")
+    if kind == "stream":
+        return _COLOUR.sub("", _text(output.get("text")))
+    if kind == "error":
+        return f"{output.get('ename', '')}: {output.get('evalue', '')}"
+    return _text(output.get("data", {}).get("text/plain"))
+
+
+def _text(value: Any) -> str:
+    text = "".join(map(str, value)) if isinstance(value, list) else str(value or "")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _closed(text: str) -> Iterator[str]:
+    """The lines of a cell; a fence that it leaves open ends with it, not with the notebook."""
+    fence = ""
+    for line in text.split("\n"):
+        yield line
+        found = _FENCE.match(line)
+        if found and not fence:
+            fence = found[1]
+        elif found and found[1].startswith(fence) and not line.strip().strip(fence[0]):
+            fence = ""
+    if fence:
+        yield fence

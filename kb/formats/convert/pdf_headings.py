@@ -1,0 +1,250 @@
+"""Which lines of a PDF are headings, and what its title is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kb.formats.convert.pdf_lines import Line
+from kb.formats.convert.plain import one_line
+
+__all__ = ["Bookmark", "headings_of", "title_of"]
+
+MOST_LEVELS = 6
+LONGEST_HEADING = 200  # characters
+MOST_LINES = 4  # of one heading
+LARGER = 1.15  # than the body: a heading; bold type counts from BOLD_LARGER on
+BOLD_LARGER = 1.04
+# Bookmarks that name at least this share of what they should are trusted.
+TRUSTED_SHARE = 0.5
+# Larger type that makes up more of a document than this is not for headings.
+MOST_OF_TEXT = 0.2
+
+_NO_TITLE = re.compile(
+    r"(?:microsoft \w+ - )?.*\.(?:docx?|odt|tex|dvi|ps|indd|pptx?|xlsx?|rtf|html?|txt|md|pdf)\Z"
+    r"|untitled.*|title|slide 1|powerpoint presentation|document\d*|\W*",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(
+    r"(?:(?:chapter|appendix|part)\s+)?(?P<parts>\d+(?:\.\d+)*|[A-Z](?:\.\d+)+)\.?\s+\S",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """An entry of a PDF's own outline."""
+
+    title: str
+    level: int  # from 1
+    page: int  # from 1
+
+
+def title_of(pages: Sequence[Sequence[Line]], stated: str) -> str:
+    """The title that the file states if it makes sense, else the largest line of the first page."""
+    largest = _largest(pages)
+    if stated and not _NO_TITLE.fullmatch(stated):
+        return stated
+    return largest
+
+
+def _largest(pages: Sequence[Sequence[Line]]) -> str:
+    first = next((page for page in pages if page), ())
+    body = _body_size(pages)
+    size = max((line.size for line in first if _has_words(line.text)), default=0)
+    if size < LARGER * body:
+        return ""
+    start = next(i for i, line in enumerate(first) if line.size == size and _has_words(line.text))
+    lines = []
+    for line in first[start : start + MOST_LINES]:
+        if line.size != size:
+            break
+        lines.append(line.text)
+    title = one_line(" ".join(lines))
+    # Where other headings are as large, it is one of them.
+    again = any(
+        line.size >= size and _has_words(line.text)
+        for page in pages
+        for line in page
+        if page is not first
+    )
+    return title if len(title) <= LONGEST_HEADING and not again else ""
+
+
+def headings_of(
+    pages: Sequence[Sequence[Line]], bookmarks: Sequence[Bookmark], title: str
+) -> dict[int, int]:
+    """The level of each heading by the identity of its first line; of its other lines negative."""
+    levels: dict[int, int] = {}
+    found = _by_bookmarks(pages, bookmarks)
+    if bookmarks and len(found) >= max(2, TRUSTED_SHARE * len(bookmarks)):
+        entries = found
+    else:
+        entries = list(_by_type(pages))
+    first = next(((i, lines) for i, (lines, _) in enumerate(entries)), None)
+    is_titled = first is not None and _key(_text(first[1])) == _key(title)
+    has_root = bool(entries) and sum(level == 1 for _, level in entries) == 1 and entries[0][1] == 1
+    shift = 0 if is_titled and has_root else 1
+    known = {id(line) for lines, _ in entries for line in lines}
+    if title and not is_titled:
+        heading = _find(next((p for p in pages if p), ()), title, known)
+        if heading:
+            entries.insert(0, (heading, 1 - shift))
+        else:
+            shift = 0
+    elif not title:
+        shift = 0
+    for number, (lines, level) in enumerate(entries):
+        real = 1 if is_titled and number == 0 else min(level + shift, MOST_LEVELS)
+        levels[id(lines[0])] = real
+        levels.update((id(line), -real) for line in lines[1:])
+    return levels
+
+
+# By bookmarks
+
+
+def _by_bookmarks(
+    pages: Sequence[Sequence[Line]], bookmarks: Sequence[Bookmark]
+) -> list[tuple[list[Line], int]]:
+    used: set[int] = set()
+    found: list[tuple[list[Line], int]] = []
+    for bookmark in bookmarks:
+        # A bookmark that points to the end of a page often means the heading of the next one.
+        for number in (bookmark.page, bookmark.page + 1, bookmark.page - 1):
+            if 1 <= number <= len(pages):
+                lines = _find(pages[number - 1], bookmark.title, used)
+                if lines:
+                    used.update(map(id, lines))
+                    found.append((lines, bookmark.level))
+                    break
+    order = {id(line): (n, i) for n, page in enumerate(pages) for i, line in enumerate(page)}
+    return sorted(found, key=lambda entry: order[id(entry[0][0])])
+
+
+def _find(page: Sequence[Line], title: str, used: set[int]) -> list[Line]:
+    """The lines of a page that say this title; the most prominent ones where several do."""
+    wanted = _key(title)
+    best: list[Line] = []
+    if not wanted:
+        return best
+    for start, line in enumerate(page):
+        if id(line) in used:
+            continue
+        text = ""
+        for end in range(start, min(start + MOST_LINES, len(page))):
+            text += page[end].text + " "
+            key = _key(text)
+            if len(key) > len(wanted) + 16:
+                break
+            if key == wanted or _key(_without_number(text)) == wanted:
+                if not best or _prominence(line) > _prominence(best[0]):
+                    best = list(page[start : end + 1])
+                break
+    return best
+
+
+def _prominence(line: Line) -> tuple[float, bool]:
+    return line.size, line.is_bold
+
+
+def _key(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text).casefold()
+
+
+_LEADING_NUMBER = re.compile(
+    r"\s*(?:(?:chapter|appendix|part|section|§)\s*)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*)[.:)]?\s+",
+    re.IGNORECASE,
+)
+
+
+def _without_number(text: str) -> str:
+    return _LEADING_NUMBER.sub("", text, count=1)
+
+
+# By type
+
+
+def _by_type(pages: Sequence[Sequence[Line]]) -> Iterator[tuple[list[Line], int]]:
+    body = _body_size(pages)
+    candidates = [g for page in pages for g in _groups(page, body)]
+    candidates = _without_authors(candidates)
+    total = sum(len(line.text) for page in pages for line in page) or 1
+    sizes = Counter(group[0].size for group in candidates)
+    by_size: dict[float, int] = {}
+    for size in sorted(sizes, reverse=True):
+        taken = sum(len(_text(g)) for g in candidates if g[0].size == size)
+        if taken <= MOST_OF_TEXT * total or len(candidates) < 3:
+            by_size[size] = len(by_size) + 1
+    numbers = [_NUMBER.match(_text(group)) for group in candidates]
+    is_numbered = sum(map(bool, numbers)) > 0.6 * len(candidates)
+    for group, number in zip(candidates, numbers, strict=True):
+        level = by_size.get(group[0].size)
+        if level is None:
+            continue
+        if is_numbered and number:
+            level = number["parts"].count(".") + 1
+        yield group, min(level, MOST_LEVELS)
+
+
+def _without_authors(candidates: Sequence[list[Line]]) -> list[list[Line]]:
+    """Without the lines under a title, which name people and dates in a type of their own."""
+    if not candidates:
+        return []
+    first = candidates[0][0].page
+    elsewhere = {group[0].size for group in candidates if group[0].page != first}
+    largest = max(group[0].size for group in candidates)
+    kept = [
+        group
+        for group in candidates
+        if group[0].page != first or group[0].size in elsewhere or group[0].size == largest
+    ]
+    return kept if elsewhere else list(candidates)
+
+
+def _groups(page: Sequence[Line], body: float) -> Iterator[list[Line]]:
+    """Lines in the type of headings; lines of one heading together."""
+    group: list[Line] = []
+    for line in page:
+        follows = bool(group) and (
+            line.size == group[-1].size
+            and line.is_bold == group[-1].is_bold
+            and 0 < group[-1].top - line.top < 2 * line.size
+            and len(group) < MOST_LINES
+            and not _NUMBER.match(line.text)
+        )
+        if follows:
+            group.append(line)
+            continue
+        if _is_heading(group):
+            yield group
+        group = [line] if _is_prominent(line, body) else []
+    if _is_heading(group):
+        yield group
+
+
+def _is_prominent(line: Line, body: float) -> bool:
+    return line.size >= LARGER * body or (line.is_bold and line.size >= BOLD_LARGER * body)
+
+
+def _is_heading(group: Sequence[Line]) -> bool:
+    text = _text(group)
+    return bool(group) and _has_words(text) and len(text) <= LONGEST_HEADING
+
+
+def _body_size(pages: Sequence[Sequence[Line]]) -> float:
+    sizes: Counter[float] = Counter()
+    for page in pages:
+        for line in page:
+            sizes[line.size] += len(line.text)
+    return sizes.most_common(1)[0][0] if sizes else 0
+
+
+def _text(group: Sequence[Line]) -> str:
+    return one_line(" ".join(line.text for line in group))
+
+
+def _has_words(text: str) -> bool:
+    return sum(map(str.isalpha, text)) >= 2

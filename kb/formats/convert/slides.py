@@ -1,0 +1,119 @@
+"""Presentations: a heading for each slide, its text as lists, tables, and the notes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pptx
+from pptx.enum.shapes import MSO_SHAPE_TYPE, PP_PLACEHOLDER
+from pptx.exc import PackageNotFoundError
+
+from kb.formats.convert.packed import Package
+from kb.formats.convert.plain import one_line, protected
+from kb.formats.convert.result import Converted, ConverterError, Place
+from kb.formats.convert.tables import cell_text, table_lines
+from kb.formats.convert.word import core_properties
+
+__all__ = ["convert"]
+
+_TITLES = (PP_PLACEHOLDER.TITLE, PP_PLACEHOLDER.CENTER_TITLE, PP_PLACEHOLDER.VERTICAL_TITLE)
+_FURNITURE = (PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.SLIDE_NUMBER)
+# What programs write where nobody gave a title.
+_NO_TITLE = ("PowerPoint Presentation", "Presentation", "Slide 1")
+
+
+def convert(data: bytes, name: str) -> Converted:
+    """The first slide's title is a heading of the first level, the others' of the second."""
+    package = Package(data, "PowerPoint")
+    try:
+        presentation = pptx.Presentation(io.BytesIO(data))
+    except (PackageNotFoundError, KeyError, ValueError) as error:
+        raise ConverterError(f"is damaged or no PowerPoint file: {error}") from error
+    lines: list[str] = []
+    places: list[Place] = []
+    first_title = ""
+    for number, slide in enumerate(presentation.slides, start=1):
+        places.append(Place(len(lines) + 1, "slide", str(number)))
+        shapes = list(_flat(slide.shapes))
+        title = next((one_line(s.text_frame.text) for s in shapes if _is(s, _TITLES)), "")
+        first_title = first_title or title
+        mark = "#" if number == 1 and title else "##"
+        lines += [f"{mark} {protected(title) or f'Slide {number}'}", ""]
+        for shape in shapes:
+            if not _is(shape, _TITLES) and not _is(shape, _FURNITURE):
+                lines += _shape_lines(shape)
+        lines += _note_lines(slide)
+    properties = core_properties(package)
+    title = properties.pop("title", "")
+    if first_title or title in _NO_TITLE:
+        title = first_title
+    return Converted("\n".join(lines).rstrip("\n") + "\n", title, tuple(places), properties)
+
+
+def _flat(shapes: Iterable[Any]) -> Iterator[Any]:
+    """Shapes from top to bottom, those of groups too."""
+    placed = sorted(shapes, key=lambda one: (one.top or 0, one.left or 0))
+    for shape in placed:
+        if shape.shape_type == MSO_SHAPE_TYPE.GROUP:
+            yield from _flat(shape.shapes)
+        else:
+            yield shape
+
+
+def _is(shape: Any, kinds: tuple[Any, ...]) -> bool:
+    return bool(shape.is_placeholder) and shape.placeholder_format.type in kinds
+
+
+def _shape_lines(shape: Any) -> Iterator[str]:
+    if getattr(shape, "has_table", False):
+        rows = [[cell_text(cell.text) for cell in row.cells] for row in shape.table.rows]
+        yield from table_lines(rows)
+        yield ""
+    elif getattr(shape, "has_chart", False):
+        yield from _chart_lines(shape.chart)
+    elif shape.has_text_frame:
+        paragraphs = [p for p in shape.text_frame.paragraphs if p.text.strip()]
+        for paragraph in paragraphs:
+            text = _linked(paragraph)
+            # A text box with one paragraph is prose, several are the points of a list.
+            indent = "  " * paragraph.level
+            yield text if len(paragraphs) == 1 else f"{indent}- {text}"
+        if paragraphs:
+            yield ""
+
+
+def _linked(paragraph: Any) -> str:
+    parts: list[str] = []
+    for run in paragraph.runs:
+        text = protected(one_line(run.text, keep_ends=True), at_start=not parts)
+        address = run.hyperlink.address
+        parts.append(f"[{text.strip()}](<{address}>)" if address and text.strip() else text)
+    return "".join(parts).strip() or protected(one_line(paragraph.text))
+
+
+def _chart_lines(chart: Any) -> Iterator[str]:
+    if chart.has_title and chart.chart_title.has_text_frame:
+        yield protected(one_line(chart.chart_title.text_frame.text))
+        yield ""
+    for plot in chart.plots:
+        series = list(plot.series)
+        rows = [["", *(cell_text(one.name) for one in series)]]
+        for index, category in enumerate(plot.categories):
+            values = [one.values[index] if index < len(one.values) else "" for one in series]
+            rows.append([cell_text(category), *map(cell_text, values)])
+        yield from table_lines(rows)
+        yield ""
+
+
+def _note_lines(slide: Any) -> Iterator[str]:
+    if not slide.has_notes_slide or slide.notes_slide.notes_text_frame is None:
+        return
+    notes = [one_line(line) for line in slide.notes_slide.notes_text_frame.text.splitlines()]
+    if any(notes):
+        yield "Notes:"
+        yield ""
+        for line in notes:
+            yield protected(line)
+        yield ""

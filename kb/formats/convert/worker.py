@@ -1,0 +1,160 @@
+"""The child process: bytes of a file in, Markdown out, one file after the other.
+
+Run as `python -m kb.formats.convert.worker`. What it reads was written by strangers and is
+handed to parsers in C and Rust, so the process takes away from itself whatever conversion does
+not need: memory beyond a limit, files, the network, other programs. The parent watches the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from kb.formats.convert.result import Converted, ConverterError
+
+__all__ = ["LENGTH", "MEMORY_BYTES", "PROCESSOR_SECONDS", "main"]
+
+LENGTH = struct.Struct("!Q")  # before each message and each file: its number of bytes
+
+MEMORY_BYTES = 2 * 1024**3  # of address space
+PROCESSOR_SECONDS = 60  # a file
+
+try:
+    import resource
+except ImportError:  # Windows: the parent's clock is the only limit there
+    resource = None  # type: ignore[assignment]
+
+
+def main() -> None:
+    """Serve until the parent closes the pipe."""
+    requests = sys.stdin.buffer
+    # What a library prints must not get between the replies.
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _limit_resources()
+    _forbid()
+    while head := requests.read(LENGTH.size):
+        request = json.loads(_read(requests, head))
+        data = _read(requests, requests.read(LENGTH.size))
+        message = json.dumps(_answer(request, data)).encode()
+        del data
+        replies.write(LENGTH.pack(len(message)) + message)
+        replies.flush()
+
+
+def _read(stream: BinaryIO, head: bytes) -> bytes:
+    return stream.read(LENGTH.unpack(head)[0])
+
+
+def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """The converted file as a message, or `{"error": text}`, with "memory" where that is short."""
+    _renew_processor_time()
+    try:
+        module = importlib.import_module(f"kb.formats.convert.{request['module']}")
+        convert: Callable[[bytes, str], Converted] = module.convert
+        return convert(data, request["name"]).as_message()
+    except ConverterError as error:
+        return {"error": str(error)}
+    except MemoryError:
+        return {"error": _too_much_memory(), "memory": True}
+    except RecursionError:
+        return {"error": "is nested too deeply to be converted"}
+    # Whatever a library raises on a damaged file is that file's error.
+    except Exception as error:  # noqa: BLE001
+        detail = " ".join(str(error).split())[:200]
+        kind = type(error).__name__
+        return {"error": f"cannot be converted: {kind}{': ' if detail else ''}{detail}"}
+
+
+def _too_much_memory() -> str:
+    return f"needs more than {MEMORY_BYTES / 1024**3:.0f} GB of memory to be converted"
+
+
+def _limit_resources() -> None:
+    if resource is None:
+        return
+    limits = [
+        ("RLIMIT_AS", MEMORY_BYTES),
+        ("RLIMIT_CORE", 0),
+        ("RLIMIT_FSIZE", 0),
+        ("RLIMIT_NOFILE", 64),
+    ]
+    for name, value in limits:
+        kind = getattr(resource, name, None)
+        if kind is not None:
+            # Some systems know a limit and refuse to set it.
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(kind, (value, value))
+
+
+def _renew_processor_time() -> None:
+    """Each file has its own share; the system ends a process that exceeds it."""
+    if resource is None:
+        return
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(usage.ru_utime + usage.ru_stime) + PROCESSOR_SECONDS
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+
+
+_FORBIDDEN = (
+    "socket.",
+    "subprocess.",
+    "os.exec",
+    "os.fork",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.startfile",
+    "os.system",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.mkdir",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "os.chmod",
+    "os.chown",
+    "shutil.",
+    "sqlite3.",
+    "tempfile.",
+    "urllib.",
+    "ftplib.",
+    "http.",
+    "smtplib.",
+    "webbrowser.",
+)
+
+
+def _forbid() -> None:
+    """Refuse, for good, what no conversion needs: writing, foreign files, network, programs."""
+    places = {
+        os.path.realpath(place) for place in (*sys.path, sys.prefix, sys.base_prefix) if place
+    }
+    inside = tuple(place.rstrip(os.sep) + os.sep for place in places)
+
+    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, mode, flags = arguments
+            writes = mode and set(mode) & set("wax+")
+            writes = writes or (not mode and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+            if isinstance(path, int):
+                return
+            where = os.path.realpath(os.fsdecode(path))
+            if writes or not where.startswith(inside):
+                raise PermissionError(f"a converter may not open {where}")
+        elif event.startswith(_FORBIDDEN):
+            raise PermissionError(f"a converter may not use {event}")
+
+    sys.addaudithook(refuse)
+
+
+if __name__ == "__main__":
+    main()

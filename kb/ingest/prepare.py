@@ -1,0 +1,132 @@
+"""A file of a collection -> a document that is ready to be stored.
+
+A text is parsed where we are, within a budget of time; another format is converted in a child
+process first. Nothing is done before somebody asks for the document, since most files of a sync
+are unchanged, and their hash says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kb.formats.archive import ArchiveText, archive_facts, markdown_path, read_archive
+from kb.formats.chunk import chunk
+from kb.formats.convert.formats import Format, format_of
+from kb.formats.convert.process import Converter
+from kb.formats.parse import MAXIMUM_CONVERTED, parse, parse_converted
+from kb.ingest.budget import within_budget
+from kb.models.embedder import load_tokenizer
+from kb.sources.folder import SourceFile, SourceText, read, read_data
+from kb.store.documents import NewDocument
+
+__all__ = ["Preparation", "ReadFile", "prepare_document", "trusted_time"]
+
+# File systems count time in steps of up to two seconds (FAT). A file that is younger than that
+# when it is read can change once more without a change of its time, so its time is not kept.
+TRUSTED_AGE_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file that was read."""
+
+    content_hash: bytes
+    # Raises ConversionError, and DocumentTooComplex as `prepare_document` does.
+    prepare: Callable[[], NewDocument]
+    notice: str = ""  # what the user should know of its reading
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """How the files of one collection become documents."""
+
+    converter: Converter
+    options: Mapping[str, Any]  # of the collection
+    is_archive: bool
+    by_name: bool  # globs name the files: see `format_of`
+
+    def format_of(self, path: str) -> Format | None:
+        """The format from which a file has to be converted; an archive holds text alone."""
+        return None if self.is_archive else format_of(path, by_name=self.by_name)
+
+    def read(self, file: SourceFile) -> ReadFile:
+        """Read a file.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+        kind = self.format_of(file.path)
+        if kind is not None:
+            data = read_data(file, MAXIMUM_CONVERTED)
+            content_hash = hashlib.sha256(data).digest()
+            return ReadFile(content_hash, lambda: self._convert(file, kind, data, content_hash))
+        source = read_archive(file) if self.is_archive else read(file)
+        return ReadFile(
+            source.content_hash,
+            lambda: prepare_document(file, source, self.options),
+            source.notice,
+        )
+
+    def _convert(
+        self,
+        file: SourceFile,
+        kind: Format,
+        data: bytes,
+        content_hash: bytes,
+    ) -> NewDocument:
+        converted = self.converter.convert(kind, file.path.rsplit("/", 1)[-1], data)
+
+        def prepared() -> NewDocument:
+            parsed = parse_converted(converted, file.path)
+            return NewDocument(
+                path=file.path,
+                text=converted.text,
+                content_hash=content_hash,
+                parsed=parsed,
+                chunks=chunk(converted.text, parsed, load_tokenizer()),
+                file_size=file.size,
+                modified_ns=trusted_time(file),
+                places=converted.places,
+            )
+
+        return within_budget(len(converted.text), prepared)
+
+
+def prepare_document(
+    file: SourceFile, source: SourceText, options: Mapping[str, Any] | None = None
+) -> NewDocument:
+    """Parse and chunk a file's text; `options` are its collection's.
+
+    Raises:
+        DocumentTooComplex: it takes too long.
+    """
+    return within_budget(len(source.text), lambda: _prepare(file, source, options or {}))
+
+
+def _prepare(file: SourceFile, source: SourceText, options: Mapping[str, Any]) -> NewDocument:
+    parsed = parse(source.text, markdown_path(file.path))
+    metadata: dict[str, Any] = {}
+    if isinstance(source, ArchiveText):
+        facts = archive_facts(file, source, parsed, options)
+        parsed = replace(parsed, title=facts.title or parsed.title)
+        metadata = facts.as_metadata()
+    return NewDocument(
+        path=file.path,
+        text=source.text,
+        content_hash=source.content_hash,
+        parsed=parsed,
+        chunks=chunk(source.text, parsed, load_tokenizer()),
+        encoding=source.encoding,
+        file_size=file.size,
+        modified_ns=trusted_time(file),
+        metadata=metadata,
+    )
+
+
+def trusted_time(file: SourceFile) -> int | None:
+    """The file's time if a later change is sure to differ from it."""
+    return file.modified_ns if time.time_ns() - file.modified_ns > TRUSTED_AGE_NS else None

@@ -1,0 +1,320 @@
+"""Files in other formats become Markdown; the fixtures were made by pandoc and LibreOffice."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+from kb.errors import ConversionError
+from kb.formats.convert.formats import FORMATS, format_of
+from kb.formats.convert.process import Converter
+from kb.formats.convert.result import Converted
+from kb.formats.outline import ParsedDocument
+from kb.formats.parse import parse_converted
+
+FIXTURES = ROOT / "fixtures" / "formats"
+HEADINGS = [
+    (1, "Harbour manual"),
+    (2, "Arrival"),
+    (3, "Pilot ladder"),
+    (2, "Mooring"),
+    (2, "Tide service"),
+    (2, "Departure"),
+]
+
+
+@pytest.fixture(scope="module")
+def converter() -> Iterator[Converter]:
+    with Converter() as one:
+        yield one
+
+
+@pytest.fixture
+def convert(converter: Converter) -> Callable[[str, bytes], Converted]:
+    """Convert bytes as a file of some name."""
+
+    def converted(name: str, data: bytes) -> Converted:
+        kind = format_of(name, by_name=True)
+        assert kind is not None
+        return converter.convert(kind, name, data)
+
+    return converted
+
+
+def read(converter: Converter, name: str) -> tuple[Converted, ParsedDocument]:
+    kind = format_of(name, by_name=True)
+    assert kind is not None
+    converted = converter.convert(kind, name, (FIXTURES / name).read_bytes())
+    return converted, parse_converted(converted, name)
+
+
+def outline(parsed: ParsedDocument) -> list[tuple[int, str]]:
+    return [(section.level, section.heading) for section in parsed.sections]
+
+
+def place_at(converted: Converted, text: str) -> tuple[str, str]:
+    """Kind and label of the place in which a text stands."""
+    line = next(n for n, line in enumerate(converted.text.split("\n"), 1) if text in line)
+    place = [place for place in converted.places if place.line <= line][-1]
+    return place.kind, place.label
+
+
+def section(converted: Converted, parsed: ParsedDocument, heading: str) -> str:
+    found = next(section for section in parsed.sections if section.heading == heading)
+    return "\n".join(converted.text.split("\n")[found.start_line - 1 : found.body_end_line])
+
+
+@pytest.mark.parametrize("suffix", ["docx", "html", "pdf", "ipynb"])
+def test_headings_keep_their_levels(converter: Converter, suffix: str) -> None:
+    _, parsed = read(converter, f"harbour.{suffix}")
+    assert outline(parsed) == HEADINGS
+    assert parsed.title == "Harbour manual"
+
+
+def test_a_book_has_its_own_title_and_the_headings_of_its_chapters(converter: Converter) -> None:
+    converted, parsed = read(converter, "harbour.epub")
+    assert parsed.title == "Harbour manual"
+    assert outline(parsed)[-len(HEADINGS) :] == HEADINGS
+    assert converted.metadata["author"] == "Port authority"
+
+
+def test_a_manual_page_is_called_by_name_and_section(converter: Converter) -> None:
+    _, parsed = read(converter, "harbour.1")
+    assert parsed.title == "harbour(1)"
+    below = [(level + 1 if level < 3 else 3, text) for level, text in HEADINGS]
+    assert outline(parsed) == [(1, "harbour(1)"), *below]
+
+
+@pytest.mark.parametrize("suffix", ["docx", "html", "epub", "pptx", "1"])
+def test_tables_keep_rows_and_header(converter: Converter, suffix: str) -> None:
+    converted, parsed = read(converter, f"harbour.{suffix}")
+    table = section(converted, parsed, "Mooring")
+    rows = [
+        [c.strip() for c in line.strip("|").split("|")] for line in table.split("\n") if "|" in line
+    ]
+    assert rows[0] == ["Berth", "Depth", "Largest vessel"]
+    assert ["Cedar", "11.5 m", "190 m"] in rows
+    assert any(block.kind == "table" for block in parsed.blocks)
+
+
+@pytest.mark.parametrize("suffix", ["docx", "html", "epub", "1", "pdf"])
+def test_code_stays_code(converter: Converter, suffix: str) -> None:
+    converted, parsed = read(converter, f"harbour.{suffix}")
+    assert "```\n$ tide --station birch\nbirch 2.41 m rising\n```" in converted.text
+    assert any(block.kind == "fence" for block in parsed.blocks)
+
+
+@pytest.mark.parametrize("suffix", ["docx", "html", "epub", "pptx", "ipynb"])
+def test_links_are_found(converter: Converter, suffix: str) -> None:
+    _, parsed = read(converter, f"harbour.{suffix}")
+    assert "https://harbour.example/office" in [link.url for link in parsed.links]
+
+
+def test_pages_are_told(converter: Converter) -> None:
+    converted, _ = read(converter, "harbour.pdf")
+    assert place_at(converted, "port authority keeps") == ("page", "1")
+    assert place_at(converted, "The ladder hangs") == ("page", "2")
+    assert place_at(converted, "Ask for clearance") == ("page", "5")
+
+
+def test_slides_are_told_and_the_first_one_names_the_document(converter: Converter) -> None:
+    converted, parsed = read(converter, "harbour.pptx")
+    assert parsed.title == "Harbour manual"
+    assert outline(parsed)[0] == (1, "Harbour manual")
+    assert (2, "Mooring") in outline(parsed)
+    assert place_at(converted, "Cedar") == ("slide", "4")
+
+
+def test_sheets_are_told_and_every_piece_of_a_long_table_has_its_header(
+    converter: Converter,
+) -> None:
+    converted, parsed = read(converter, "harbour.xlsx")
+    assert outline(parsed) == [(2, "Berths"), (2, "Fees")]
+    assert place_at(converted, "Berth 60") == ("sheet", "Berths")
+    assert place_at(converted, "Pilotage") == ("sheet", "Fees")
+    tables = [block for block in parsed.blocks if block.kind == "table"]
+    lines = converted.text.split("\n")
+    assert len(tables) > 3
+    for block in tables[:-1]:
+        assert lines[block.start_line - 1] == "| Berth | Depth | Largest vessel | Bollards |"
+    assert "Harbour fees of the year" in section(converted, parsed, "Fees")
+    assert "| Waste | cubic metre | 35.5 |" in converted.text
+
+
+def test_cells_are_told_and_pictures_left_out(converter: Converter) -> None:
+    converted, _ = read(converter, "harbour.ipynb")
+    assert place_at(converted, "The ladder hangs") == ("cell", "1")
+    assert place_at(converted, "level = 2.41") == ("cell", "2")
+    assert "```python\nlevel = 2.41\n" in converted.text
+    assert "```text\n2.41 m rising\n```" in converted.text
+    assert "iVBOR" not in converted.text
+
+
+def test_mail_shows_who_wrote_what_and_names_what_is_attached(converter: Converter) -> None:
+    converted, parsed = read(converter, "harbour.eml")
+    assert parsed.title == "Harbour manual, third edition"
+    assert "From: Ada Brandt <ada@harbour.example>" in converted.text
+    assert "tide service moved to channel 14" in converted.text
+    assert "Attachments: harbour.md" in converted.text
+    # The line above a signature is no heading.
+    assert outline(parsed) == [(1, "Harbour manual, third edition")]
+
+
+# What is not made by these tools
+
+
+def test_text_of_a_page_is_not_taken_for_markdown(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    page = (
+        "<title>T</title><body><h1>The __init__ and &lt;b&gt;</h1>"
+        "<p>First\n# no heading\n- no list\n===</p><p># neither</p>"
+        "<p>&lt;script&gt; begins nothing</p><h2 id=next>After</h2></body>"
+    )
+    parsed = parse_converted(convert("a.html", page.encode()), "a.html")
+    assert outline(parsed) == [(1, "The __init__ and <b>"), (2, "After")]
+
+
+def test_navigation_and_scripts_are_left_out(convert: Callable[[str, bytes], Converted]) -> None:
+    page = (
+        "<title>Wind - Handbook</title><body><header>Site</header><nav><a href=x>Menu</a></nav>"
+        "<main><h1>Wind<a class=headerlink href='#wind'>¶</a></h1><p>"
+        + "Gusts are strong. " * 20
+        + "</p><script>alert(1)</script></main><footer>Imprint</footer></body>"
+    )
+    converted = convert("wind.html", page.encode())
+    assert converted.title == "Wind"
+    assert converted.text.startswith("# Wind\n")
+    for word in ("Site", "Menu", "Imprint", "alert", "¶"):
+        assert word not in converted.text
+
+
+def test_a_page_is_read_in_the_encoding_it_declares(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    page = '<meta charset="koi8-r"><body><h1>Ветер</h1></body>'
+    assert convert("a.html", page.encode("koi8-r")).text == "# Ветер\n"
+
+
+def test_a_compressed_manual_page_in_mdoc_is_read(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    page = """.Dd May 1, 2026
+.Dt TIDE 8
+.Os
+.Sh NAME
+.Nm tide
+.Nd tell the level
+.Sh OPTIONS
+.Bl -tag -width Ds
+.It Fl s Ar station
+Ask this
+.Ar station .
+.It Fl v | Fl -verbose
+Say more.
+.El
+"""
+    converted = convert("tide.8.gz", gzip.compress(page.encode()))
+    assert converted.title == "tide(8)"
+    assert "-s station\nAsk this station." in converted.text
+    assert "tide – tell the level" in converted.text
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind.suffixes], ids=lambda k: k.name)
+def test_a_file_that_is_none_of_its_kind_is_told(converter: Converter, kind: object) -> None:
+    name = f"x{kind.suffixes[0]}"  # type: ignore[attr-defined]
+    # Nearly any text is a page or a mail.
+    is_text = name in ("x.html", "x.eml")
+    data = b"\x00\x01\x02" * 100 if is_text else b"This is no such file.\n"
+    with pytest.raises(ConversionError):
+        converter.convert(kind, name, data)  # type: ignore[arg-type]
+
+
+def test_old_and_encrypted_office_files_are_told(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    with pytest.raises(ConversionError, match="password"):
+        convert("a.docx", bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600))
+
+
+def test_a_notebook_of_the_first_kind_is_read(convert: Callable[[str, bytes], Converted]) -> None:
+    old = {
+        "metadata": {"name": ""},
+        "nbformat": 3,
+        "nbformat_minor": 0,
+        "worksheets": [
+            {
+                "cells": [
+                    {"cell_type": "heading", "level": 2, "metadata": {}, "source": ["Old"]},
+                    {
+                        "cell_type": "code",
+                        "collapsed": False,
+                        "input": ["1 + 1"],
+                        "language": "python",
+                        "metadata": {},
+                        "outputs": [],
+                        "prompt_number": 1,
+                    },
+                ],
+                "metadata": {},
+            }
+        ],
+    }
+    converted = convert("old.ipynb", json.dumps(old).encode())
+    assert outline(parse_converted(converted, "old.ipynb")) == [(2, "Old")]
+    assert "1 + 1" in converted.text
+
+
+def test_an_open_fence_in_a_cell_ends_with_the_cell(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "id": "a", "source": "```\nopen"},
+        {"cell_type": "markdown", "metadata": {}, "id": "b", "source": "# Next"},
+    ]
+    book = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    converted = convert("a.ipynb", json.dumps(book).encode())
+    assert outline(parse_converted(converted, "a.ipynb")) == [(1, "Next")]
+
+
+def test_styles_of_the_document_s_own_stand_in_the_outline(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    source = zipfile.ZipFile(FIXTURES / "harbour.docx")
+    changed = io.BytesIO()
+    with zipfile.ZipFile(changed, "w") as new:
+        for name in source.namelist():
+            data = source.read(name).decode() if name.endswith(".xml") else source.read(name)
+            if name == "word/document.xml":
+                data = data.replace('w:val="Heading3"', 'w:val="Ours"')
+            if name == "word/styles.xml":
+                own = (
+                    '<w:style w:type="paragraph" w:styleId="Ours"><w:name w:val="Our heading"/>'
+                    '<w:basedOn w:val="Heading3"/></w:style></w:styles>'
+                )
+                data = data.replace("</w:styles>", own)
+            new.writestr(name, data)
+    parsed = parse_converted(convert("a.docx", changed.getvalue()), "a.docx")
+    assert outline(parsed) == HEADINGS
+
+
+def test_names_of_manual_pages_count_in_their_folders_only() -> None:
+    assert format_of("man1/ls.1") is format_of("docs/man/printf.3posix.gz") is FORMATS[-1]
+    assert format_of("logs/app.log.1") is None
+    assert format_of("lib/libx.so.1") is None
+    assert format_of("ls.1", by_name=True) is FORMATS[-1]
+    assert format_of("a.md", by_name=True) is None
+    assert format_of("REPORT.PDF") is FORMATS[0]
+
+
+def test_fixture_files_are_small() -> None:
+    for file in FIXTURES.iterdir():
+        assert file.stat().st_size < 64_000, file
+    assert Path(FIXTURES / "harbour.md").exists()
