@@ -189,8 +189,16 @@ class ModelInUse:
         except EmbeddingError as error:
             return [None] * len(texts), f"searched by keywords alone: {error.message}"
         if vectors is None:
-            return [None] * len(texts), ""
+            return [None] * len(texts), self._why_no_vectors()
         return list(vectors), ""
+
+    def _why_no_vectors(self) -> str:
+        """What to say where a file has no model: nothing, unless its row was deleted."""
+        with self.database.read() as connection:
+            is_gone = connection.value("has_vectors_without_model")
+        if not is_gone:
+            return ""
+        return "searched by keywords alone: the row of the file's model is gone; run `kb reembed`"
 
 
 def has_english_model(connection: Connection) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.cli import render
+from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, UsageError
 from kb.store.call_statistics import call_statistics
 from kb.store.collections import count_documents
@@ -98,6 +99,7 @@ def status(kb: Session, options: argparse.Namespace) -> int:
         "bytes": path.stat().st_size,
         **counts,
         "waiting": counts["chunks"] - counts["embedded_chunks"],
+        "problems": [finding.as_dict() for finding in problems(kb.database)],
         "model": model["name"] if model else None,
         "collections": [
             {

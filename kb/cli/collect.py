@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.cli import render
+from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.ingest.sync import (
     EmbedReport,
@@ -286,7 +287,8 @@ def _sync_all(
             print(f"{embedded.embedded} passages embedded with {kb.model.model_name()}{reused}")
     if notice and (embedding_error or not options.quiet):
         print(f"kb: {notice}", file=sys.stderr)
-    return 3 if failure else 0
+    # What was said at the beginning of the command: syncing alone does not make it well.
+    return 3 if failure or problems(kb.database) else 0
 
 
 def _better_model(kb: Session) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import kb
-from kb.cli import install, render
+from kb.cli import doctor, install, render, soundness
 from kb.cli.arguments import Parser, Words, WrongUse, parse
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.models.choose import make_embedder
@@ -115,6 +115,8 @@ def _run(options: argparse.Namespace) -> int:
             allowed_docs=getattr(options, "allow_docs", ()),
         )
         with session:
+            if options.needs_file:
+                soundness.warn(database)
             # Only now, so that a search does not wait for the import of what syncs and serves.
             command = getattr(importlib.import_module(f"kb.cli.{module}"), name)
             code: int = command(session, options)
@@ -175,6 +177,7 @@ def _parser() -> Parser:
     _add_context(add)
     _add_care(add)
     install.add_options(add)
+    doctor.add_options(add)
     return parser
 
 

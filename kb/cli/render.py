@@ -52,6 +52,17 @@ def remark(sentence: str, options: argparse.Namespace) -> None:
         print(f"kb: {sentence}", file=sys.stderr)
 
 
+def labelled(label: str, style: str, sentence: str) -> None:
+    """A line behind a short word, which has a colour on a terminal."""
+    if not sys.stdout.isatty():
+        print(f"{label:<7} {sentence}")
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(highlight=False).print(Text.assemble((f"{label:<7}", style), " ", _flat(sentence)))
+
+
 def table(
     result: Any, rows: Sequence[dict[str, Any]], columns: Sequence[str], options: argparse.Namespace
 ) -> None:

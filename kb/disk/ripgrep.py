@@ -148,6 +148,21 @@ def _invalid(query: Query, complaint: str) -> InvalidPattern:
     return InvalidPattern("Invalid regex pattern", pattern=query.pattern, reason=reason)
 
 
+def ripgrep_version() -> str:
+    """Name and version of the binary that is used.
+
+    Raises:
+        ConfigurationError: there is none, or it does not start.
+    """
+    try:
+        done = subprocess.run(
+            [_ripgrep(), "--version"], capture_output=True, encoding="utf-8", check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ConfigurationError(f"ripgrep does not start: {error}") from error
+    return done.stdout.splitlines()[0]
+
+
 @cache
 def _ripgrep() -> str:
     """Where the binary is: the one that was installed with kb, or else one on the PATH."""

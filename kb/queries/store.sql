@@ -267,6 +267,18 @@ UPDATE models SET is_current = 1 WHERE model_id = :model_id;
 -- Delete models that are not current, with their vectors.
 DELETE FROM models WHERE NOT is_current;
 
+-- name: forget_vectors_without_model!
+-- Passages whose vector no known model made wait for a new one.
+UPDATE chunks SET vector_id = NULL
+WHERE vector_id IN (
+  SELECT vector_id FROM vectors
+  WHERE NOT EXISTS (SELECT 1 FROM models WHERE models.model_id = vectors.model_id));
+
+-- name: delete_vectors_without_model!
+-- Delete the embeddings that no known model made.
+DELETE FROM vectors
+WHERE NOT EXISTS (SELECT 1 FROM models WHERE models.model_id = vectors.model_id);
+
 -- name: use_vectors_of_model!
 -- Give every chunk the embedding of its text by one model, none where there is none yet.
 UPDATE chunks SET vector_id = (

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from importlib.util import find_spec
@@ -114,6 +115,21 @@ class Connection:
     def last_id(self) -> int:
         return self.apsw.last_insert_rowid()
 
+    def versions(self) -> dict[str, str]:
+        """Of SQLite and the vector extension."""
+        vector = self.value("vector_extension_version")
+        return {"sqlite": apsw.sqlite_lib_version(), "vector": vector}
+
+    def integrity(self, limit: int) -> list[str]:
+        """What SQLite finds wrong with pages, rows and indexes; reads the whole file."""
+        found: Any = self.apsw.execute(f"PRAGMA integrity_check({int(limit)})").fetchall()
+        return [message for (message,) in found if message != "ok"]
+
+    def broken_references(self) -> list[tuple[str, str]]:
+        """Table and missing parent of every row that refers to a row that is not there."""
+        found: Any = self.apsw.execute("PRAGMA foreign_key_check").fetchall()
+        return [(child, parent) for child, _, parent, _ in found]
+
 
 class Database:
     """One knowledge base file.
@@ -144,6 +160,7 @@ class Database:
         with self._translated():
             connection = self._connect()
             try:
+                self._require_whole(connection.apsw)
                 self._prepare(connection.apsw)
             except BaseException:
                 connection.apsw.close()
@@ -221,6 +238,15 @@ class Database:
                 self._open_batches -= 1
                 if not self._open_batches:
                     self._merge_log()
+
+    def merge_log(self) -> bool:
+        """Merge the log into the file now. False: others read and keep it from being merged."""
+        self.require_no_read("merge the log")
+        with self._write_lock, self._translated():
+            self._open_writer()
+            self._log_is_merged = False
+            self._merge_log()
+            return self._log_is_merged
 
     def require_no_read(self, action: str) -> None:
         """Refuse what must not happen inside a `read` of the same thread.
@@ -357,7 +383,31 @@ class Database:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FileError(f"cannot make the folder {folder}: {error.strerror}") from error
+        self._make()
         return False
+
+    def _make(self) -> None:
+        """Put a whole new file in its place at once, unless another process is first.
+
+        So nobody ever sees one without its tables, and one that is empty was cut off.
+        """
+        new = self.path.with_name(f"{self.path.name}.new-{os.getpid()}-{threading.get_ident()}")
+        try:
+            new.write_bytes(_empty_file())
+            try:
+                os.link(new, self.path)
+            except FileExistsError:
+                pass
+            except OSError:  # a file system without links
+                if not self.path.exists():
+                    new.replace(self.path)
+        except OSError as error:
+            raise FileError(
+                f"cannot make {self.path}: {error.strerror}", path=str(self.path)
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                new.unlink(missing_ok=True)
 
     def _require_database(self) -> None:
         """Refuse what does not begin as a database; SQLite takes a file of one byte for empty."""
@@ -366,12 +416,44 @@ class Database:
                 header = file.read(len(SQLITE_HEADER))
         except OSError as error:
             raise FileError(f"cannot read {self.path}: {error.strerror}") from error
-        # After a crash in its first transaction the journal makes the file empty again.
-        if header not in (b"", SQLITE_HEADER) and not Path(f"{self.path}-journal").exists():
+        if self._has_journal():
+            return  # after a crash in its first transaction the journal makes the file empty again
+        if not header:
+            raise DamagedFileError(
+                f"{self.path} is empty, which no knowledge base ever is: restore a copy, or "
+                "delete it to begin anew"
+            )
+        if header != SQLITE_HEADER:
             raise DamagedFileError(
                 f"{self.path} is damaged or no SQLite file: name another file with --db, or "
                 "restore a copy"
             )
+
+    def _require_whole(self, connection: apsw.Connection) -> None:
+        """Refuse a file that was cut off; SQLite would see it only where it comes to the end.
+
+        While there is a log or a journal the file alone says nothing.
+        """
+        if self.in_memory or self._has_journal():
+            return
+        size = self.path.stat().st_size
+        if not size:
+            return  # new, or refused before
+        pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
+        # Another process may have written to it since its size was taken.
+        if size < pages * page_size and not self._has_journal():
+            size = self.path.stat().st_size
+            if size < pages * page_size:
+                raise DamagedFileError(
+                    f"{self.path} is damaged: {pages * page_size - size} bytes are missing at its "
+                    "end. Restore a copy, or delete it and sync again"
+                )
+
+    def _has_journal(self) -> bool:
+        return any(
+            log.exists() and log.stat().st_size
+            for log in (Path(f"{self.path}-wal"), Path(f"{self.path}-journal"))
+        )
 
     def _connect(self) -> Connection:
         if self.in_memory:
@@ -536,6 +618,18 @@ def _sqlite_name(path: Path) -> str:
     except UnicodeEncodeError:
         return path.as_uri()
     return str(path)
+
+
+@cache
+def _empty_file() -> bytes:
+    """A file with the tables and nothing in them."""
+    connection = apsw.Connection(":memory:")
+    try:
+        connection.pragma("page_size", PAGE_SIZE)
+        connection.execute(_resource("schema.sql"))
+        return connection.serialize("main")
+    finally:
+        connection.close()
 
 
 def _version(connection: apsw.Connection) -> tuple[int, int]:

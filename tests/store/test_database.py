@@ -141,11 +141,48 @@ def test_another_programs_database_is_refused_and_left_alone(path: Path, version
     assert path.read_bytes() == content
 
 
-def test_an_empty_file_becomes_a_knowledge_base(path: Path) -> None:
+def test_a_file_that_was_cut_to_nothing_is_refused_and_stays(path: Path) -> None:
     path.touch()
-    with Database(path) as database, database.write() as connection:
-        add_collection(connection, "one")
+    for create in (True, False):
+        with pytest.raises(DamagedFileError, match=r"is empty.*restore a copy"):
+            Database(path, create=create)
+    assert path.stat().st_size == 0
+
+
+@pytest.mark.parametrize("missing", [1, 100, 8192, 100_000])
+def test_a_file_whose_end_was_cut_off_is_refused_at_once(path: Path, missing: int) -> None:
+    Database(path).close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-missing])
+    with pytest.raises(DamagedFileError, match="damaged"):
+        Database(path)
+    path.write_bytes(whole)
+    Database(path).close()
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_new_file_appears_whole_and_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError("no links on this file system")
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", no_links)
+    path = tmp_path / "new" / "kb.db"
+    with Database(path) as database:
+        assert os.listdir(path.parent) == ["kb.db"]
+        with database.write() as connection:
+            add_collection(connection, "one")
     assert names_in_copy(path) == ["one"]
+
+
+def test_of_two_that_make_a_file_the_first_one_stays(path: Path) -> None:
+    with Database(path) as first:
+        with first.write() as connection:
+            add_collection(connection, "one")
+        first._make()  # as another process that had seen no file
+        assert names_in_copy(path) == ["one"]
 
 
 def test_damaged_pages_are_told_with_what_to_do(kb: Session, fill: Filler) -> None:

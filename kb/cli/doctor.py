@@ -1,0 +1,118 @@
+"""`kb doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kb.cli import render
+from kb.errors import EmbeddingError, KbError
+from kb.settings import database_path, find_project
+
+if TYPE_CHECKING:
+    from kb.store.health import Finding
+
+FAILURE = 3
+_MARKS = {"sound": ("ok", "green"), "hint": ("hint", "yellow"), "broken": ("BROKEN", "bold red")}
+
+
+def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """The command with its options."""
+    sub = add(
+        "doctor",
+        "doctor.doctor",
+        "look whether all is sound; exit 3 when something is broken",
+        needs_file=False,
+    )
+    sub.add_argument(
+        "--fix",
+        action="store_true",
+        help="mend what can be mended without losing anything: indexes, vectors, orphan rows",
+    )
+
+
+def doctor(_: object, options: argparse.Namespace) -> int:
+    """Look at everything, each finding with its remedy."""
+    from kb.store.health import BROKEN
+
+    path = database_path(options.db)
+    fixed = _fix(path, options) if options.fix else []
+    findings = []
+    for finding in _look(path):
+        findings.append(finding)
+        if not options.json:
+            _show(finding, options)
+    broken = [finding for finding in findings if finding.state == BROKEN]
+    if options.json:
+        result: dict[str, Any] = {
+            "sound": not broken,
+            "file": str(path),
+            "findings": [finding.as_dict() for finding in findings],
+        }
+        if options.fix:
+            result["fixed"] = fixed
+        render.print_json(result)
+    else:
+        _summary(findings, fixed, options)
+    return FAILURE if broken else 0
+
+
+def _look(path: Path) -> Iterator[Finding]:
+    from kb.clients import environment
+    from kb.clients.doctor import collection_names, look_at_clients, look_at_file
+
+    project = find_project()
+    return itertools.chain(
+        environment.program(),
+        look_at_file(path),
+        environment.configuration(project, collection_names(path)),
+        look_at_clients(project),
+    )
+
+
+def _fix(path: Path, options: argparse.Namespace) -> list[str]:
+    """Mend what is safe; what was mended, in words."""
+    from kb.clients.doctor import mend
+    from kb.models.choose import make_embedder
+
+    embedder = partial(make_embedder, threads=options.threads, allow_download=options.download)
+    fixed = []
+    with render.progress(options) as show:
+        try:
+            for what in mend(path, embedder, show):
+                fixed.append(what)
+                if not options.json:
+                    print(f"mended: {what}")
+        except EmbeddingError as error:
+            print(
+                f"kb: the passages still wait for their vectors: {error.message}", file=sys.stderr
+            )
+        except KbError as error:
+            print(f"kb: not mended: {error.message}", file=sys.stderr)
+    return fixed
+
+
+def _show(finding: Finding, options: argparse.Namespace) -> None:
+    if finding.state == "sound" and options.quiet:
+        return
+    mark, style = _MARKS[finding.state]
+    render.labelled(mark, style, f"{finding.check}: {finding.message}")
+    if finding.remedy:
+        render.labelled("", "", f"-> {finding.remedy}")
+
+
+def _summary(findings: list[Finding], fixed: list[str], options: argparse.Namespace) -> None:
+    counts = {state: sum(f.state == state for f in findings) for state in _MARKS}
+    if counts["broken"]:
+        can = sum(bool(f.repair) for f in findings if f.state == "broken")
+        more = f"; --fix mends {can} of them" if can and not options.fix else ""
+        render.remark(
+            f"{counts['broken']} of {len(findings)} checks found something broken{more}", options
+        )
+    elif not options.quiet:
+        render.remark(f"all is sound ({len(findings)} checks, {counts['hint']} hints)", options)

@@ -1,0 +1,208 @@
+"""Whether all is sound: what kb stands on, the file, its collections, the clients that use it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kb.clients import environment
+from kb.clients.catalog import CLIENTS, Client, Machine, project_file, user_file
+from kb.clients.handshake import NoAnswer
+from kb.clients.install import installed
+from kb.clients.launch import Place, start_once
+from kb.errors import FileError, KbError, SourceError
+from kb.ingest.embed import Progress, embed_pending, no_progress
+from kb.ingest.freshness import Freshness, look_at
+from kb.model_in_use import ModelInUse
+from kb.models.choose import packaged_sha256
+from kb.models.embedder import Embedder
+from kb.store.database import Database, Row
+from kb.store.health import BROKEN, HINT, REPAIRS, SOUND, Finding, quick, repair, thorough
+from kb.text.secrets import secrets_in
+
+SHOWN = 5  # names in one message
+LAST_CHUNK = 2**63 - 1
+
+
+def look_at_file(path: Path) -> Iterator[Finding]:
+    """The file with all that is in it.
+
+    Whatever keeps it from being opened is a finding too.
+    """
+    if not path.exists():
+        yield Finding("file", HINT, f"there is no knowledge base at {path}", "`kb add FOLDER`")
+        yield from environment.models(None)
+        return
+    try:
+        with Database(path, create=False) as database:
+            yield from _opened(database)
+    except FileError as error:
+        yield Finding("file", BROKEN, error.message)
+
+
+def collection_names(path: Path) -> set[str]:
+    """The collections of a file that can be opened."""
+    try:
+        with Database(path, create=False) as database, database.read() as connection:
+            return {row["name"] for row in connection.rows("collections")}
+    except KbError:
+        return set()
+
+
+def mend(
+    path: Path, make_embedder: Callable[[str], Embedder], progress: Progress = no_progress
+) -> Iterator[str]:
+    """Mend what is broken and can be made anew without losing anything; yields what was.
+
+    Raises:
+        KbError: the file cannot be opened or written, or the model cannot be used.
+    """
+    with Database(path, create=False) as database:
+        repairs = dict.fromkeys(f.repair for f in thorough(database) if f.repair in REPAIRS)
+        for what in repairs:
+            repair(database, what)
+            yield what
+        model = ModelInUse(database, make_embedder=make_embedder)
+        with database.read() as connection:
+            waiting = connection.value("count_chunks_without_vector", first=0, last=LAST_CHUNK)
+        if waiting and not database.read_only:
+            done = embed_pending(model, progress=progress)
+            yield f"{done.embedded + done.reused} passages got their vector"
+
+
+def _opened(database: Database) -> Iterator[Finding]:
+    with database.read() as connection:
+        problems = quick(connection, packaged_sha256())
+        model = connection.row("current_model")
+        collections = connection.rows("collections")
+    yield from thorough(database)
+    yield from problems
+    if model is not None and not problems:
+        yield Finding("model", SOUND, f"{model['name']}, {model['width']} dimensions")
+    yield from environment.models(model["name"] if model else None)
+    yield from environment.disk(database.path)
+    for collection in collections:
+        if collection["source"]:
+            yield from _collection(database, collection)
+    yield from _secrets(database, collections)
+
+
+def _collection(database: Database, collection: Row) -> Iterator[Finding]:
+    name, source = collection["name"], collection["source"]
+    if "://" in source:
+        return  # what is elsewhere is not fetched for a look
+    try:
+        found = look_at(database, collection)
+    except SourceError as error:
+        is_gone = not os.path.exists(source)
+        why = f"its source {source} is not on this machine" if is_gone else error.message
+        yield Finding(
+            "collections",
+            HINT,
+            f"{name}: {why}; what is stored can be searched",
+            f"bring it back and `kb sync {name}`, or `kb remove {name}`",
+        )
+        return
+    if collection["synced_at"] is None:
+        yield Finding(
+            "collections", HINT, f"{name}: no sync of it has ended yet", f"`kb sync {name}`"
+        )
+    elif found.is_fresh:
+        yield Finding("collections", SOUND, f"{name}: as in {source}")
+    else:
+        yield Finding("collections", HINT, f"{name}: {_distance(found)}", f"`kb sync {name}`")
+    for path, reason in found.failed[:SHOWN]:
+        shown = f"{path}: {reason}" if path else reason
+        yield Finding(
+            "skipped files", HINT, f"{name}: {shown}", "mend it, or leave it out with --exclude"
+        )
+    if len(found.failed) > SHOWN:
+        yield Finding(
+            "skipped files",
+            HINT,
+            f"{name}: {len(found.failed) - SHOWN} more files cannot be stored",
+            f"`kb sync {name}` names them all",
+        )
+    if found.withheld:
+        yield Finding("skipped files", SOUND, f"{name}: never stored: {_some(found.withheld)}")
+
+
+def _distance(found: Freshness) -> str:
+    """How far a collection is from its folder, in words."""
+    parts = [
+        f"{len(paths)} {word} ({_some(paths)})"
+        for paths, word in ((found.new, "new"), (found.changed, "changed"), (found.gone, "gone"))
+        if paths
+    ]
+    return f"out of date: {', '.join(parts)}"
+
+
+def _secrets(database: Database, collections: Sequence[Row]) -> Iterator[Finding]:
+    """What looks like a secret in the stored texts, without showing it."""
+    found: list[str] = []
+    kinds: Counter[str] = Counter()
+    for collection in collections:
+        with database.read() as connection:
+            texts = connection.tuples("collection_texts", collection_id=collection["collection_id"])
+        for path, text in texts:
+            for secret in secrets_in(text):
+                found.append(f"{collection['name']}/{path}:{secret.line} ({secret.kind})")
+                kinds[secret.kind] += 1
+    if found:
+        yield Finding(
+            "secrets",
+            HINT,
+            f"{len(found)} places look like secrets: {_some(found)}",
+            "if one is real: change it at its owner's, take it out of the document, `kb sync`",
+        )
+    else:
+        yield Finding("secrets", SOUND, "no stored text holds what looks like one")
+
+
+def look_at_clients(project: Path) -> Iterator[Finding]:
+    """Start the server as each client in whose files it is, and see whether it answers."""
+    any_installed = False
+    for client in CLIENTS.values():
+        for place, path in _files(client, project):
+            try:
+                entries = installed(client, path)
+            except KbError as error:
+                yield Finding("clients", HINT, f"{client.title}: {error.message}")
+                continue
+            for name, entry in entries.items():
+                any_installed = True
+                yield _answer(client, place, path, name, entry)
+    if not any_installed:
+        yield Finding("clients", HINT, "no assistant has kb installed", "`kb install CLIENT`")
+
+
+def _files(client: Client, project: Path) -> Iterator[tuple[Place, Path]]:
+    yield Place(project), user_file(client, Machine())
+    own = project_file(client, project)
+    if own is not None:
+        yield Place(project, is_project_file=True), own
+
+
+def _answer(
+    client: Client, place: Place, path: Path, name: str, entry: Mapping[str, Any]
+) -> Finding:
+    try:
+        answer = start_once(client, entry, place)
+    except NoAnswer as error:
+        again = f"`kb install {client.name}{' --project' if place.is_project_file else ''}`"
+        return Finding(
+            "clients", BROKEN, f"{client.title} ({path}, {name}): {error.message}", again
+        )
+    return Finding(
+        "clients",
+        SOUND,
+        f"{client.title} ({path}): answered in {answer.seconds:.1f} s, {answer.tools} tools",
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown

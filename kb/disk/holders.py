@@ -1,0 +1,85 @@
+"""Which other processes have a knowledge base file open, and which keep its log from being merged.
+
+Read from /proc, so on Linux alone, and of the processes that this user may look at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+PROCESSES = Path("/proc")
+# A reader in WAL mode locks one of these bytes of the -shm file as long as its transaction lasts.
+READ_MARKS = range(123, 128)
+COMMAND_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that uses the file."""
+
+    process: int
+    command: str
+
+
+def readers_of_log(path: Path) -> list[Holder]:
+    """Processes inside a read transaction of the file, this one left out."""
+    try:
+        shared = Path(f"{path}-shm").stat()
+        locks = (PROCESSES / "locks").read_text().splitlines()
+    except OSError:
+        return []
+    found = set()
+    for line in locks:
+        # 1: POSIX  ADVISORY  READ 4711 08:01:131 124 124
+        parts = [part for part in line.split() if part != "->"]
+        if len(parts) < 8 or parts[1] != "POSIX" or not parts[4].isdecimal():
+            continue
+        is_file = parts[5].rpartition(":")[2] == str(shared.st_ino)
+        if is_file and parts[6].isdecimal() and int(parts[6]) in READ_MARKS:
+            found.add(int(parts[4]))
+    return _named(found)
+
+
+def holders(path: Path) -> list[Holder]:
+    """Processes that have the file or its log open, this one left out."""
+    wanted = set()
+    for name in (f"{path}", f"{path}-wal", f"{path}-shm"):
+        try:
+            state = os.stat(name)
+        except OSError:
+            continue
+        wanted.add((state.st_dev, state.st_ino))
+    found = set()
+    try:
+        processes = [entry for entry in os.listdir(PROCESSES) if entry.isdecimal()]
+    except OSError:
+        return []
+    for process in processes:
+        try:
+            with os.scandir(PROCESSES / process / "fd") as descriptors:
+                states = (descriptor.stat() for descriptor in descriptors)
+                if any((state.st_dev, state.st_ino) in wanted for state in states):
+                    found.add(int(process))
+        except OSError:
+            continue  # it ended meanwhile, or belongs to somebody else
+    return _named(found)
+
+
+def _named(processes: Iterable[int]) -> list[Holder]:
+    return [
+        Holder(process, _command(process))
+        for process in sorted(processes)
+        if process not in (0, os.getpid())
+    ]
+
+
+def _command(process: int) -> str:
+    try:
+        words = (PROCESSES / str(process) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "?"
+    text = b" ".join(words).decode(errors="replace").strip()
+    return text if len(text) <= COMMAND_CHARACTERS else f"{text[:COMMAND_CHARACTERS]}..."

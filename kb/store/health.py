@@ -1,0 +1,273 @@
+"""Whether a file is sound. Every command has a cheap look at it; `kb doctor` looks at everything.
+
+What is source is never repaired by guessing: passages, vectors and indexes are made anew from the
+texts, rows that belong to nothing go, and a damaged page is told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kb.disk.holders import holders, readers_of_log
+from kb.errors import BusyError, DamagedFileError, FileError
+from kb.store.database import Connection, Database
+from kb.store.vectors import rebuild_all_vectors
+
+SOUND, HINT, BROKEN = "sound", "hint", "broken"
+REBUILD = "make it anew from the texts: `kb doctor --fix`"
+_KEYWORD_INDEXES = {"check_keyword_index": "passages", "check_document_index": "whole documents"}
+_MESSAGES = 20
+# In the order in which rows belong to each other.
+_ORPHANS = (
+    "delete_orphan_documents",
+    "delete_orphan_sections",
+    "delete_orphan_chunks",
+    "delete_orphan_citations",
+    "forget_orphan_targets",
+    "forget_orphan_vectors",
+    "delete_orphan_document_vectors",
+    "delete_orphan_keys",
+    "delete_orphan_paragraphs",
+    "delete_orphan_signatures",
+    "delete_orphan_deletions",
+    "delete_orphan_events",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    state: str  # SOUND, HINT (nothing is lost or wrong) or BROKEN
+    message: str
+    remedy: str = ""
+    repair: str = ""  # what `--fix` does about it: a key of `REPAIRS`, or of the caller's own
+
+    def as_dict(self) -> dict[str, str]:
+        return {key: value for key, value in asdict(self).items() if value}
+
+
+def quick(connection: Connection, known_models: Mapping[str, str]) -> list[Finding]:
+    """What keeps the file from answering as it should; a few look-ups, no table is read.
+
+    Args:
+        known_models: SHA-256 of the models that come with kb, by name.
+    """
+    if connection.value("has_vectors_without_model"):
+        return [
+            Finding(
+                "model",
+                BROKEN,
+                "the row of the model that made the file's vectors is gone: searches use "
+                "keywords alone",
+                "`kb reembed` makes the vectors anew",
+            )
+        ]
+    model = connection.row("current_model")
+    if model is None:
+        return []
+    known = known_models.get(model["name"])
+    if known is not None and model["sha256"] != known:
+        return [
+            Finding(
+                "model",
+                BROKEN,
+                f"the file's vectors come from another build of the model {model['name']}",
+                f"`kb reembed --model {model['name']}` makes them anew",
+            )
+        ]
+    return []
+
+
+def thorough(database: Database) -> Iterator[Finding]:
+    """Every check of the file itself. Reads all of it, and holds the write lock for a while."""
+    started = time.monotonic()
+    pages = list(_pages(database))
+    yield from pages
+    if any(finding.state == BROKEN for finding in pages):
+        return  # what other checks would say of damaged pages means nothing
+    yield from _references(database)
+    yield from _keyword_indexes(database)
+    yield from _vectors(database)
+    yield from _log(database)
+    seconds = time.monotonic() - started
+    with database.read() as connection:
+        counts = connection.row("health_counts") or {}
+    yield Finding(
+        "file",
+        SOUND,
+        f"{counts['documents']} documents, {counts['chunks']} passages and {counts['vectors']} "
+        f"vectors looked through in {seconds:.1f} s",
+    )
+    if counts["waiting"]:
+        yield Finding(
+            "vectors",
+            HINT,
+            f"{counts['waiting']} passages have no vector yet and are found by keywords alone",
+            "`kb sync` embeds them",
+            "embed",
+        )
+
+
+def _pages(database: Database) -> Iterator[Finding]:
+    with database.read() as connection:
+        messages = connection.integrity(_MESSAGES)
+    if not messages:
+        yield Finding("pages", SOUND, "every page and row is intact")
+        return
+    if all("index" in message for message in messages):
+        yield Finding(
+            "pages", BROKEN, f"an index is damaged: {messages[0]}", REBUILD, "table indexes"
+        )
+        return
+    yield Finding(
+        "pages",
+        BROKEN,
+        f"the file is damaged: {'; '.join(messages[:3])}",
+        "restore a copy; without one `kb copy` saves what can be read, or delete the file and "
+        "`kb add` the folders again",
+    )
+
+
+def _references(database: Database) -> Iterator[Finding]:
+    with database.read() as connection:
+        broken = Counter(connection.broken_references())
+        broken[("report_signatures", "report_paragraphs")] += connection.value(
+            "count_orphan_signatures"
+        )
+        broken[("word_deletions", "vocabulary")] += connection.value("count_orphan_deletions")
+    # Said by `quick`: the way out is another one.
+    broken.pop(("vectors", "models"), None)
+    some = {pair: count for pair, count in broken.items() if count}
+    if not some:
+        yield Finding("rows", SOUND, "every row belongs to something")
+        return
+    shown = ", ".join(
+        f"{count} of {child} (no {parent})" for (child, parent), count in some.items()
+    )
+    yield Finding(
+        "rows", BROKEN, f"rows that belong to nothing: {shown}", "delete them: --fix", "orphans"
+    )
+
+
+def _keyword_indexes(database: Database) -> Iterator[Finding]:
+    if database.read_only:
+        yield Finding(
+            "keyword index", HINT, "not compared with the texts: the file cannot be written"
+        )
+        return
+    for check, what in _KEYWORD_INDEXES.items():
+        try:
+            with database.write() as connection:
+                connection.run(check)
+        except DamagedFileError:
+            yield Finding(
+                "keyword index",
+                BROKEN,
+                f"the keyword index of {what} does not say what the texts say",
+                REBUILD,
+                "keyword indexes",
+            )
+        except BusyError as error:
+            yield Finding("keyword index", HINT, f"not looked at: {error.message}")
+        else:
+            yield Finding("keyword index", SOUND, f"the one of {what} matches the texts")
+
+
+def _vectors(database: Database) -> Iterator[Finding]:
+    with database.read() as connection:
+        model = connection.row("current_model")
+        if model is None:
+            return
+        width = model["width"]
+        counts: dict[str, Any] = {
+            "vectors are not as wide as their model says": connection.value(
+                "count_misshapen_vectors"
+            ),
+            "passages have the vector of another model": connection.value(
+                "count_chunks_of_other_models"
+            ),
+            "parts of the vector index do not match the vectors": connection.value(
+                "count_wrong_slabs", width=width
+            ),
+            "documents have no fitting mean vector": connection.value(
+                "count_wrong_document_vectors", width=width
+            ),
+        }
+    wrong = [f"{count} {what}" for what, count in counts.items() if count]
+    if wrong:
+        yield Finding("vectors", BROKEN, "; ".join(wrong), REBUILD, "vectors")
+    else:
+        yield Finding("vectors", SOUND, f"all are {width} wide, and the vector index matches")
+
+
+def _log(database: Database) -> Iterator[Finding]:
+    log = Path(f"{database.path}-wal")
+    if database.in_memory or not log.exists() or not log.stat().st_size:
+        yield Finding("log", SOUND, "the file alone is complete: no write-ahead log waits")
+        return
+    if not database.read_only and database.merge_log():
+        yield Finding("log", SOUND, "the write-ahead log was merged: the file alone is complete")
+        return
+    size = log.stat().st_size
+    reading = readers_of_log(database.path)
+    who = reading or holders(database.path)
+    shown = "; ".join(f"process {one.process} ({one.command})" for one in who)
+    yield Finding(
+        "log",
+        HINT,
+        f"{size / 1e6:.1f} MB of writes are in {log.name} and not yet in the file: a copy of the "
+        f".db alone lacks them. Held by {shown or 'another process'}",
+        "end that process or its transaction, or copy with `kb copy`",
+    )
+
+
+def repair(database: Database, what: str) -> None:
+    """Mend what `thorough` has found.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    if database.read_only:
+        raise FileError(f"{database.path} cannot be written: copy it to a writable folder first")
+    with database.write() as connection:
+        REPAIRS[what](connection)
+
+
+def _repair_table_indexes(connection: Connection) -> None:
+    connection.run("rebuild_indexes")
+
+
+def _repair_keyword_indexes(connection: Connection) -> None:
+    connection.run("rebuild_keyword_index")
+    connection.run("rebuild_document_index")
+
+
+def _repair_vectors(connection: Connection) -> None:
+    connection.run("forget_misshapen_vectors")
+    connection.run("delete_misshapen_vectors")
+    model = connection.row("current_model")
+    if model is not None and connection.value("count_chunks_of_other_models"):
+        connection.run("use_vectors_of_model", model_id=model["model_id"])
+    rebuild_all_vectors(connection)
+
+
+def _repair_orphans(connection: Connection) -> None:
+    for statement in _ORPHANS:
+        connection.run(statement)
+    _repair_keyword_indexes(connection)
+    _repair_vectors(connection)
+
+
+REPAIRS = {
+    "table indexes": _repair_table_indexes,
+    "keyword indexes": _repair_keyword_indexes,
+    "orphans": _repair_orphans,
+    "vectors": _repair_vectors,
+}
