@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from kb.cli import render
 from kb.errors import KbError, UsageError
 from kb.settings import DATABASE_VARIABLES, database_path, find_project
-from kb.text.nearest import nearest
 
 if TYPE_CHECKING:
     from kb.clients.catalog import Client
@@ -42,7 +41,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument(
         "client",
         nargs="?",
-        type=_client_name,
+        choices=CLIENT_NAMES,
         metavar="CLIENT",
         help=f"{', '.join(CLIENT_NAMES)}; without it: where kb is installed",
     )
@@ -60,7 +59,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "take the server out of an assistant's configuration",
         needs_file=False,
     )
-    sub.add_argument("client", type=_client_name, metavar="CLIENT")
+    sub.add_argument("client", choices=CLIENT_NAMES, metavar="CLIENT")
     _add_place_options(sub)
 
 
@@ -152,14 +151,6 @@ def uninstall(_: object, options: argparse.Namespace) -> int:
         lines += [f"the lines for assistants are out of {file}"] if erased else []
     render.text(result, "\n".join(lines), options)
     return 1 if change.status == ABSENT else 0
-
-
-def _client_name(text: str) -> str:
-    if text in CLIENT_NAMES:
-        return text
-    near = nearest(text, CLIENT_NAMES)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(CLIENT_NAMES)}"
-    raise argparse.ArgumentTypeError(f"there is no client {text}: {hint}")
 
 
 def _place(options: argparse.Namespace) -> Place:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import kb
-from kb.cli import doctor, install, render, soundness
+from kb.cli import completion, doctor, install, render, soundness
 from kb.cli.arguments import Parser, Words, WrongUse, parse
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.models.choose import make_embedder
@@ -35,7 +35,7 @@ log = logging.getLogger("kb.cli")
 
 DONE, NOTHING_FOUND, WRONG_USE, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 # What is opened as it is; every other argument is text, which UTF-8 must be able to hold.
-PATH_OPTIONS = frozenset({"db", "source", "folder", "judged", "allow_docs"})
+PATH_OPTIONS = frozenset({"db", "source", "folder", "judged", "allow_docs", "root"})
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -43,8 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its exit code."""
     _open_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser()
+    completion.complete(parser)
     try:
-        options = parse(_parser(), given)
+        options = parse(parser, given)
     except WrongUse as error:
         _print_error(error, as_json="--json" in given, program=error.program)
         sys.exit(WRONG_USE)
@@ -178,6 +180,7 @@ def _parser() -> Parser:
     _add_care(add)
     install.add_options(add)
     doctor.add_options(add)
+    completion.add_options(add)
     return parser
 
 

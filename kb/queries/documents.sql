@@ -71,3 +71,15 @@ SELECT
   (SELECT count(*) FROM chunks) AS chunks,
   (SELECT count(vector_id) FROM chunks) AS embedded_chunks,
   (SELECT count(*) FROM vectors) AS vectors;
+
+-- name: collection_names_from
+-- Names of collections that begin with some letters, for a shell.
+SELECT name FROM collections
+WHERE substr(name, 1, length(:prefix)) = :prefix ORDER BY name LIMIT :limit;
+
+-- name: document_paths_from
+-- Ids of documents, of one collection if it is named, that begin with some letters, for a shell.
+SELECT DISTINCT path FROM documents JOIN collections USING (collection_id)
+WHERE (:collection = '' OR name = :collection)
+  AND substr(path, 1, length(:prefix)) = :prefix
+ORDER BY path LIMIT :limit;

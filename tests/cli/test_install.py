@@ -142,7 +142,7 @@ def test_a_broken_file_ends_with_its_place_and_stays(project: Path, kb: Run) -> 
 def test_a_misspelt_client_gets_the_nearest(project: Path, kb: Run) -> None:
     outcome = kb("install", "claude-dekstop")
     assert outcome.code == 2
-    assert "did you mean claude-desktop" in outcome.errors
+    assert 'did you mean "claude-desktop"' in outcome.errors
 
 
 def test_the_lines_for_assistants_are_offered_written_and_taken_back(
