@@ -162,7 +162,7 @@ LAYERS = (
     {"tools.registry", "server.background"},
     {"tools.archive", "tools.context", "tools.parameters"},
     {"tools.documents", "tools.external", "tools.index"},
-    {"server.wire", "cli.render", "cli.soundness"},
+    {"server.wire", "cli.render", "cli.soundness", "cli.streams"},
     {"server.stdio"},
     {"server.mcp"},
     {"clients.texts", "clients.program", "clients.handshake"},

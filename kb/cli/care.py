@@ -65,14 +65,14 @@ def call(kb: Session, options: argparse.Namespace) -> int:
     text = sys.stdin.read() if options.arguments == "-" else options.arguments
     try:
         arguments = json.loads(text or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"the arguments are not JSON: {error}") from error
     if not isinstance(arguments, dict):
         raise UsageError('the arguments must be a JSON object, such as {"query": "wind"}')
     if (tool := load_tools().get(options.name)) is not None and tool.family == "external":
         kb.project.restore()
     result = call_tool(kb, options.name, arguments)
-    print(result.text, flush=True)
+    print(render.as_json(result.content), flush=True)
     if kb.activity.waits_for_vectors:
         try:
             embed_added(kb)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import io
-import json
 import logging
 import os
 import sys
@@ -21,12 +19,13 @@ from typing import Any, NoReturn
 import kb
 from kb.cli import completion, doctor, install, render, soundness
 from kb.cli.arguments import Parser, Words, WrongUse, parse
+from kb.cli.streams import OutputError, ending_on_signals, prepare_streams, written_output
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.models.choose import make_embedder
 from kb.models.rerank import CrossEncoder
 from kb.settings import database_path
 from kb.store.database import Database
-from kb.text.file_names import ESCAPING, writable
+from kb.text.file_names import writable
 from kb.tools.limits import RateLimits, parse_limits
 from kb.tools.replies import DEFAULT_REPLY_TOKENS
 from kb.tools.session import open_session
@@ -41,58 +40,51 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its exit code."""
-    _open_standard_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    prepare_streams()
+    code = DONE
+    try:
+        with written_output():
+            code = _outcome(list(sys.argv[1:] if arguments is None else arguments))
+    except OutputError as error:
+        print(f"kb: {error}", file=sys.stderr)
+        code = FAILURE
+    sys.exit(code)
+
+
+def _outcome(arguments: list[str]) -> int:
+    """Run the command, say what went wrong; the exit code."""
     parser = _parser()
     completion.complete(parser)
     try:
-        options = parse(parser, given)
+        options = parse(parser, arguments)
     except WrongUse as error:
-        _print_error(error, as_json="--json" in given, program=error.program)
-        sys.exit(WRONG_USE)
+        _print_error(error, as_json="--json" in arguments, program=error.program)
+        return WRONG_USE
+    except SystemExit as ended:  # the help or the version is printed
+        return int(ended.code or 0)
     for option, value in vars(options).items():
         if option not in PATH_OPTIONS:
             setattr(options, option, writable(value))
     logging.basicConfig(
         stream=sys.stderr, level=options.log_level.upper(), format="%(name)s: %(message)s"
     )
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A name or text that the terminal's encoding lacks must not end a command.
-            stream.reconfigure(errors=ESCAPING)
     try:
-        code = _run(options)
-        sys.stdout.flush()
+        with ending_on_signals():
+            return _run(options)
     except KbError as error:
         _print_error(error, as_json=options.json)
-        code = _exit_code(error)
+        return _exit_code(error)
     except KeyboardInterrupt:
         print("kb: interrupted; what was done is kept", file=sys.stderr)
-        code = INTERRUPTED
-    except BrokenPipeError:
-        # The reader of a pipe went away (`kb list | head`): no error, but nothing more to write.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = DONE
+        return INTERRUPTED
+    except (BrokenPipeError, OutputError):
+        raise
     except Exception as error:
         log.debug("the cause", exc_info=True)
         text = f"{type(error).__name__}: {error}".replace("\n", " ")
         text = f"internal error: {text} (--log-level debug shows more)"
         _print_error(KbError(text), as_json=options.json)
-        code = FAILURE
-    sys.exit(code)
-
-
-def _open_standard_streams() -> None:
-    """A stream that the caller closed is empty, or goes nowhere; Python has None in its place."""
-    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
-        if getattr(sys, name) is None:
-            # Else the next file that is opened would take the number and the stream's words.
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
-            setattr(sys, name, stream)
+        return FAILURE
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -150,7 +142,7 @@ def _exit_code(error: KbError) -> int:
 
 def _print_error(error: KbError, *, as_json: bool, program: str = "kb") -> None:
     if as_json:
-        print(json.dumps(writable(error.as_result()), ensure_ascii=False))
+        print(render.as_json(error.as_result()))
     suggestions = error.details.get("suggestions", [])
     said = any(start in error.message for start in ("Did you", "There are"))
     hint = f" Near: {', '.join(suggestions)}." if suggestions and not said else ""

@@ -35,7 +35,16 @@ CSV_COLUMNS = (
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
-    print(json.dumps(writable(value), ensure_ascii=False, indent=2))
+    print(as_json(value, indent=2))
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """JSON that stdout can hold: letters as they are where it takes all, else escaped."""
+    takes_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+    separators = None if indent else (",", ":")
+    return json.dumps(
+        writable(value), ensure_ascii=not takes_all, indent=indent, separators=separators
+    )
 
 
 def text(result: Any, plain: str, options: argparse.Namespace) -> None:

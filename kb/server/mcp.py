@@ -203,7 +203,11 @@ async def _serve(server: Server[Any], session: Session, watch_folders: bool) -> 
 
 async def _end_on_signal(session: Session) -> None:
     # The thread that waits for input cannot be cancelled, so the process is ended from here.
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    wanted = [signal.SIGTERM, signal.SIGINT]
+    # Below nohup a server outlives its terminal.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        wanted.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*wanted) as signals:
         async for _ in signals:
             _end(session)
 

@@ -9,8 +9,10 @@ its backslash written as `\x5c`, so that no two names become one.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +21,25 @@ __all__ = ["ESCAPING", "below", "on_disk", "printable", "storable", "without_byt
 _ESCAPED = re.compile(r"\\x(5c|[89a-f][0-9a-f])")
 _AMBIGUOUS = re.compile(r"\\(?=x(?:5c|[89a-f][0-9a-f]))")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+# A locale may decode names otherwise; as text they are the same everywhere.
+_UTF_8 = sys.getfilesystemencoding().lower() == "utf-8"
 _FIRST_BYTE = 0xDC00  # what Python adds to a byte that it cannot decode (PEP 383)
 
 
 def storable(name: str | os.PathLike[str]) -> str:
     """A name or path from the disk as text that can be stored, one for each name."""
     text = os.fspath(name)
+    if not _UTF_8:
+        text = os.fsencode(text).decode("utf-8", "surrogateescape")
     if os.sep != "\\":
         text = _AMBIGUOUS.sub(r"\\x5c", text)
-    return printable(text)
+    return text if text.isascii() else _SURROGATES.sub(_written, text)
 
 
 def on_disk(text: str) -> str:
     """The name or path that `storable` made this text of."""
-    return _ESCAPED.sub(_letter, text) if "\\x" in text else text
+    text = _ESCAPED.sub(_letter, text) if "\\x" in text else text
+    return text if _UTF_8 else os.fsdecode(text.encode("utf-8", "surrogateescape"))
 
 
 def below(root: str, path: str) -> Path:
@@ -42,7 +49,12 @@ def below(root: str, path: str) -> Path:
 
 def printable(text: str) -> str:
     """Text that UTF-8 can hold: bytes that are no text as `storable` writes them."""
-    return text if text.isascii() else _SURROGATES.sub(_written, text)
+    if text.isascii() or not _SURROGATES.search(text):
+        return text
+    # In the C locale every letter beyond ASCII comes as such bytes.
+    with contextlib.suppress(UnicodeEncodeError):
+        text = os.fsencode(text).decode("utf-8", "surrogateescape")
+    return _SURROGATES.sub(_written, text)
 
 
 def without_bytes(text: str) -> str:

@@ -232,7 +232,7 @@ def test_nothing_but_protocol_lines_reaches_stdout(windrose_copy: Path) -> None:
     assert "from a library" in errors
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("tool", ["", "slow", "slow_read"], ids=["idle", "computing", "reading"])
 def test_signal_ends_the_server_cleanly(
     number: signal.Signals, tool: str, windrose_copy: Path

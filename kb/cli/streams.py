@@ -1,0 +1,136 @@
+"""The streams and signals of a command: what cannot be written is said, whoever ends it.
+
+A stream that the caller closed, a full disk behind a redirection and a name that the terminal's
+encoding lacks must neither end a command in a traceback nor let it pass for done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn, TextIO
+
+from kb.disk.read import reason
+from kb.text.file_names import ESCAPING
+
+__all__ = ["OutputError", "ending_on_signals", "prepare_streams", "written_output"]
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+
+class OutputError(Exception):
+    """What a command prints cannot be written."""
+
+
+class _Output(io.FileIO):
+    def write(self, data: object) -> int:
+        try:
+            return super().write(data)  # type: ignore[arg-type]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            why = "it is closed" if error.errno == errno.EBADF else reason(error)
+            raise OutputError(f"cannot write to stdout: {why}") from error
+
+
+class _Errors(io.FileIO):
+    def write(self, data: object) -> int:
+        try:
+            return super().write(data)  # type: ignore[arg-type]
+        except OSError:  # nobody is left whom to tell
+            return len(bytes(data))  # type: ignore[call-overload]
+
+
+def prepare_streams() -> None:
+    """Make stdin, stdout and stderr usable, whatever the caller left of them."""
+    # Else the next file that is opened would take the number of a closed one, and its words. A
+    # closed stdin is empty; what is printed to a closed stdout fails.
+    _take_place(STDIN, os.O_RDONLY, "stdin")
+    _take_place(STDOUT, os.O_RDONLY, "stdout")
+    _take_place(STDERR, os.O_WRONLY, "stderr")
+    if sys.stdin is None:
+        sys.stdin = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
+    sys.stdout = _writing(sys.stdout, STDOUT, _Output)
+    sys.stderr = _writing(sys.stderr, STDERR, _Errors)
+
+
+@contextlib.contextmanager
+def written_output() -> Iterator[None]:
+    """See to it that what is printed within is written.
+
+    Raises:
+        OutputError: it cannot be.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a pipe went away (`kb list | head`): no error, but nothing more to write.
+        _abandon_output()
+    except OutputError:
+        _abandon_output()
+        raise
+
+
+def _abandon_output() -> None:
+    """Let what is still to be printed go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@contextlib.contextmanager
+def ending_on_signals() -> Iterator[None]:
+    """End in order on a signal that would end the process anyway, so that the file is closed."""
+    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    # One that is ignored, as SIGHUP below nohup, stays so.
+    taken = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _take_place(number: int, flags: int, name: str) -> None:
+    """Open the null device in the place of a stream that was closed, which Python has as None."""
+    if getattr(sys, name) is not None:
+        return
+    opened = os.open(os.devnull, flags)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+
+
+def _writing(stream: TextIO | None, number: int, kind: type[io.FileIO]) -> io.TextIOWrapper:
+    if isinstance(stream, io.TextIOWrapper) and not _is_descriptor(stream, number):
+        stream.reconfigure(errors=ESCAPING)  # one that a test or another program put there
+        return stream
+    if stream is not None:
+        stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(kind(number, "w", closefd=False)),
+        encoding=getattr(stream, "encoding", None) or "utf-8",
+        errors=ESCAPING,
+        line_buffering=number == STDERR or os.isatty(number),
+        write_through=number == STDERR,
+    )
+
+
+def _is_descriptor(stream: io.TextIOWrapper, number: int) -> bool:
+    try:
+        return stream.fileno() == number
+    except (OSError, ValueError):
+        return False
