@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kb.errors import SourceError
 from kb.formats.outline import PATH_SEPARATOR
 from kb.ingest.prepare import prepare_document
-from kb.model_in_use import ModelInUse, has_english_model
+from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.search.hybrid import load_documents, load_rows, search
 from kb.search.query import parse_query
 from kb.sources.folder import SourceFile, SourceText
@@ -165,6 +165,7 @@ def run_queries(
                     ranges=ranges,
                     limit=10 * DEPTH,
                     use_keywords=mode != "vector",
+                    calibration=calibration_of(connection),
                     english_model=has_english_model(connection),
                 )
                 documents = load_documents(connection, [hit.chunk_id for hit in hits])

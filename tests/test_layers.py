@@ -130,7 +130,7 @@ LAYERS = (
         "tools.reading",
     },
     {"search.words", "search.typos"},
-    {"search.candidates"},
+    {"search.candidates", "search.coverage"},
     {"search.borders"},
     {"search.highlight", "search.operators"},
     {
@@ -158,7 +158,8 @@ LAYERS = (
     },
     {"project.overview"},
     {"server.resources"},
-    {"evaluation"},
+    {"evaluation", "questions"},
+    {"score_figures"},
     {"tools.registry", "server.background"},
     {"tools.archive", "tools.context", "tools.parameters"},
     {"tools.documents", "tools.external", "tools.index"},

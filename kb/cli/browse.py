@@ -25,6 +25,7 @@ _LINES = re.compile(r"(.+?):(\d+)(-?)(\d*)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
 def search(kb: Session, options: argparse.Namespace) -> int:
     """Search, after adding a folder if one is given."""
     from kb.search.passages import search_passages
+    from kb.search.ranking import explained
 
     names = options.collection
     if options.folder is not None:
@@ -42,7 +43,7 @@ def search(kb: Session, options: argparse.Namespace) -> int:
             row |= {
                 "keywordRank": hit.keyword_rank,
                 "vectorRank": hit.vector_rank,
-                "fusedScore": round(hit.fused_score, 6),
+                "why": explained(hit.evidence),
             }
     sources = _sources(kb)
     for row in rows:

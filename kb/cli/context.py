@@ -65,9 +65,10 @@ def recall(kb: Session, options: argparse.Namespace) -> int:
             ]
         render.text({"discoveries": rows}, as_markdown(rows).rstrip("\n") if rows else "", options)
         return 0 if rows else 1
-    rows, total = search_discoveries(
+    rows, total, notice = search_discoveries(
         kb.model, options.query, options.type, options.module, options.limit
     )
+    render.remark(notice, options)
     columns = ("score", "id", "type", "module", "content")
     shown = [{**row, "id": row["id"][:SHOWN_ID]} for row in rows]
     render.table({"results": rows, "totalFound": total}, shown, columns, options)

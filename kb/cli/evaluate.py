@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kb.cli import render
-from kb.errors import SourceError
+from kb.errors import SourceError, UsageError
 from kb.evaluation import (
     HEADING_MEASURE,
     MEASURES,
@@ -24,12 +25,23 @@ from kb.evaluation import (
 )
 from kb.ingest.sync import embed_pending
 from kb.model_in_use import ModelInUse
+from kb.questions import MadeQuestion, make_questions, read_made_questions, write_questions
+from kb.score_figures import judged_figures, made_figures, pages
 from kb.store.database import Database
+from kb.store.names import Names
 from kb.tools.session import Session
 
 
 def evaluate(kb: Session, options: argparse.Namespace) -> int:
-    """Print the measures of keyword, vector and hybrid search."""
+    """Print the measures of keyword, vector and hybrid search, and what the scores are worth."""
+    if options.judged is None:
+        documents = pages(kb.model.database, kb.names)
+        if not documents:
+            raise UsageError("there are no documents to make questions from: `kb add` some first")
+        made = make_questions(documents, options.count, options.seed)
+        if options.save:
+            write_questions(made, options.save)
+        return _report_made(kb, made, options)
     path = Path(options.judged).expanduser().resolve()
     if path.is_dir() and is_beir(path):
         judged = read_beir(path)
@@ -38,18 +50,31 @@ def evaluate(kb: Session, options: argparse.Namespace) -> int:
             with render.progress(options) as show:
                 load_beir(fresh, path, show)
                 embed_pending(fresh, progress=show)
-            return _report(fresh, judged, options)
+            return _report(fresh, kb.names, judged, options)
     if not path.is_file():
         raise SourceError(
             f"{options.judged} is neither a folder with corpus.jsonl, queries.jsonl and qrels.tsv "
             "nor a file of questions"
         )
-    return _report(kb.model, read_questions(path), options)
+    if made := read_made_questions(path):
+        return _report_made(kb, made, options)
+    return _report(kb.model, kb.names, read_questions(path), options)
 
 
-def _report(model: ModelInUse, judged: Judged, options: argparse.Namespace) -> int:
+def _report_made(kb: Session, made: Sequence[MadeQuestion], options: argparse.Namespace) -> int:
+    with render.progress(options) as show:
+        rows = made_figures(kb.model, kb.names, made, show)
+    columns = ("kind", "questions", "at0.7", "first", "before")
+    render.table({"made": rows}, rows, columns, options)
+    return 0
+
+
+def _report(
+    model: ModelInUse, names_in_use: Names, judged: Judged, options: argparse.Namespace
+) -> int:
     with render.progress(options) as show:
         runs = run_queries(model, judged, progress=show)
+        figures = judged_figures(model, names_in_use, judged, show)
     measured = {mode: measure(judged, runs[mode]) for mode in MODES}
     names = (*MEASURES, HEADING_MEASURE) if judged.headings else MEASURES
     rows: list[dict[str, Any]] = [
@@ -58,7 +83,13 @@ def _report(model: ModelInUse, judged: Judged, options: argparse.Namespace) -> i
     if options.per_query:
         for row in rows:
             row["queries"] = measured[row["mode"]]["queries"]
-    result = {"queries": len(judged.questions), "measures": rows}
+    scores = {name: round(value, 4) for name, value in figures.items()}
+    result = {"queries": len(judged.questions), "measures": rows, "scores": scores}
+    render.remark(
+        f"scores: {scores['rising']:.0%} of neighbouring rows rise; F1 at 0.7 is "
+        f"{scores['shareOfBestF1']:.2f} of the best, which lies at {scores['bestThreshold']:.2f}.",
+        options,
+    )
     if options.json or not options.per_query:
         render.table(result, rows, ("mode", *names), options)
         return 0

@@ -407,9 +407,14 @@ def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub = add("eval", "evaluate.evaluate", "measure retrieval quality", creates=True)
     sub.add_argument(
         "judged",
+        nargs="?",
         metavar="FOLDER",
-        help="a judged collection in BEIR layout, or a file of questions",
+        help="a judged collection in BEIR layout, or a file of questions (default: questions that "
+        "are made from the documents: names, titles, near-misses, unrelated ones)",
     )
+    sub.add_argument("--count", type=_positive, default=100, help="questions made of each kind")
+    sub.add_argument("--seed", type=int, default=1, help="which questions are made (default: 1)")
+    sub.add_argument("--save", metavar="FILE", type=Path, help="keep the questions that are made")
     sub.add_argument("--per-query", action="store_true", help="show nDCG@10 of each query")
 
     sub = add("status", "care.status", "show what the file holds")

@@ -165,8 +165,8 @@ def _excerpt(content: str) -> str:
 def _explanation(row: dict[str, Any]) -> str:
     distance = f"{row['distance']:.4f}" if "distance" in row else "unknown"
     return (
-        f"keyword rank {row['keywordRank'] or '-'}, vector rank {row['vectorRank'] or '-'}, "
-        f"distance {distance}, fused {row['fusedScore']:.5f}"
+        f"{row['why']} (keyword rank {row['keywordRank'] or '-'}, vector rank "
+        f"{row['vectorRank'] or '-'}, distance {distance})"
     )
 
 

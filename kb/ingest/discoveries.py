@@ -24,7 +24,7 @@ from kb.ingest.near_duplicates import candidates, repeated
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.models.embedder import load_tokenizer
 from kb.search.hybrid import search
-from kb.search.operators import chunk_filters
+from kb.search.operators import enforced
 from kb.search.query import parse_query
 from kb.store.collections import free_name, insert_collection
 from kb.store.database import Connection, Row, utc_now
@@ -110,8 +110,10 @@ def record_discovery(
 
 def search_discoveries(
     model: ModelInUse, text: str, type_: str = "", module: str = "", limit: int = 5
-) -> tuple[list[dict[str, Any]], int]:
-    """The best discoveries, and how many there are in all; the filters act before the ranking.
+) -> tuple[list[dict[str, Any]], int, str]:
+    """The best discoveries, how many there are in all, and a notice.
+
+    The filters act before the ranking.
 
     Neighbours of equal score are ordered by how much their module is worked on.
 
@@ -129,7 +131,7 @@ def search_discoveries(
                 fallback="Use grep_codebase for text search",
             )
         if query.is_blank or not _chunks_of(connection, collection_id, type_, module):
-            return [], 0
+            return [], 0, ""
     try:
         vectors = model.embed_queries([query.words_to_embed])
     except EmbeddingError as error:
@@ -137,7 +139,7 @@ def search_discoveries(
     vector = vectors[0] if vectors else None
     with model.database.read() as connection:
         only = _chunks_of(connection, collection_id, type_, module)
-        wanted, unwanted = chunk_filters(connection, query, [chunk_range])
+        query, (wanted, unwanted), notice = enforced(connection, query, [chunk_range])
         only = (only if wanted is None else only & wanted) - (unwanted or set())
         hits = search(
             connection,
@@ -145,6 +147,7 @@ def search_discoveries(
             vector,
             ranges=[chunk_range],
             limit=2 * DEPTH,
+            calibration=calibration_of(connection),
             english_model=has_english_model(connection),
             filters=(only, None),
             depth=DEPTH,
@@ -154,19 +157,15 @@ def search_discoveries(
             row["chunk_id"]: row
             for row in connection.rows("discoveries_of_chunks", chunk_ids=chunk_ids)
         }
-        calibration = calibration_of(connection)
         weights = module_scores(connection)
     best: dict[int, dict[str, Any]] = {}
     for hit in hits:
         row = rows[hit.chunk_id]
-        shown = best.setdefault(row["document_id"], _shown(row))
-        if hit.distance is not None and calibration is not None:
-            score = round(calibration.score(hit.distance), 4)
-            shown["score"] = max(shown.get("score", 0.0), score)
+        best.setdefault(row["document_id"], {**_shown(row), "score": hit.score})
     found: list[dict[str, Any]] = []
-    for _, tied in groupby(best.values(), key=lambda one: one.get("score")):
+    for _, tied in groupby(best.values(), key=lambda one: one["score"]):
         found += sorted(tied, key=lambda one: -weights.get(one.get("module", ""), 0.0))
-    return found[:limit], len(found)
+    return found[:limit], len(found), notice
 
 
 def all_discoveries(connection: Connection) -> list[dict[str, Any]]:

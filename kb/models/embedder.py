@@ -60,6 +60,14 @@ class Calibration:
         """The score, 0 to 1, of a cosine distance, 0 to 2."""
         return 1 / (1 + math.exp(-(self.slope * (1 - distance) + self.intercept)))
 
+    def standard(self, cosine: float) -> float:
+        """The cosine that means the same with the packaged English model.
+
+        The ranking's constants are in its cosines.
+        """
+        logit = self.slope * cosine + self.intercept
+        return (logit - BUNDLED_CALIBRATION.intercept) / BUNDLED_CALIBRATION.slope
+
     def distance(self, score: float) -> float:
         """The cosine distance at which `score` is reached; score inside (0, 1)."""
         return 1 - (math.log(score / (1 - score)) - self.intercept) / self.slope

@@ -28,6 +28,6 @@ GROUP BY kind ORDER BY kind;
 -- name: external_documents
 -- What is shown of the documents of these chunks (JSON list).
 SELECT chunks.chunk_id, documents.document_id, documents.path, documents.title, documents.summary,
-       documents.character_count
+       documents.character_count, chunks.start_line, chunks.end_line
 FROM chunks JOIN documents USING (document_id)
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));

@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
+from kb.models.embedder import BUNDLED_CALIBRATION
 from kb.search.candidates import documents_of, matching_any
 from kb.search.highlight import excerpts, marked, spans
 from kb.search.hybrid import keyword_hits, load_rows, search
-from kb.search.operators import document_filters, documents_holding
+from kb.search.operators import Filters, document_filters, documents_holding
 from kb.search.query import STOP_WORDS, Query, parse_query, quote
+from kb.search.ranking import shown
 from kb.search.typos import ONE_EDIT_FROM, correct, is_known, prefixed, variants
 from kb.store.database import Connection, Row
 from kb.store.ids import ChunkRange, collection_range
 from kb.store.names import Names
-from kb.store.vectors import chunk_distances
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,12 +28,8 @@ if TYPE_CHECKING:
 CHUNK_DEPTH = 200  # passages that are looked at for each kind of match
 # A document that only meaning finds has to be this near: otherwise any query would find all.
 LEAST_SCORE_WITHOUT_WORDS = 0.7
-FUZZY_DISCOUNT = 0.9
-NEAR_WEIGHT = 0.5  # of a word that is only near the typed one
-RANK_CONSTANT = 20  # of the fusion of passages' ranks with documents' coverage
+FUZZY_SCORE = 0.6  # of a document that holds nothing but a near word for each of the query's
 MOST_LONGER_WORDS = 50  # that a word of the query is the beginning of
-
-Filters = tuple[set[int] | None, set[int] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +71,9 @@ def search_archives(
         ranges = [collection_range(row["collection_id"]) for row in archives]
         near = _near_words(connection, query) if fuzzy else {}
         found = _ranked(connection, query, corrected, vectors[0], ranges, near, limit)
-        shown = _shown(connection, query, near, found)
-        return shown, " ".join(filter(None, (said, notice)))
+        return _shown(connection, query, near, found), " ".join(
+            filter(None, (query.notice, said, notice))
+        )
 
 
 def _ranked(
@@ -89,6 +87,7 @@ def _ranked(
 ) -> list[tuple[int, _Passage]]:
     """Document ids with their best passage: exact ones, those close in meaning, fuzzy ones."""
     filters = _chunk_filters(connection, query, ranges)
+    calibration = calibration_of(connection) or BUNDLED_CALIBRATION
     hits = search(
         connection,
         corrected,
@@ -96,52 +95,37 @@ def _ranked(
         ranges=ranges,
         limit=CHUNK_DEPTH,
         filters=filters,
+        calibration=calibration,
         english_model=has_english_model(connection),
     )
     match = " OR ".join(quote(word) for words in near.values() for word in words)
     only, without = filters
     loose = keyword_hits(connection, match, ranges, CHUNK_DEPTH, only=only, without=without)
     holding, coverage = _coverage(connection, query, ranges, near)
-    exact_ids = [hit.chunk_id for hit in hits]
-    loose_ids = [chunk_id for chunk_id, _ in loose]
-    document_of = documents_of(connection, {*exact_ids, *loose_ids})
-    scores = _scores(connection, vector, [*exact_ids, *loose_ids], document_of, coverage)
-    exact = _first_of_each(exact_ids, document_of, scores)
-    # Ranks choose, the score orders what was chosen: the best score is on top.
-    chosen = [
-        (document_id, exact[document_id])
-        for document_id in _fused(list(exact), coverage)
-        if document_id in holding
-        or (near and vector is not None and exact[document_id].score >= LEAST_SCORE_WITHOUT_WORDS)
-    ][:limit]
-    chosen.sort(key=lambda item: -item[1].score)
-    seen = {document_id for document_id, _ in chosen} | holding
-    similar = [
-        (document_id, one)
-        for document_id, one in _first_of_each(loose_ids, document_of, scores).items()
-        if document_id not in seen
-    ]
-    similar.sort(key=lambda item: (-item[1].score, item[0]))
-    ceiling = min((one.score for _, one in chosen), default=1.0)
-    rest = [
-        (document_id, replace(one, score=min(ceiling, FUZZY_DISCOUNT * one.score)))
-        for document_id, one in similar
-    ]
-    return [*chosen, *rest][:limit]
-
-
-def _fused(ranked: Sequence[int], coverage: Mapping[int, float]) -> list[int]:
-    """Documents by the rank of their best passage and by the words that they hold together.
-
-    A passage's rank alone knows nothing of a word that stands elsewhere in its document.
-    """
-    levels = {value: n for n, value in enumerate(sorted({*coverage.values(), 0.0}, reverse=True))}
-    fused = {
-        document_id: 1 / (RANK_CONSTANT + rank)
-        + 1 / (RANK_CONSTANT + 4 * levels[coverage.get(document_id, 0.0)])
-        for rank, document_id in enumerate(ranked)
+    document_of = documents_of(
+        connection, {*(hit.chunk_id for hit in hits), *(chunk_id for chunk_id, _ in loose)}
+    )
+    close = {
+        document_of[hit.chunk_id]
+        for hit in hits
+        if near
+        and hit.distance is not None
+        and calibration.score(hit.distance) >= LEAST_SCORE_WITHOUT_WORDS
     }
-    return sorted(fused, key=lambda document_id: (-fused[document_id], document_id))
+    best: dict[int, _Passage] = {}  # the hits fall in score, and so do these
+    for hit in hits:
+        best.setdefault(document_of[hit.chunk_id], _Passage(hit.chunk_id, hit.score))
+    chosen = [item for item in best.items() if item[0] in holding or item[0] in close]
+    ceiling = min((one.score for _, one in chosen), default=1.0)
+    seen = {document_id for document_id, _ in chosen} | holding
+    similar: dict[int, _Passage] = {}
+    for chunk_id, _ in loose:
+        document_id = document_of[chunk_id]
+        if document_id not in seen:
+            score = shown(min(ceiling, FUZZY_SCORE * coverage.get(document_id, 0.0)))
+            similar.setdefault(document_id, _Passage(chunk_id, score))
+    rest = sorted(similar.items(), key=lambda item: (-item[1].score, item[0]))
+    return [*chosen, *rest][:limit]
 
 
 def _coverage(
@@ -152,7 +136,7 @@ def _coverage(
 ) -> tuple[set[int], dict[int, float]]:
     """The documents that hold an operand, and each document's share of the query's words.
 
-    The share is weighted by how rare an operand is; a word near it counts half.
+    The share is weighted by how rare an operand is; a word near it counts as well.
     """
     total = sum(
         connection.value("count_documents", collection_id=first >> 32) for first, _ in ranges
@@ -169,42 +153,9 @@ def _coverage(
         for document_id in exact:
             weights[document_id] = weights.get(document_id, 0.0) + weight
         for document_id in like:
-            weights[document_id] = weights.get(document_id, 0.0) + NEAR_WEIGHT * weight
+            weights[document_id] = weights.get(document_id, 0.0) + weight
         holding |= exact
     return holding, {document_id: value / whole for document_id, value in weights.items()}
-
-
-def _scores(
-    connection: Connection,
-    vector: NDArray[np.float32] | None,
-    chunk_ids: Sequence[int],
-    document_of: Mapping[int, int],
-    coverage: Mapping[int, float],
-) -> dict[int, float]:
-    """A score for each passage: its calibrated similarity.
-
-    Without a vector it is the share of the query's words that its document holds.
-    """
-    calibration = calibration_of(connection)
-    distances: dict[int, float] = {}
-    if vector is not None:
-        distances = chunk_distances(connection, vector, chunk_ids)
-    scores: dict[int, float] = {}
-    for chunk_id in chunk_ids:
-        if chunk_id in distances and calibration is not None:
-            scores[chunk_id] = calibration.score(distances[chunk_id])
-        else:
-            scores[chunk_id] = coverage.get(document_of[chunk_id], 0.0)
-    return scores
-
-
-def _first_of_each(
-    chunk_ids: Sequence[int], document_of: Mapping[int, int], scores: Mapping[int, float]
-) -> dict[int, _Passage]:
-    best: dict[int, _Passage] = {}
-    for chunk_id in chunk_ids:
-        best.setdefault(document_of[chunk_id], _Passage(chunk_id, scores[chunk_id]))
-    return best
 
 
 def _chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkRange]) -> Filters:

@@ -1,4 +1,4 @@
-"""Keyword list + vector list -> fused, scored chunks. The one place that ranks."""
+"""Keyword list + vector list -> evidence -> scored chunks, best first."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kb.search.operators import chunk_filters, match_prefixes
-from kb.search.query import Query, match_literally, match_query, scripts_asked
-from kb.search.ranking import Candidate, meaning_weight, rank, script_bonus, spread
+from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
+from kb.search.candidates import bodies
+from kb.search.coverage import DOCUMENTS, PASSAGES, Unit, measure, rows_titled, units
+from kb.search.operators import Filters, chunk_filters, match_prefixes
+from kb.search.query import Query, match_alternatives, match_literally, scripts_asked
+from kb.search.ranking import Evidence, rank, readable_share, script_fit, shown
 from kb.store.database import Connection, Row
 from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.vectors import nearest_chunks, query_blob
+from kb.text.terms import words as split_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,23 +26,25 @@ DEPTH = 100  # passages of each list that become candidates
 KEYWORD_DEPTH = 300  # rows of a keyword list whose scores are known; 1,000 ranked no better
 # bm25 weights of the keyword indexes' columns.
 COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
-LITERAL_BONUS = 0.5  # above what any other evidence can add in most lists
 LITERAL_DEPTH = 20
+MOST_TITLE_WORDS = 3  # of a query that may be a title
+FARTHEST = 2.0  # the greatest cosine distance
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One chunk found: why, and how well.
 
-    `fused_score` orders. Ranks count from 1 and are None where a list did not hold the chunk.
+    `score` orders. Ranks count from 1 and are None where a list did not hold the chunk.
     `distance` is the true cosine distance, None while the chunk or the query has no vector.
     """
 
     chunk_id: int
-    fused_score: float
-    keyword_rank: int | None
-    vector_rank: int | None
+    score: float
     distance: float | None
+    keyword_rank: int | None = None
+    vector_rank: int | None = None
+    evidence: Evidence | None = None  # what the score comes from; None: from the distance alone
 
 
 def search(
@@ -50,18 +56,20 @@ def search(
     limit: int = 10,
     max_distance: float = 2.0,
     use_keywords: bool = True,
+    calibration: Calibration | None = None,
     english_model: bool = True,
-    filters: tuple[set[int] | None, set[int] | None] | None = None,
+    filters: Filters | None = None,
     depth: int = DEPTH,
 ) -> list[Hit]:
     """The best chunks for a query, best first.
 
     Args:
-        vector: the query's unit vector; None when there is no model: keywords alone.
+        vector: the query's unit vector; None when there is no model: words alone.
         ranges: where to look, each a range of chunk ids.
-        max_distance: leaves out rows whose distance is known and greater.
+        max_distance: if below 2, leaves out rows whose distance is greater or not known.
+        use_keywords: False is meaning alone; operators are still enforced.
+        calibration: of the model that made the vectors.
         english_model: the vectors mean little for text in other scripts.
-        use_keywords: False orders by distance alone; operators are still enforced.
         filters: what `chunk_filters` gives, for who enforces the operators in another way.
         depth: passages of each list that become candidates.
     """
@@ -70,16 +78,10 @@ def search(
     only, without = filters or chunk_filters(connection, query, ranges)
     if only is not None and not only:
         return []
-    match = ""
-    if use_keywords or vector is None:
-        parts = [match_query(query), *match_prefixes(connection, query)]
-        match = " OR ".join(filter(None, parts))
-    keyword_list = keyword_hits(
-        connection, match, ranges, max(KEYWORD_DEPTH, depth), only=only, without=without
-    )
-    vector_list: list[tuple[int, float]] = []
+    calibration = calibration or BUNDLED_CALIBRATION
+    nearest: list[tuple[int, float]] = []
     if vector is not None:
-        vector_list = nearest_chunks(
+        nearest = nearest_chunks(
             connection,
             vector,
             ranges,
@@ -89,53 +91,119 @@ def search(
         )
         if not use_keywords:
             return [
-                Hit(chunk_id, 1 - distance, None, rank, distance)
-                for rank, (chunk_id, distance) in enumerate(vector_list[:limit], 1)
+                Hit(chunk_id, shown(calibration.score(distance)), distance, vector_rank=rank)
+                for rank, (chunk_id, distance) in enumerate(nearest[:limit], 1)
                 if distance <= max_distance
             ]
-    keyword_scores = dict(keyword_list)
-    literal = literal_hits(connection, query, ranges, only, without) if match else {}
+    words = _word_lists(connection, query, ranges, depth, only, without)
     ids = dict.fromkeys(
-        [*literal, *list(keyword_scores)[:depth], *(chunk_id for chunk_id, _ in vector_list)]
+        [*words.literal, *list(words.chunks)[:depth], *(chunk_id for chunk_id, _ in nearest)]
     )
     if only is not None and len(ids) < DEPTH:
         # What the operators let pass is found, even where no single word of it ranks.
         ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
-    document_scores = dict(document_hits(connection, match, ranges, KEYWORD_DEPTH))
-    weight = 0.0 if vector is None else meaning_weight(query.text, english_model)
+    evidence = _evidence(connection, query, vector, calibration, words, list(ids))
+    readable = readable_share(query.text) if english_model else 1.0
+    keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(words.chunks, 1)}
+    vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(nearest, 1)}
+    distances = {one.chunk_id: distance for one, distance in evidence}
+    hits = []
+    for ranked in rank((one for one, _ in evidence), readable):
+        chunk_id = ranked.evidence.chunk_id
+        distance = distances[chunk_id]
+        if max_distance < FARTHEST and (distance is None or distance > max_distance):
+            continue
+        hits.append(
+            Hit(
+                chunk_id,
+                ranked.score,
+                distance,
+                keyword_ranks.get(chunk_id),
+                vector_ranks.get(chunk_id),
+                ranked.evidence,
+            )
+        )
+    return hits[:limit]
+
+
+@dataclass(frozen=True, slots=True)
+class _WordLists:
+    """What the keyword indexes say: scores by id, best first, and what they are made of."""
+
+    alternatives: list[str]
+    units: list[Unit]
+    chunks: dict[int, float]
+    documents: dict[int, float]
+    literal: list[int]
+
+
+def _word_lists(
+    connection: Connection,
+    query: Query,
+    ranges: Sequence[ChunkRange],
+    depth: int,
+    only: set[int] | None,
+    without: set[int] | None,
+) -> _WordLists:
+    prefixes = match_prefixes(connection, query)
+    alternatives = [*match_alternatives(query), *prefixes.values()]
+    match = " OR ".join(alternatives)
+    most = max(KEYWORD_DEPTH, depth)
+    found = keyword_hits(connection, match, ranges, most, only=only, without=without)
+    documents = document_hits(connection, match, ranges, most)
+    literal = literal_hits(connection, query, ranges, only, without)
+    units_ = units(query, prefixes)
+    return _WordLists(alternatives, units_, dict(found), dict(documents), literal)
+
+
+def _evidence(
+    connection: Connection,
+    query: Query,
+    vector: NDArray[np.float32] | None,
+    calibration: Calibration,
+    words: _WordLists,
+    chunk_ids: Sequence[int],
+) -> list[tuple[Evidence, float | None]]:
+    """What is known of each passage, and its distance."""
     blob = None if vector is None else query_blob(vector)
+    rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
+    passages = measure(connection, PASSAGES, words.units, words.alternatives, chunk_ids)
+    document_ids = {document_id for _, document_id, *_ in rows}
+    documents = measure(connection, DOCUMENTS, words.units, words.alternatives, document_ids)
+    titled: set[int] = set()
+    if len(words.units) <= MOST_TITLE_WORDS:
+        titled = rows_titled(connection, words.units, chunk_ids)
     asked = scripts_asked(query)
-    ranked = rank(
-        [
-            Candidate(
+    is_row = len(split_words(query.text)) > 1
+    typed = _typed(connection, query, words.literal)
+
+    def cosine(distance: float | None) -> float | None:
+        return None if distance is None else calibration.standard(1 - distance)
+
+    return [
+        (
+            Evidence(
                 chunk_id,
                 document_id,
-                keyword_scores.get(chunk_id, 0.0),
-                document_scores.get(document_id, 0.0),
-                None if distance is None else 1 - distance,
-                None if document_distance is None else 1 - document_distance,
-                literal.get(chunk_id, 0.0) + script_bonus(asked, beginning),
-            )
-            for chunk_id, document_id, distance, document_distance, beginning in connection.tuples(
-                "candidates", query=blob, chunk_ids=json.dumps(list(ids))
-            )
-        ],
-        weight,
-    )
-    keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(keyword_scores, 1)}
-    vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(vector_list, 1)}
-    hits = [
-        Hit(
-            one.chunk_id,
-            score,
-            keyword_ranks.get(one.chunk_id),
-            vector_ranks.get(one.chunk_id),
-            None if one.cosine is None else 1 - one.cosine,
+                _share(words.chunks.get(chunk_id, 0.0), passages.greatest_score),
+                _share(words.documents.get(document_id, 0.0), documents.greatest_score),
+                held=passages.held.get(chunk_id, 0.0),
+                is_titled=chunk_id in titled,
+                rarity=passages.rarity,
+                cosine=cosine(distance),
+                document_cosine=cosine(document_distance),
+                script=script_fit(asked, beginning),
+                is_literal=is_row and chunk_id in words.literal,
+                is_typed=chunk_id in typed,
+            ),
+            distance,
         )
-        for one, score in spread(ranked)
-        if one.cosine is None or 1 - one.cosine <= max_distance
+        for chunk_id, document_id, distance, document_distance, beginning in rows
     ]
-    return hits[:limit]
+
+
+def _share(score: float, greatest: float) -> float:
+    return score / greatest if greatest > 0 else 0.0
 
 
 def keyword_hits(
@@ -173,19 +241,31 @@ def document_hits(
 def literal_hits(
     connection: Connection,
     query: Query,
-    ranges: Iterable[ChunkRange],
+    ranges: Sequence[ChunkRange],
     only: set[int] | None = None,
     without: set[int] | None = None,
-) -> dict[int, float]:
-    """Passages that hold the query's very words in a row, and what that adds to their score.
+) -> list[int]:
+    """Passages that hold the query's very words in a row.
 
     Somebody who types an error message or the name of an option wants its occurrence first.
     """
     match = match_literally(query)
     if not match:
-        return {}
+        return []
     found = keyword_hits(connection, match, ranges, LITERAL_DEPTH, only=only, without=without)
-    return dict.fromkeys((chunk_id for chunk_id, _ in found), LITERAL_BONUS)
+    return [chunk_id for chunk_id, _ in found]
+
+
+def _typed(connection: Connection, query: Query, literal: Sequence[int]) -> set[int]:
+    """Of the passages with the query's words in a row, those with its very characters."""
+    text = " ".join(query.text.split()).casefold()
+    if text.replace(" ", "").isalnum():
+        return set()
+    return {
+        chunk_id
+        for chunk_id, _, *texts in bodies(connection, literal)
+        if any(text in " ".join(one.split()).casefold() for one in texts)
+    }
 
 
 def _index_hits(

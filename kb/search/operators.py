@@ -38,11 +38,12 @@ from kb.store.database import Connection
 HEADING_SEPARATOR = " > "
 MOST_PREFIX_WORDS = 500  # that take part in a ranking
 DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
+NO_SUCH_PHRASE = "No passage holds the quoted words in a row: searched without the quotes."
+
+Filters = tuple[set[int] | None, set[int] | None]  # only these ids, or all but these
 
 
-def chunk_filters(
-    connection: Connection, query: Query, ranges: Sequence[IdRange]
-) -> tuple[set[int] | None, set[int] | None]:
+def chunk_filters(connection: Connection, query: Query, ranges: Sequence[IdRange]) -> Filters:
     """The only chunks that may be found, or else the chunks that may not; None: no such limit.
 
     A passage is judged with its title and its headings.
@@ -50,9 +51,24 @@ def chunk_filters(
     return _filters(query, lambda operand: chunks_holding(connection, operand, ranges))
 
 
+def enforced(
+    connection: Connection, query: Query, ranges: Sequence[IdRange]
+) -> tuple[Query, Filters, str]:
+    """A query with its `chunk_filters`, and what to tell the reader.
+
+    A text with quotes in it was often pasted: where no passage holds the quoted words, they are
+    searched without the quotes. What `+` and `-` say stays.
+    """
+    filters = chunk_filters(connection, query, ranges)
+    if filters[0] != set() or not query.is_quoted:
+        return query, filters, ""
+    query = query.without_quotes()
+    return query, chunk_filters(connection, query, ranges), NO_SUCH_PHRASE
+
+
 def document_filters(
     connection: Connection, query: Query, ranges: Sequence[IdRange], *, case: bool = False
-) -> tuple[set[int] | None, set[int] | None]:
+) -> Filters:
     """As `chunk_filters` for whole documents, by their row ids; operands may lie far apart."""
     return _filters(query, lambda one: documents_holding(connection, one, ranges, case=case))
 
@@ -83,23 +99,23 @@ def chunks_holding(connection: Connection, operand: Operand, ranges: Sequence[Id
     return found
 
 
-def match_prefixes(connection: Connection, query: Query) -> list[str]:
-    """FTS5 alternatives that rank what the prefixes of a query find: a word of each stem.
+def match_prefixes(connection: Connection, query: Query) -> dict[str, str]:
+    """For each prefix of a query, by its text, the MATCH expression of a word of each stem.
 
     Of a short prefix's words some are left out here; required ones are enforced all the same.
     """
-    found: list[str] = []
+    found: dict[str, str] = {}
     for operand in (*query.must, *query.terms):
         wanted = pattern(connection, operand)
         if wanted.is_prefix and len(wanted.words) == 1:
             word_of = {stem: word for word, stem in prefixed(connection, wanted.folded[0]).items()}
-            found += [quote(word) for word in word_of.values()]
-    return list(dict.fromkeys(found))[:MOST_PREFIX_WORDS]
+            if word_of:
+                some = list(word_of.values())[:MOST_PREFIX_WORDS]
+                found[operand.text] = " OR ".join(map(quote, some))
+    return found
 
 
-def _filters(
-    query: Query, holding: Callable[[Operand], set[int]]
-) -> tuple[set[int] | None, set[int] | None]:
+def _filters(query: Query, holding: Callable[[Operand], set[int]]) -> Filters:
     only: set[int] | None = None
     for operand in query.must:
         only = holding(operand) if only is None else only & holding(operand)

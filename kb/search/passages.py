@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import EmbeddingError
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
+from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.models.rerank import CANDIDATES, blend
 from kb.search.hybrid import DEPTH, Hit, load_rows, search
+from kb.search.operators import enforced
 from kb.search.query import Query, parse_query
-from kb.search.ranking import readable_share
+from kb.search.ranking import readable_share, shown
 from kb.search.typos import correct
 from kb.store.database import Connection, Row
 from kb.store.ids import ChunkRange
@@ -23,6 +25,9 @@ from kb.store.vectors import nearest_chunks
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+WORDS_ALONE = "There are no embeddings yet: judged by words alone until `kb sync` made some."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +60,9 @@ def search_passages(
             names.ranges(connection, collections)  # a wrong name is told before the model is loaded
         corrected = [correct(connection, parse_query(text)) for text, _ in asked]
     queries: list[Query] = [query for query, _ in corrected]
-    vectors, notice = model.try_embed_queries([query.words_to_embed for query in queries])
-    notice = " ".join(filter(None, [*(text for _, text in corrected), notice]))
+    vectors, problem = model.try_embed_queries([query.words_to_embed for query in queries])
+    said = [text for query, text in corrected for text in (query.notice, text)]
+    notice = " ".join(filter(None, [*dict.fromkeys(said), problem]))
     if not hybrid and any(vector is None for vector in vectors):
         raise EmbeddingError(
             notice or "the file has no embeddings yet: run `kb sync`, or set hybridSearch"
@@ -66,7 +72,10 @@ def search_passages(
     with model.database.read() as connection:
         english_model = has_english_model(connection)
         for query, vector, (_, collections) in zip(queries, vectors, asked, strict=True):
-            ranges, shown = names.ranges(connection, collections)
+            ranges, called = names.ranges(connection, collections)
+            query, filters, loosened = enforced(connection, query, ranges)
+            if loosened and loosened not in found.notice:
+                found = replace(found, notice=f"{found.notice} {loosened}".strip())
             hits = search(
                 connection,
                 query,
@@ -75,11 +84,15 @@ def search_passages(
                 limit=max(limit, CANDIDATES) if rerank else limit,
                 max_distance=max_distance,
                 use_keywords=hybrid,
+                calibration=calibration_of(connection),
                 english_model=english_model,
+                filters=filters,
             )
             found.hits.append(hits)
-            found.rows.append(passage_rows(connection, hits, shown))
+            found.rows.append(passage_rows(connection, hits, called))
             texts.append(_embedded_texts(connection, hits[:CANDIDATES]) if rerank else [])
+    if any(found.rows) and not problem and any(vector is None for vector in vectors):
+        found = replace(found, notice=f"{found.notice} {WORDS_ALONE}".strip())
     return _reranked(model, queries, found, texts, english_model, limit) if rerank else found
 
 
@@ -92,6 +105,9 @@ def _reranked(
     limit: int,
 ) -> Found:
     """The best rows of each query in a finer order, and what kept them from it if anything.
+
+    Reranking says which rows are the best, the evidence how good the best are: the first row gets
+    the greatest of their scores, and so on.
 
     Args:
         texts: of each query the texts of its best hits.
@@ -108,15 +124,17 @@ def _reranked(
             ):
                 scores = reranker.scores(query.words_to_embed, passages) if passages else []
                 weight = reranker.weight * (readable_share(query.text) if english_model else 1.0)
-                old = [hit.fused_score for hit in hits[: len(passages)]]
+                old = [hit.score for hit in hits[: len(passages)]]
                 order[: len(passages)] = blend(old, scores, weight)
     except EmbeddingError as error:
         problem = f"Not reranked: {error.message}."
-    return Found(
-        [[rows[i] for i in order[:limit]] for order, rows in zip(orders, found.rows, strict=True)],
-        [[hits[i] for i in order[:limit]] for order, hits in zip(orders, found.hits, strict=True)],
-        found.notice or problem,
-    )
+    reranked = Found([], [], found.notice or problem)
+    for order, rows, hits in zip(orders, found.rows, found.hits, strict=True):
+        scores_in_order = [hit.score for hit in hits]  # they fall
+        places = list(zip(order, scores_in_order, strict=True))[:limit]
+        reranked.hits.append([replace(hits[i], score=score) for i, score in places])
+        reranked.rows.append([{**rows[i], "relevanceScore": score} for i, score in places])
+    return reranked
 
 
 def _embedded_texts(connection: Connection, hits: Sequence[Hit]) -> list[str]:
@@ -138,6 +156,7 @@ def nearest_documents(
     limit: int,
     *,
     without: Sequence[int],
+    calibration: Calibration = BUNDLED_CALIBRATION,
 ) -> list[Hit]:
     """The documents of one range that come nearest, each by its nearest chunk, nearest first."""
     depth = max(DEPTH, limit * 10)
@@ -147,7 +166,8 @@ def nearest_documents(
         document_of = dict(connection.tuples("chunk_documents", chunk_ids=ids))
         best: dict[str, Hit] = {}
         for chunk_id, distance in nearest:
-            best.setdefault(document_of[chunk_id], Hit(chunk_id, 0.0, None, None, distance))
+            score = shown(calibration.score(distance))
+            best.setdefault(document_of[chunk_id], Hit(chunk_id, score, distance))
         # A long document may hold all of the nearest chunks: then look further.
         if len(best) >= limit or len(nearest) < depth:
             return list(best.values())[:limit]
@@ -155,16 +175,15 @@ def nearest_documents(
 
 
 def passage_rows(
-    connection: Connection, hits: Sequence[Hit], shown: dict[int, dict[str, str]]
+    connection: Connection, hits: Sequence[Hit], called: dict[int, dict[str, str]]
 ) -> list[Row]:
-    """The rows of some hits, in their order; `shown` says how each collection is called."""
-    calibration = calibration_of(connection)
+    """The rows of some hits, in their order; `called` says how each collection is called."""
     rows: list[Any] = []
     by_id = {hit.chunk_id: hit for hit in hits}
     for row in load_rows(connection, list(by_id)):
-        distance = by_id[row["chunk_id"]].distance
+        hit = by_id[row["chunk_id"]]
         result: Any = {
-            **shown[row["collection_id"]],
+            **called[row["collection_id"]],
             "documentId": row["document"],
             "documentTitle": row["title"],
             "content": row["content"],
@@ -173,11 +192,11 @@ def passage_rows(
             "startLine": row["start_line"],
             "endLine": row["end_line"],
             **place_fields(row),
+            "relevanceScore": hit.score,
         }
         if row["heading"]:
             result["sectionHeading"] = row["heading"]
-        if distance is not None and calibration is not None:
-            result["relevanceScore"] = round(calibration.score(distance), 4)
-            result["distance"] = round(distance, 4)
+        if hit.distance is not None:
+            result["distance"] = round(hit.distance, 4)
         rows.append(result)
     return rows

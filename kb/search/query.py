@@ -8,7 +8,7 @@ FTS5 inside double quotes, and a sign counts as an operator only in front of a w
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kb.text.file_names import printable
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, scripts, words
@@ -26,6 +26,16 @@ STOP_WORDS = frozenset(
 )
 LONGEST_LITERAL = 12  # words; a longer query is a question, not a quotation
 MOST_OPTIONAL_TERMS = 100  # a longer text ranks by its first distinct words
+# What is longer was pasted, and its signs and quotes are its own. Scripts without spaces have
+# words of any length.
+MOST_OPERATOR_WORDS = 32
+MOST_OPERATOR_CHARACTERS = 1_000
+MOST_CHARACTERS = 10_000  # the rest of a text is left out
+MOST_TERMS = 300  # distinct words of a pasted text that are looked for
+_CLOSING = {
+    '"': '"', "＂": "＂", "“": "”", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«",
+    "「": "」", "『": "』", "｢": "｣", "《": "》", "〈": "〉",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,7 @@ class Operand:
     text: str
     is_phrase: bool = False
     is_prefix: bool = False
+    is_required: bool = False  # by a `+`: a phrase without one may lose its quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,9 @@ class Query:
     terms: tuple[Operand, ...] = ()
     must: tuple[Operand, ...] = ()
     must_not: tuple[Operand, ...] = ()
+    # Words that the file has not, each with what it was taken for; those are among the terms.
+    guesses: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    notice: str = ""  # what was left out
 
     @property
     def is_blank(self) -> bool:
@@ -60,6 +74,21 @@ class Query:
         return bool(self.must or self.must_not)
 
     @property
+    def is_quoted(self) -> bool:
+        """Whether some phrase is required by its quotes alone."""
+        return any(one.is_phrase and not one.is_required for one in self.must)
+
+    def without_quotes(self) -> Query:
+        """The same words, which need not stand in a row."""
+        quoted = [one for one in self.must if one.is_phrase and not one.is_required]
+        words_ = (Operand(word) for one in quoted for word in one.text.split())
+        return replace(
+            self,
+            must=tuple(one for one in self.must if one not in quoted),
+            terms=tuple(dict.fromkeys([*self.terms, *(w for w in words_ if match_required(w))])),
+        )
+
+    @property
     def words_to_embed(self) -> str:
         """What the embedding model gets: the text without operators and exclusions."""
         if not self.has_operators:
@@ -69,7 +98,9 @@ class Query:
 
 def parse_query(text: str) -> Query:
     """Split a query into its operands. Never fails."""
-    text = clean(text)
+    text, notice = _shortened(clean(text))
+    if len(text) > MOST_OPERATOR_CHARACTERS or len(words(text)) > MOST_OPERATOR_WORDS:
+        return _pasted(text, notice)
     terms: list[Operand] = []
     must: list[Operand] = []
     must_not: list[Operand] = []
@@ -88,10 +119,31 @@ def parse_query(text: str) -> Query:
         if sign == "-":
             must_not.append(operand)
         elif sign == "+" or operand.is_phrase:
-            must.append(operand)
+            must.append(replace(operand, is_required=sign == "+"))
         else:
             terms.append(operand)
-    return Query(text, *(tuple(dict.fromkeys(kind)) for kind in (terms, must, must_not)))
+    required, excluded = tuple(dict.fromkeys(must)), tuple(dict.fromkeys(must_not))
+    return Query(text, tuple(dict.fromkeys(terms)), required, excluded, notice=notice)
+
+
+def _shortened(text: str) -> tuple[str, str]:
+    if len(text) <= MOST_CHARACTERS:
+        return text, ""
+    return text[:MOST_CHARACTERS], (
+        f"The query is long: what follows its first {MOST_CHARACTERS:,} characters is left out."
+    )
+
+
+def _pasted(text: str, notice: str) -> Query:
+    """A text whose signs and quotes mean nothing."""
+    terms: dict[Operand, None] = {}
+    for word in text.split():
+        operand = Operand(word.strip("".join(_CLOSING)))
+        if operand not in terms and match_required(operand):
+            terms[operand] = None
+            if len(terms) == MOST_TERMS:
+                break
+    return Query(text, tuple(terms), notice=notice)
 
 
 def scripts_asked(query: Query) -> frozenset[str] | None:
@@ -111,18 +163,23 @@ def clean(text: str) -> str:
 
 
 def match_query(query: Query) -> str:
-    """The MATCH expression that ranks: any of the query's words; "" when nothing can match.
+    """The MATCH expression that ranks: any of the query's words; "" when nothing can match."""
+    return " OR ".join(match_alternatives(query))
+
+
+def match_alternatives(query: Query) -> list[str]:
+    """What lets a row match and rank, each once.
 
     Operators are no part of it: `kb/search/operators.py` says which chunks may be ranked at all.
     """
     if query.asks_for_nothing:
-        return ""
+        return []
     parts = [part for operand in query.must for part in match_any(operand)]
     telling = [term for term in query.terms if term.text.casefold() not in STOP_WORDS]
     optional = list(
         dict.fromkeys(part for term in telling or query.terms for part in match_optional(term))
     )
-    return " OR ".join(dict.fromkeys([*parts, *optional[:MOST_OPTIONAL_TERMS]]))
+    return list(dict.fromkeys([*parts, *optional[:MOST_OPTIONAL_TERMS]]))
 
 
 def match_any(operand: Operand) -> list[str]:
@@ -137,11 +194,13 @@ def match_any(operand: Operand) -> list[str]:
 def match_literally(query: Query) -> str:
     """The MATCH expression of the query's very words in a row; "" when that says nothing.
 
-    Two words or more, or one with signs or digits inside (`--no-embed`, `1.0.21`), and no
-    operator; scripts without spaces are left to their pairs.
+    Two words or more, or one with signs (`--repo`, `1.0.21`), and no operator; scripts without
+    spaces are left to their pairs.
     """
     found = words(query.text)
-    if query.has_operators or not 2 <= len(found) <= LONGEST_LITERAL:
+    if query.has_operators or not 1 <= len(found) <= LONGEST_LITERAL:
+        return ""
+    if len(found) == 1 and found[0] == query.text.strip().rstrip(".,;:?!"):
         return ""
     if any(is_unspaced(word) for word in found) or any(term.is_prefix for term in query.terms):
         return ""
@@ -216,18 +275,19 @@ def _unspaced_phrase(run: str) -> str:
 def _starts_operand(text: str, position: int) -> bool:
     if position >= len(text):
         return False
-    return text[position] == '"' or bool(words(text[position]) or pictographs(text[position]))
+    return text[position] in _CLOSING or bool(words(text[position]) or pictographs(text[position]))
 
 
 def _read_operand(text: str, position: int) -> tuple[Operand, int]:
-    if text[position] == '"':
-        end = text.find('"', position + 1)
+    if text[position] in _CLOSING:
+        closing = _CLOSING[text[position]]
+        end = next((i for i in range(position + 1, len(text)) if text[i] in closing), -1)
         if end < 0:
             # An unbalanced quote quotes nothing.
             return Operand(""), position + 1
         return Operand(text[position + 1 : end].strip(), is_phrase=True), end + 1
     end = position
-    while end < len(text) and not text[end].isspace() and text[end] != '"':
+    while end < len(text) and not text[end].isspace() and text[end] not in _CLOSING:
         end += 1
     word = text[position:end]
     bare = word.rstrip("*")

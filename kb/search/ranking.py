@@ -1,61 +1,179 @@
-"""How evidence becomes an order: keyword and vector scores of passages and of whole documents.
+"""How evidence becomes a score, and scores an order.
 
-score = (1 - w) * keywords + w * meaning, each divided by its greatest value among the candidates:
+    words    = 0.4 bm25(passage) + 1.2 bm25(document)    each as a share of the greatest possible
+    meaning  = cosine(passage) + 0.75 cosine(mean of its document's vectors)
+    support  = words + r (meaning - 0.3 background) + (1 - r) 0.8 words + script + literal
+    probable = 1 / (1 + exp(-(3.1 (support - 1.4) + 0.847)))
+    typed    = 0.7, where the passage holds the query's words as they were typed and they are rare
+    score    = 1 - (1 - probable) (1 - typed), at most 0.99
 
-- keywords: a third the passage's bm25, two thirds its document's, each divided by its greatest;
-- meaning: cosine of the passage, plus three quarters of that of its document's mean vector;
-- w: 0.65, times the share of the query's letters that the model can read; 0.75 with a
-  multilingual model.
+r is the share of the query's letters that the model can read. What it cannot read, and what has no
+vector yet, is taken to mean as much as its words say. The background is the meaning of the eleventh
+nearest document: where many are near, as in the handbook of one product, being near tells less.
 
-Documents in the question's own script come before translations of them, and passages that hold
-the query's very words before all others: both add to the score.
-
-Both parts are known for every candidate, whichever list it came from. Figures and what was tried
-and dropped: docs/decisions/0003-ranking.md.
+All of it is absolute: nothing is divided by the best row of a reply, so that 0.7 means the same
+for every query. Rows are ordered by the score alone. Figures and what was tried and dropped:
+docs/decisions/0009-evidence.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from kb.text.terms import scripts
 
-MEANING_WEIGHT = 0.65  # 0.6 to 0.7 are much alike
-# With a multilingual model: the keywords of other languages, which nothing stems, find less.
-MULTILINGUAL_MEANING_WEIGHT = 0.75
-DOCUMENT_SHARE = 2 / 3  # of the keyword evidence
-DOCUMENT_COSINE = 3 / 4  # beside 1 of the passage's
-SCRIPT_BONUS = 0.1  # 0.05 to 0.3 give the same order of translations
+PASSAGE_WORDS = 0.4
+DOCUMENT_WORDS = 1.2
+DOCUMENT_COSINE = 0.75
+WORDS_FOR_MEANING = 0.8  # what meaning is taken for, by the words, where it is not known
+SCRIPT_BONUS = 0.1
+LITERAL_BONUS = 0.2  # for the query's words in a row; half of it for the same characters
+TYPED_BONUS = 0.1
+
+SLOPE = 3.1
+THRESHOLD = 1.4  # the support that has a score of 0.7
+BACKGROUND = 0.3
+BACKGROUND_DOCUMENT = 10  # counted from 0 in the order of nearness
+USUAL_BACKGROUND = 0.5  # where there are fewer documents
+RELEVANT = 0.7
+GREATEST_SCORE = 0.99
+SCORE_DIGITS = 4
+
+# Words as they were typed are evidence by themselves where a passage holds this much of the
+# query's information; below `ALMOST_HELD` they are none.
+HELD = 0.8
+ALMOST_HELD = 0.6
+# Information as a multiple of that of a word which one passage alone holds: this much is rare.
+RARE = 0.4
+
+# How a cosine of the packaged English model is called.
+NEARNESS = ((0.6, "very near"), (0.45, "near"), (0.25, "somewhat near"), (-1.01, "far"))
+
 PROMINENT_SCRIPT = 0.1  # share of letters: a page that names π is not in Greek
 LAST_LATIN_LETTER = "\u024f"
 
-Key = TypeVar("Key", bound=Hashable)
-
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """One passage with all that is known of how it fits the query.
+class Evidence:
+    """Everything that is known of how one passage fits a query.
 
-    bm25 scores are positive, greater is better, 0 where no word matched. Cosines are None while
-    there is no vector.
+    Attributes:
+        words, document_words: bm25 scores as a share of the greatest that the query can have.
+        held: the share of the query's information that the passage holds.
+        rarity: the query's information as a multiple of that of a word which stands in one passage.
+        cosine, document_cosine: None while there is no vector.
+        script: how well the document's script fits the query's, 0 to 1.
+        is_titled: the title or a heading holds all of a short query.
+        is_literal: the query's words stand in a row; `is_typed`: so do its very characters.
     """
 
     chunk_id: int
     document_id: int
-    keyword_score: float
-    document_keyword_score: float
-    cosine: float | None
-    document_cosine: float | None
-    bonus: float = 0.0  # for the query's very words and its script
+    words: float
+    document_words: float
+    held: float = 0.0
+    rarity: float = 0.0
+    cosine: float | None = None
+    document_cosine: float | None = None
+    script: float = 0.0
+    is_titled: bool = False
+    is_literal: bool = False
+    is_typed: bool = False
 
 
-def meaning_weight(text: str, english_model: bool) -> float:
-    """The share of the meaning in the score of a query's text."""
-    if english_model:
-        return MEANING_WEIGHT * readable_share(text)
-    return MULTILINGUAL_MEANING_WEIGHT
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One passage with its score."""
+
+    evidence: Evidence
+    score: float
+
+
+def rank(candidates: Iterable[Evidence], readable: float) -> list[Ranked]:
+    """The candidates with their scores, best first; ties by id.
+
+    Args:
+        readable: the share of the query that the model can read (see `readable_share`).
+    """
+    known = list(candidates)
+    usual = background(known)
+    scored = [(1 - _doubt(one, readable, usual), one) for one in known]
+    scored.sort(key=lambda pair: (-pair[0], pair[1].document_id, pair[1].chunk_id))
+    return [Ranked(one, shown(score)) for score, one in scored]
+
+
+def shown(score: float) -> float:
+    """A score as clients see it."""
+    return round(min(score, GREATEST_SCORE), SCORE_DIGITS)
+
+
+def meaning(one: Evidence) -> float:
+    """How near a passage and its document are; 0 while there is no vector."""
+    return (one.cosine or 0.0) + DOCUMENT_COSINE * (one.document_cosine or 0.0)
+
+
+def background(candidates: Iterable[Evidence]) -> float:
+    """How near a query is to documents that are not the ones it asks for."""
+    nearest: dict[int, float] = {}
+    for one in candidates:
+        if one.cosine is not None:
+            best = nearest.get(one.document_id, -2.0)
+            nearest[one.document_id] = max(best, meaning(one))
+    if len(nearest) <= BACKGROUND_DOCUMENT:
+        return USUAL_BACKGROUND
+    return sorted(nearest.values(), reverse=True)[BACKGROUND_DOCUMENT]
+
+
+def support(one: Evidence, readable: float, usual: float = USUAL_BACKGROUND) -> float:
+    """What words and meaning say together, absolute; about 0.2 for unrelated text.
+
+    Args:
+        usual: the background of meaning.
+    """
+    words = PASSAGE_WORDS * min(one.words, 1.0) + DOCUMENT_WORDS * min(one.document_words, 1.0)
+    known = 0.0 if one.cosine is None else readable
+    stands_out = meaning(one) - BACKGROUND * usual
+    bonus = SCRIPT_BONUS * one.script
+    bonus += LITERAL_BONUS * one.is_literal + TYPED_BONUS * one.is_typed
+    return words + known * stands_out + (1 - known) * WORDS_FOR_MEANING * words + bonus
+
+
+def typed_evidence(one: Evidence) -> float:
+    """How sure the typed words alone make it that a passage is meant, 0 to 0.7."""
+    enough = min(max((one.held - ALMOST_HELD) / (HELD - ALMOST_HELD), 0.0), 1.0) ** 2
+    rare = 1.0 if one.is_titled else min(one.rarity * one.held / RARE, 1.0)
+    return RELEVANT * enough * rare
+
+
+def explained(one: Evidence | None) -> str:
+    """Why a passage is found, in words."""
+    if one is None:
+        return "near in meaning"
+    parts: list[str] = []
+    if one.is_typed:
+        parts.append("holds the query as it was typed")
+    elif one.is_literal:
+        parts.append("holds the query's words in a row")
+    elif one.held:
+        parts.append(f"holds {one.held:.0%} of what the query's words tell")
+    if one.is_titled:
+        parts.append("so does its title or heading")
+    if one.document_words:
+        parts.append(f"its document has {one.document_words:.0%} of the greatest word score")
+    if one.cosine is None:
+        parts.append("has no vector yet")
+    else:
+        parts.append(f"its meaning is {_nearness(one.cosine)} ({one.cosine:.2f})")
+        parts.append(f"its document's {_nearness(one.document_cosine or 0.0)}")
+    if one.script == 1:
+        parts.append("in the question's script")
+    return ", ".join(parts)
+
+
+def _nearness(cosine: float) -> str:
+    return next(word for least, word in NEARNESS if cosine >= least)
 
 
 def readable_share(text: str) -> float:
@@ -70,8 +188,8 @@ def readable_share(text: str) -> float:
     return sum(character <= LAST_LATIN_LETTER for character in letters) / len(letters)
 
 
-def script_bonus(asked: frozenset[str] | None, beginning: str) -> float:
-    """What a document in the script of the question has before others (see `scripts_asked`).
+def script_fit(asked: frozenset[str] | None, beginning: str) -> float:
+    """How well a document's script fits the question's (see `scripts_asked`), 0 to 1.
 
     Args:
         beginning: some text of the document.
@@ -80,60 +198,11 @@ def script_bonus(asked: frozenset[str] | None, beginning: str) -> float:
         return 0.0
     written = scripts(beginning, PROMINENT_SCRIPT)
     together = asked | written
-    return SCRIPT_BONUS * (len(asked & written) / len(together) if together else 1.0)
+    return len(asked & written) / len(together) if together else 1.0
 
 
-def rank(candidates: Sequence[Candidate], meaning_weight: float) -> list[tuple[Candidate, float]]:
-    """The candidates with their scores, best first; ties by meaning, then by id."""
-    keywords = _keyword_evidence(candidates)
-    meaning = _scaled({one.chunk_id: _meaning(one) for one in candidates})
-    scored = [
-        (
-            one,
-            (1 - meaning_weight) * keywords[one.chunk_id]
-            + meaning_weight * meaning[one.chunk_id]
-            + one.bonus,
-        )
-        for one in candidates
-    ]
-    scored.sort(key=lambda pair: (-pair[1], -meaning[pair[0].chunk_id], pair[0].chunk_id))
-    return scored
-
-
-def spread(ranked: Sequence[tuple[Candidate, float]]) -> list[tuple[Candidate, float]]:
-    """The same candidates with the best passage of each document before any second one.
-
-    A page of results is then not five passages of one document while others have an answer too.
-    """
-    seen: set[int] = set()
-    first: list[tuple[Candidate, float]] = []
-    further: list[tuple[Candidate, float]] = []
-    for pair in ranked:
-        document_id = pair[0].document_id
-        (further if document_id in seen else first).append(pair)
-        seen.add(document_id)
-    return first + further
-
-
-def _keyword_evidence(candidates: Sequence[Candidate]) -> dict[int, float]:
-    passages = _scaled({one.chunk_id: one.keyword_score for one in candidates})
-    documents = _scaled({one.chunk_id: one.document_keyword_score for one in candidates})
-    return _scaled(
-        {
-            key: (1 - DOCUMENT_SHARE) * passages[key] + DOCUMENT_SHARE * documents[key]
-            for key in passages
-        }
+def _doubt(one: Evidence, readable: float, usual: float) -> float:
+    logit = SLOPE * (support(one, readable, usual) - THRESHOLD) + math.log(
+        RELEVANT / (1 - RELEVANT)
     )
-
-
-def _meaning(candidate: Candidate) -> float:
-    if candidate.cosine is None:
-        return 0.0
-    document_cosine = candidate.document_cosine or 0.0
-    return max(candidate.cosine + DOCUMENT_COSINE * document_cosine, 0.0)
-
-
-def _scaled(values: Mapping[Key, float]) -> dict[Key, float]:
-    """Values divided by the greatest one; all 0 when that is 0."""
-    greatest = max(values.values(), default=0.0)
-    return {key: value / greatest if greatest > 0 else 0.0 for key, value in values.items()}
+    return (1 - 1 / (1 + math.exp(-logit))) * (1 - typed_evidence(one))

@@ -103,6 +103,7 @@ def correct(
     """
     terms: list[Operand] = []
     said: list[str] = []
+    guesses: list[tuple[str, tuple[str, ...]]] = []
     text = query.text
     if len(query.terms) + len(query.must) > LONGEST_CORRECTED:
         return query, ""
@@ -113,6 +114,7 @@ def correct(
         likely = _likely_words(connection, operand)
         if likely:
             terms += [Operand(word) for word in likely]
+            guesses.append((operand.text, tuple(likely)))
             text = text.replace(operand.text, likely[0], 1)
             said.append(f'No document has "{operand.text}": searched for {_listed(likely)} too.')
     said += [
@@ -122,7 +124,8 @@ def correct(
     ]
     if not said:
         return query, ""
-    return replace(query, text=text, terms=tuple(dict.fromkeys(terms))), " ".join(said)
+    found = replace(query, text=text, terms=tuple(dict.fromkeys(terms)), guesses=tuple(guesses))
+    return found, " ".join(said)
 
 
 def is_known(connection: Connection, word: str) -> bool:

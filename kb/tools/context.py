@@ -45,7 +45,7 @@ def context_search(
     from kb.ingest.discoveries import search_discoveries
 
     started = time.perf_counter()
-    rows, total = search_discoveries(
+    rows, total, notice = search_discoveries(
         call.model, query, "" if type == "all" else type, module.strip(), limit
     )
     kept = call.fit(rows)
@@ -57,6 +57,7 @@ def context_search(
     }
     if len(kept) < len(rows):
         cut(result, "The reply is full: lower the limit.")
+    add_notice(result, notice)
     return result  # type: ignore[no-any-return]
 
 

@@ -7,8 +7,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kb.knowledge_base import KnowledgeBase
+from kb.model_in_use import calibration_of
+from kb.models.embedder import BUNDLED_CALIBRATION
 from kb.search.hybrid import Hit
 from kb.search.passages import nearest_documents, passage_rows, search_passages
+from kb.search.ranking import shown as shown_score
 from kb.search.sections import find_section
 from kb.store.collections import count_documents
 from kb.store.database import Connection, Row
@@ -377,13 +380,19 @@ def documents_find_related(
             add_notice(result, "The document has no embeddings yet: run `kb sync`.")
             return result  # type: ignore[no-any-return]
         place = collection_range(found["collection_id"])
+        calibration = calibration_of(connection) or BUNDLED_CALIBRATION
         if sameDocument:
             # One more than asked for: the passage itself may be among them.
             nearest = nearest_chunks(connection, vector, [place], limit + 1)
-            hits = [Hit(chunk_id, 0.0, None, None, distance) for chunk_id, distance in nearest]
+            hits = [
+                Hit(chunk_id, shown_score(calibration.score(distance)), distance)
+                for chunk_id, distance in nearest
+            ]
         else:
             without = [chunk_id for chunk_id, _ in own]
-            hits = nearest_documents(connection, vector, place, limit, without=without)
+            hits = nearest_documents(
+                connection, vector, place, limit, without=without, calibration=calibration
+            )
         rows = passage_rows(connection, hits, {found["collection_id"]: call.names.shown(found)})
     passage = (row["path"], chunk.strip())
     rows = [one for one in rows if (one["documentId"], one["content"].strip()) != passage]

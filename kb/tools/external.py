@@ -16,7 +16,8 @@ from kb.errors import (
 )
 from kb.model_in_use import calibration_of, has_english_model
 from kb.models.choose import how_to_get
-from kb.search.hybrid import Hit, search
+from kb.search.hybrid import search
+from kb.search.operators import enforced
 from kb.search.query import parse_query
 from kb.store.collections import count_documents
 from kb.store.ids import collection_range
@@ -135,7 +136,7 @@ def search_external_docs(
     if not limit:
         limit = (settings.default_limit if settings is not None else None) or DEFAULT_LIMIT
     try:
-        scored, waiting = _matches(call, active, query)
+        scored, waiting, notice = _matches(call, active, query)
     except FileError as error:
         raise DamagedFileError(
             "Failed to search external documents.", innerMessage=error.message
@@ -150,30 +151,33 @@ def search_external_docs(
     if len(kept) < min(limit, len(rows)):
         cut(result, "The reply is full: lower the limit.")
     if scored and not rows:
-        best = max(scored, key=lambda row: float(row["relevance_score"]))
+        best = scored[0]
         add_notice(
             result,
             f"No document reaches the relevance {min_relevance_score:g}; the nearest, "
             f"{best['path']}, has {best['relevance_score']:g}.",
         )
+    add_notice(result, notice)
     if waiting:
-        add_notice(result, f"{waiting} passages are not embedded yet and not found by this.")
+        add_notice(
+            result,
+            f"{waiting} passages are not embedded yet: they are judged by their words alone.",
+        )
     return result  # type: ignore[no-any-return]
 
 
-def _matches(call: Call, active: ActiveProject, text: str) -> tuple[list[dict[str, Any]], int]:
-    """One row for each document, in fused order, and how many passages are not embedded yet."""
+def _matches(call: Call, active: ActiveProject, text: str) -> tuple[list[dict[str, Any]], int, str]:
+    """One row for each document, best first, how many passages wait for vectors, and a notice."""
     assert active.collection is not None
     query = parse_query(text)
     first, last = place = collection_range(active.collection["collection_id"])
     with call.read() as connection:
         waiting = connection.value("count_chunks_without_vector", first=first, last=last)
         if query.is_blank or not count_documents(connection, active.collection["collection_id"]):
-            return [], waiting
+            return [], waiting, query.notice
     vector = _embedded(call, query.words_to_embed)
     with call.read() as connection:
-        calibration = calibration_of(connection)
-        assert calibration is not None
+        query, filters, loosened = enforced(connection, query, [place])
         hits = search(
             connection,
             query,
@@ -181,33 +185,31 @@ def _matches(call: Call, active: ActiveProject, text: str) -> tuple[list[dict[st
             ranges=[place],
             limit=2 * DEPTH,
             depth=DEPTH,
+            calibration=calibration_of(connection),
             english_model=has_english_model(connection),
+            filters=filters,
         )
         documents = connection.rows(
             "external_documents", chunk_ids=json.dumps([hit.chunk_id for hit in hits])
         )
-    best = _best_hits(hits, {row["chunk_id"]: row["document_id"] for row in documents})
-    by_id = {row["document_id"]: row for row in documents}
+    by_chunk = {row["chunk_id"]: row for row in documents}
     prefix = _docs_path(active).replace("\\", "/").rstrip("/")
-    rows = []
-    for document_id, distance in best.items():
-        score = round(calibration.score(distance), 4)
-        document = by_id[document_id]
+    rows: dict[int, dict[str, Any]] = {}
+    for hit in hits:  # best first, so that each document is met at its best passage
+        document = by_chunk.get(hit.chunk_id)
+        if document is None or document["document_id"] in rows:
+            continue
         row = {"path": f"{prefix}/{document['path']}", "title": document["title"]}
         if document["summary"]:
             row["summary"] = document["summary"]
-        rows.append({**row, "char_count": document["character_count"], "relevance_score": score})
-    return rows, waiting
-
-
-def _best_hits(hits: list[Hit], document_of: dict[int, int]) -> dict[int, float]:
-    """The smallest distance of each document, in the order in which the hits reach them."""
-    best: dict[int, float] = {}
-    for hit in hits:
-        if hit.distance is not None and hit.chunk_id in document_of:
-            document_id = document_of[hit.chunk_id]
-            best[document_id] = min(best.get(document_id, hit.distance), hit.distance)
-    return best
+        rows[document["document_id"]] = {
+            **row,
+            "char_count": document["character_count"],
+            "relevance_score": hit.score,
+            "start_line": document["start_line"],
+            "end_line": document["end_line"],
+        }
+    return list(rows.values()), waiting, " ".join(filter(None, (query.notice, loosened)))
 
 
 def _embedded(call: Call, text: str) -> Any:

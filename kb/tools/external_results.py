@@ -43,6 +43,8 @@ class ExternalRow(TypedDict):
     summary: NotRequired[str]
     char_count: int
     relevance_score: float
+    start_line: int
+    end_line: int
 
 
 class ExternalResults(TypedDict):

@@ -133,6 +133,7 @@ def search_index(
     }
     if len(result["results"]) < len(rows):
         cut(result, f"The reply is full: {len(rows)} documents were found; lower k.")
+    add_notice(result, parsed.notice)
     add_notice(result, _ignored_words(ranking, index))
     return result
 

@@ -72,7 +72,7 @@ class SearchRow(Placed):
     documentTitle: str
     sectionHeading: NotRequired[str]
     content: str
-    relevanceScore: NotRequired[float]
+    relevanceScore: float
     distance: NotRequired[float]
     chunkIndex: int
     totalChunks: int

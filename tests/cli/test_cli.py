@@ -497,7 +497,9 @@ def test_related_without_vectors_says_what_to_do(filled: Run) -> None:
 
 def test_search_prints_place_heading_and_text(filled: Run) -> None:
     outcome = filled("search", '+"quartz line"')
-    assert outcome == (0, "docs/wind.md:1-3  Wind\n    # Wind quartz line\n", "")
+    assert outcome.code == 0
+    assert re.fullmatch(r"docs/wind\.md:1-3  0\.\d\d  Wind\n    # Wind quartz line\n", outcome.out)
+    assert "no embeddings yet" in outcome.errors
 
 
 def test_search_takes_queries_that_begin_with_a_sign(filled: Run) -> None:
@@ -517,16 +519,18 @@ def test_search_formats(filled: Run) -> None:
         "docs/guide/sub dir.md",
     }
     markdown = filled("search", "gauge", "--format", "md").out
-    assert markdown.startswith("## Rain\n\n`docs/guide/rain.md:1-3`\n\n# Rain\n\nmarble gauge\n")
-    assert filled("search", "zzzz", "--json").json == {"results": []}
+    assert markdown.startswith("## Rain\n\n`docs/guide/rain.md:1-3` · 0.")
+    assert markdown.endswith("\n\n# Rain\n\nmarble gauge\n\n")
+    assert filled("search", "zzzz", "--json").json["results"] == []
 
 
 def test_search_from_a_folder_adds_it_first(run: Run) -> None:
     outcome = run("search", "marble", "--from", "docs", "--no-embed", "--format", "files")
     assert (outcome.code, outcome.out) == (0, "docs/guide/rain.md\n")
-    assert outcome.errors == "docs: 4 added (4 documents)\n"
+    assert outcome.errors.startswith("docs: 4 added (4 documents)\n")
     again = run("search", "marble", "--from", "docs", "--no-embed", "--format", "files", "--quiet")
-    assert (again.out, again.errors) == ("docs/guide/rain.md\n", "")
+    assert again.out == "docs/guide/rain.md\n"
+    assert "added" not in again.errors
 
 
 def test_search_explains_its_order(embedded: Run) -> None:
@@ -537,7 +541,8 @@ def test_search_explains_its_order(embedded: Run) -> None:
     )
     row = embedded("search", "E417", "--explain", "--json", "-n", "1").json["results"][0]
     assert row["keywordRank"] in (1, 2, 3)
-    assert 0 < row["fusedScore"] < 1
+    assert "what the query's words tell" in row["why"]
+    assert re.search(r"its meaning is (very near|near|somewhat near|far) \(0\.\d\d\)", row["why"])
 
 
 def test_text_cannot_steer_the_terminal(run: Run, project: Path) -> None:
@@ -598,7 +603,8 @@ def test_reader_that_stops_early_is_no_error(filled: Run) -> None:
             assert popen.stdout is not None
             popen.stdout.close()
             assert popen.stderr is not None
-            assert popen.stderr.read() == b""
+            said = popen.stderr.read()
+            assert said == b"" or said.startswith(b"kb: There are no embeddings yet")
         assert popen.returncode == 0
 
 

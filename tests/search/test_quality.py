@@ -9,7 +9,7 @@ from support import Filler
 from kb.evaluation import Judged, Run, measure, read_questions, run_queries
 from kb.search.passages import search_passages
 from kb.search.query import parse_query, scripts_asked
-from kb.search.ranking import MEANING_WEIGHT, MULTILINGUAL_MEANING_WEIGHT, meaning_weight
+from kb.search.ranking import readable_share
 from kb.text.terms import scripts
 from kb.tools.session import Session
 
@@ -73,13 +73,10 @@ def test_of_translations_the_one_in_the_questions_script_is_first(
     assert first_row(fill(TRANSLATIONS, embed=False), question)["documentId"] == page
 
 
-def test_meaning_weighs_by_what_the_model_reads() -> None:
-    for question in ("ファイルの名前", "where is the file"):
-        assert meaning_weight(question, english_model=False) == MULTILINGUAL_MEANING_WEIGHT
-    assert meaning_weight("where is the file", english_model=True) == MEANING_WEIGHT
-    assert meaning_weight("ファイル", english_model=True) == 0
-    assert 0 < meaning_weight("UploadFile の名前", english_model=True) < MEANING_WEIGHT
-    assert MEANING_WEIGHT < MULTILINGUAL_MEANING_WEIGHT < 1
+def test_an_english_model_reads_latin_letters_alone() -> None:
+    assert readable_share("where is the file") == readable_share("E417") == 1
+    assert readable_share("ファイル") == 0
+    assert 0 < readable_share("UploadFile の名前") < 1
 
 
 def test_a_name_asks_in_no_language() -> None:
@@ -130,12 +127,33 @@ def test_exact_questions_have_their_document_first(windrose: Session) -> None:
     assert sum(right) >= 0.9 * len(exact)
 
 
-def test_a_page_names_each_document_before_any_twice(windrose: Session) -> None:
+def test_no_score_rises_from_one_row_to_the_next(windrose: Session) -> None:
+    questions = [json.loads(line)["question"] for line in QUESTIONS.read_text().splitlines()]
+    for hybrid in (True, False):
+        asked = [(question, []) for question in questions]
+        for rows in search_passages(
+            windrose.model, windrose.names, asked, 10, 2.0, hybrid, False
+        ).rows:
+            scores = [row["relevanceScore"] for row in rows]
+            assert scores == sorted(scores, reverse=True)
+            assert all(0 <= score <= 0.99 for score in scores)
+
+
+def test_good_passages_of_one_document_stand_together(windrose: Session) -> None:
     found = search_passages(
         windrose.model, windrose.names, [("wind vane calibration", [])], 10, 2.0, True, False
     )
     documents = [row["documentId"] for row in found.rows[0]]
-    assert len(set(documents)) == len(documents)
+    assert documents[0] == documents[1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["E417", "GustWindow", "wind_speed_max", "windrose export --since", "battery", "mqtt topic"],
+)
+def test_rare_words_as_typed_are_evidence_by_themselves(windrose: Session, query: str) -> None:
+    row = first_row(windrose, query)
+    assert float(str(row["relevanceScore"])) >= 0.7
 
 
 def test_reranking_keeps_the_candidates_and_gives_an_order(windrose: Session) -> None:
@@ -146,6 +164,9 @@ def test_reranking_keeps_the_candidates_and_gives_an_order(windrose: Session) ->
     assert {hit.chunk_id for hit in reranked.hits[0]} == {hit.chunk_id for hit in plain.hits[0]}
     again = search_passages(windrose.model, windrose.names, query, 20, 2.0, True, True)
     assert [hit.chunk_id for hit in again.hits[0]] == [hit.chunk_id for hit in reranked.hits[0]]
+    assert [hit.chunk_id for hit in plain.hits[0]] != [hit.chunk_id for hit in reranked.hits[0]]
+    scores = [row["relevanceScore"] for row in reranked.rows[0]]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_scores_tell_an_answer_from_an_unrelated_question(windrose: Session) -> None:

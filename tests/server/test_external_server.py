@@ -92,6 +92,8 @@ def test_the_documented_steps_give_the_documented_results(project: Path) -> None
             "title": "API Guide",
             "summary": "How to use our REST API.",
             "char_count": 38,
+            "start_line": 1,
+            "end_line": 3,
         }
         assert (result["total_matches"], result["external_docs_path"]) == (1, "./docs")
 

@@ -24,6 +24,8 @@ WHOLE_TABLE = {
     "collections",
     "count_chunks",
     "count_collections",
+    "count_all_chunks",
+    "count_all_documents",
     "count_chunks_without_vector",
     "current_model",
     "delete_other_models",

@@ -12,7 +12,6 @@ import support
 from support import HashEmbedder, call
 
 from kb.errors import EmbeddingError
-from kb.models.embedder import Calibration
 from kb.tools.registry import call_tool
 from kb.tools.session import Session
 
@@ -92,6 +91,8 @@ def test_search_returns_every_field(kb: Session, make: Maker) -> None:
         "title": "API Guide",
         "summary": "How to use our REST API.",
         "char_count": len(DOCUMENTS["api-guide.md"]),
+        "start_line": 1,
+        "end_line": DOCUMENTS["api-guide.md"].rstrip().count("\n") + 1,
     }
     assert result["total_matches"] == len(result["results"])
     assert result["external_docs_path"] == "./docs"
@@ -173,12 +174,12 @@ def test_a_threshold_in_the_configuration_wins(kb: Session, make: Maker) -> None
     assert len(result["results"]) == 2
 
 
-def test_rows_below_the_threshold_are_left_out_of_the_count(
-    kb: Session, make: Maker, embedder: HashEmbedder
-) -> None:
-    embedder.calibration = Calibration(slope=0.0, intercept=0.0)  # every score is 0.5
+def test_rows_below_the_threshold_are_left_out_of_the_count(kb: Session, make: Maker) -> None:
     call(kb, "activate_project", config_path=str(make()))
-    for threshold, count in ((0.5, 2), (0.51, 0), (1, 0), (0, 2)):
+    found = call(kb, "search_external_docs", query="project API", min_relevance_score=0)
+    best, other = (row["relevance_score"] for row in found["results"])
+    assert best > other > 0
+    for threshold, count in ((best, 1), (best + 0.001, 0), (1, 0), (other, 2), (0, 2)):
         result = call(
             kb, "search_external_docs", query="project API", min_relevance_score=threshold, limit=1
         )

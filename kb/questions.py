@@ -1,0 +1,310 @@
+"""Questions made from documents, whose right answers are known from how they were made.
+
+Four kinds, each seeded, so that the same documents give the same questions:
+
+- `identifier`: a name, option, error code, path or file name that at most three documents hold,
+  as the whole query. One of them has to be found.
+- `title`: the title of a page, of one or two words. That page has to be found.
+- `near-miss`: words of one sentence with a rare word that another document holds in another
+  matter. The sentence's document has to stand before that one.
+- `unrelated`: a question about cooking, gardens, sailing and the like. Nothing has to be found.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+
+from kb.errors import SourceError
+
+IDENTIFIER = re.compile(
+    r"""(?<![\w./\\@\#:-])(?:
+      --[a-z][a-z0-9]+(?:-[a-z0-9]+)*               # an option
+    | [A-Za-z_][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+       # snake_case
+    | [A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+             # CamelCase
+    | [a-z]+(?:[A-Z][a-z0-9]+)+                     # camelCase
+    | [A-Z]{1,4}[0-9]{2,5}                          # an error code
+    | [A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)+            # a file name, or a dotted name
+    | (?:[\w.-]+/)+[\w-]+\.[a-z]{1,5}               # a path
+    )(?![\w/\\-])""",
+    re.VERBOSE,
+)
+KINDS = ("identifier", "title", "near-miss", "unrelated")
+MOST_HOLDING = 3  # documents that hold an identifier
+SHORTEST_NAME, LONGEST_NAME = 3, 60  # characters
+RAREST_WORD = (2, 5)  # documents that hold a near-miss's word
+SENTENCES_TRIED = 10
+_WORD = re.compile(r"[^\W\d_]+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+SHORTEST_PARAGRAPH = 15  # words
+QUERY_WORDS = 6
+
+# Nothing of a technical documentation: each form of a topic is asked of each of its subjects.
+TOPICS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "kitchen": (
+        ("lentils", "a duck breast", "sourdough", "rhubarb", "polenta", "mackerel"),
+        (
+            "how long does {} have to simmer until it is tender",
+            "which spices go well with {} in winter",
+            "can I freeze {} after it was roasted",
+            "why did {} turn bitter in the pan",
+            "what wine do I pour with {}",
+        ),
+    ),
+    "garden": (
+        ("dahlias", "a plum tree", "courgettes", "lavender", "box hedges", "strawberries"),
+        (
+            "when should I prune {} after a wet spring",
+            "what do snails leave of {} in June",
+            "how much compost do {} want in sandy soil",
+            "do {} survive a frost without a cover of straw",
+            "why do the leaves of {} turn yellow in August",
+        ),
+    ),
+    "body": (
+        ("a sprained ankle", "hay fever", "a migraine", "sunburn", "a toothache", "insomnia"),
+        (
+            "which home remedy helps against {} at night",
+            "how many days does {} last without treatment",
+            "should children stay in bed with {}",
+            "does strong coffee make {} worse",
+            "what did grandmothers advise for {}",
+        ),
+    ),
+    "travel": (
+        ("Lisbon", "the Dolomites", "Iceland", "the Orkney islands", "Kyoto", "Patagonia"),
+        (
+            "how warm is the sea near {} in October",
+            "which night train goes to {} from Vienna",
+            "is the tap water of {} safe to drink",
+            "where do fishermen eat breakfast in {}",
+            "what souvenirs do tourists bring home from {}",
+        ),
+    ),
+    "music": (
+        ("the cello", "a pipe organ", "the oboe", "bagpipes", "the harpsichord", "a snare drum"),
+        (
+            "who composed the saddest sonata for {}",
+            "how many years does it take to master {}",
+            "why does {} sound dull in a cold church",
+            "which hand carries the melody on {}",
+            "what does a good second-hand {} cost in euros",
+        ),
+    ),
+    "history": (
+        ("the Hanseatic League", "Charlemagne", "the plague", "the Ottomans", "Venice", "Sparta"),
+        (
+            "what grain did the armies of {} eat on the march",
+            "which treaty ended the war against {}",
+            "how did peasants speak of {} in their songs",
+            "why did merchants fear {} more than pirates",
+            "which museum shows coins from the age of {}",
+        ),
+    ),
+    "animals": (
+        ("hedgehogs", "a barn owl", "salmon", "honey bees", "an old sheepdog", "bats"),
+        (
+            "what do {} eat before the first snow",
+            "how far do {} wander from where they were born",
+            "can {} hear thunder before people do",
+            "why do {} sleep in hollow oaks",
+            "how many young do {} raise in a dry summer",
+        ),
+    ),
+    "sport": (
+        ("fencing", "rowing", "pole vault", "curling", "marathon runners", "judo"),
+        (
+            "which muscles ache most after {}",
+            "who won the Olympic gold medal in {} in 1936",
+            "what shoes do beginners wear for {}",
+            "how do coaches choose juniors for {}",
+            "is {} good for elderly knees",
+        ),
+    ),
+    "weather": (
+        ("fog", "hail", "a thunderstorm", "the jet stream", "hoarfrost", "a drought"),
+        (
+            "what makes {} linger in mountain valleys",
+            "how did sailors foretell {} from the clouds",
+            "which months bring most {} to Normandy",
+            "does a full moon cause {}",
+            "what proverb do farmers have about {}",
+        ),
+    ),
+    "home": (
+        ("a wool carpet", "an oak table", "silver spoons", "velvet curtains", "a brick chimney",
+         "linen sheets"),
+        (
+            "how do I get red wine stains out of {}",
+            "what smell do moths hate on {}",
+            "how often should one wax or brush {}",
+            "which grandfather built {} for the parlour",
+            "is it wise to wash {} in cold water",
+        ),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A document as far as questions are made from it."""
+
+    path: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MadeQuestion:
+    """A question with the documents that answer it, and those that must stand behind them."""
+
+    kind: str
+    question: str
+    documents: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+
+
+def make_questions(pages: Sequence[Page], count: int, seed: int = 1) -> list[MadeQuestion]:
+    """Up to `count` questions of each kind."""
+    rng = random.Random(seed)
+    return [
+        *identifier_questions(pages, count, rng),
+        *title_questions(pages, count, rng),
+        *near_misses(pages, count, rng),
+        *unrelated_questions(count, rng),
+    ]
+
+
+def write_questions(made: Iterable[MadeQuestion], file: Path) -> None:
+    """Keep questions, one JSON object a line."""
+    lines = (json.dumps(asdict(one), ensure_ascii=False) for one in made)
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def read_made_questions(file: Path) -> list[MadeQuestion]:
+    """What `write_questions` wrote; [] for a file of other questions.
+
+    Raises:
+        SourceError: a line that is neither.
+    """
+    made: list[MadeQuestion] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            if row.get("kind") not in KINDS or "documents" not in row:
+                return []
+            documents, behind = tuple(row["documents"]), tuple(row.get("behind", ()))
+            made.append(MadeQuestion(row["kind"], row["question"], documents, behind))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise SourceError(f"{file}, line {number} is no question") from None
+    return made
+
+
+def identifier_questions(
+    pages: Sequence[Page], count: int, rng: random.Random
+) -> list[MadeQuestion]:
+    """Names that few documents hold."""
+    candidates = {match.group() for page in pages for match in IDENTIFIER.finditer(page.text)}
+    names = sorted(name for name in candidates if SHORTEST_NAME <= len(name) <= LONGEST_NAME)
+    rng.shuffle(names)
+    made: list[MadeQuestion] = []
+    for name in names:
+        # As a part of a longer name it is held too: `--since` in `--since-start` is not.
+        as_typed = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
+        holding = tuple(page.path for page in pages if as_typed.search(page.text))
+        if 0 < len(holding) <= MOST_HOLDING:
+            made.append(MadeQuestion("identifier", name, holding))
+        if len(made) == count:
+            break
+    return made
+
+
+def title_questions(pages: Sequence[Page], count: int, rng: random.Random) -> list[MadeQuestion]:
+    """Titles that are one document's alone."""
+    titles = Counter(page.title.casefold() for page in pages)
+    short = [
+        page
+        for page in pages
+        if 1 <= len(page.title.split()) <= 2
+        and _WORD.search(page.title)
+        and titles[page.title.casefold()] == 1
+    ]
+    rng.shuffle(short)
+    return [MadeQuestion("title", page.title, (page.path,)) for page in short[:count]]
+
+
+def near_misses(pages: Sequence[Page], count: int, rng: random.Random) -> list[MadeQuestion]:
+    """Words of one sentence, of which a rare one stands elsewhere in another matter."""
+    words_of = {page.path: Counter(_words(page.text)) for page in pages}
+    holding: dict[str, list[str]] = defaultdict(list)
+    for path, counted in words_of.items():
+        for word in counted:
+            holding[word].append(path)
+    texts = {page.path: page.text for page in pages}
+    made: list[MadeQuestion] = []
+    for page in rng.sample(list(pages), len(pages)) * 3:
+        if len(made) == count:
+            break
+        question = _near_miss(page, texts, holding, rng)
+        if question is not None:
+            made.append(question)
+    return made
+
+
+def _near_miss(
+    page: Page, texts: Mapping[str, str], holding: Mapping[str, Sequence[str]], rng: random.Random
+) -> MadeQuestion | None:
+    sentences = [
+        sentence
+        for paragraph in re.split(r"\n\s*\n", page.text)
+        if len(paragraph.split()) >= SHORTEST_PARAGRAPH
+        and not paragraph.startswith(("`", "|", " "))
+        for sentence in _SENTENCE.split(paragraph)
+    ]
+    rng.shuffle(sentences)
+    for sentence in sentences[:SENTENCES_TRIED]:
+        words = list(dict.fromkeys(w for w in _words(sentence) if len(w) > 3))
+        telling = [w for w in words if len(holding[w]) <= len(texts) // 3]
+        rare = [
+            w for w in telling if len(w) > 4 and RAREST_WORD[0] <= len(holding[w]) <= RAREST_WORD[1]
+        ]
+        if not rare or len(telling) < QUERY_WORDS:
+            continue
+        one = rng.choice(rare)
+        others = rng.sample([w for w in telling if w != one], QUERY_WORDS - 1)
+        asked = [w for w in words if w == one or w in others]
+        behind = tuple(
+            path
+            for path in holding[one]
+            if path != page.path and _is_other_matter(texts[path], one, others)
+        )
+        if behind:
+            return MadeQuestion("near-miss", " ".join(asked), (page.path,), behind)
+    return None
+
+
+def _is_other_matter(text: str, word: str, others: Iterable[str]) -> bool:
+    """Whether no paragraph with the word holds more than one of the others."""
+    paragraphs = [set(_words(part)) for part in re.split(r"\n\s*\n", text)]
+    return all(len(found & set(others)) <= 1 for found in paragraphs if word in found)
+
+
+def unrelated_questions(count: int, rng: random.Random) -> list[MadeQuestion]:
+    """Questions that no technical documentation answers."""
+    made = [
+        MadeQuestion("unrelated", form.format(subject))
+        for subjects, forms in TOPICS.values()
+        for subject, form in product(subjects, forms)
+    ]
+    rng.shuffle(made)
+    return made[:count]
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]

@@ -1,0 +1,228 @@
+"""How much of a query's information passages and documents hold.
+
+A word tells the more, the fewer passages hold it: its information is its idf,
+log(1 + (N - n + 0.5) / (n + 0.5)) for n of N passages. What a passage holds of a query is the
+information of the words that stand in it, as a share of all of the query's.
+
+Every word is looked up once, which gives both in how many passages it stands and in which of the
+candidates. Words that very many hold tell so little that they are passed over, so that a
+look-up's cost is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kb.search.query import STOP_WORDS, Operand, Query, quote
+from kb.store.database import Connection
+from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
+
+SATURATION = 1.2  # FTS5's k1: a word adds at most (k1 + 1) times its idf to a bm25 score
+LEAST_IDF = 1e-6  # FTS5's, for words in more than half of the rows
+MOST_HOLDING = 5_000  # rows: a word in more of them, and in more than this share, is passed over
+MOST_HOLDING_SHARE = 0.02
+COMMON = 0.5  # of the idf at that limit: about what words in more rows have
+UNLIMITED = -1
+MOST_UNITS = 100
+# Of a name whose words stand apart, and of a word that stands for a misspelt one. Both below what
+# counts as held (see kb/search/ranking.py).
+APART = 0.6
+NEAR = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one word of a query looks for, as MATCH expressions.
+
+    Attributes:
+        match: the word, or a name of several such as `wind_speed_max`, as it was typed.
+        parts: a name's words by themselves.
+        near: words of the file that are taken for a misspelt one.
+    """
+
+    match: str
+    parts: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the rows of one index hold of a query.
+
+    Attributes:
+        greatest_score: no bm25 score of the query is greater.
+        held: by row id, the share of the information that a row holds; 0 where it is missing.
+        rarity: all of the information, as a multiple of that of a word which one row alone holds.
+    """
+
+    greatest_score: float = 0.0
+    held: Mapping[int, float] = field(default_factory=dict)
+    rarity: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One keyword index and its statements."""
+
+    holding: str  # counts the rows that match, and says which of some are among them
+    size: str
+
+
+PASSAGES = Index("chunks_holding", "count_all_chunks")
+DOCUMENTS = Index("documents_holding", "count_all_documents")
+
+
+def units(query: Query, prefixes: Mapping[str, str] | None = None) -> list[Unit]:
+    """What a query looks for, each once; stop words only where there is nothing else.
+
+    Args:
+        prefixes: for the text of a prefix the MATCH expression of the words that begin so.
+    """
+    guessed = {word for _, likely in query.guesses for word in likely}
+    near = {text: tuple(map(quote, likely)) for text, likely in query.guesses}
+    terms = [one for one in query.terms if one.text not in guessed]
+    telling = [one for one in terms if one.text.casefold() not in STOP_WORDS]
+    found: dict[str, Unit] = {}
+    for operand in (*query.must, *(telling or terms)):
+        if operand.is_prefix and operand.text in (prefixes or {}):
+            made = [Unit((prefixes or {})[operand.text])]
+        else:
+            made = _units_of(operand, near.get(operand.text, ()))
+        for unit in made:
+            found.setdefault(unit.match, unit)
+    return list(found.values())[:MOST_UNITS]
+
+
+def measure(
+    connection: Connection,
+    index: Index,
+    wanted: Sequence[Unit],
+    ranked: Sequence[str],
+    row_ids: Collection[int],
+) -> Coverage:
+    """What some rows of an index hold.
+
+    Args:
+        ranked: the MATCH expressions that a bm25 score is made of.
+    """
+    if not wanted:
+        return Coverage()
+    total: int = connection.value(index.size)
+    most = max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
+    found = _look_up(connection, index, [*_matches(wanted), *ranked], row_ids, most)
+    counted = [unit for unit in wanted if not found[unit.match].is_common]
+    if not counted:
+        counted = list(wanted)
+        found |= _look_up(connection, index, _matches(wanted), row_ids, total)
+    information = 0.0
+    held: dict[int, float] = {}
+    for unit in counted:
+        weight, shares = _shares(unit, found, total)
+        information += weight
+        for row_id, share in shares.items():
+            held[row_id] = held.get(row_id, 0.0) + weight * share
+    greatest = sum(
+        _fts5_idf(found[match].count, total) * (COMMON if found[match].is_common else 1.0)
+        for match in dict.fromkeys(ranked)
+    )
+    return Coverage(
+        (SATURATION + 1) * greatest,
+        {row_id: value / information for row_id, value in held.items()},
+        information / _information(1, max(total, 1)),
+    )
+
+
+def rows_titled(
+    connection: Connection, wanted: Sequence[Unit], chunk_ids: Collection[int]
+) -> set[int]:
+    """Of some passages, those whose title and headings hold all that a query looks for."""
+    matches = [f"{{title heading}} : ({unit.match})" for unit in wanted]
+    found = _look_up(connection, PASSAGES, matches, chunk_ids, UNLIMITED)
+    return set.intersection(*(set(one.rows) for one in found.values())) if found else set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """In how many rows an expression is, and in which of those asked about."""
+
+    count: int
+    rows: frozenset[int]
+    is_common: bool
+
+
+def _matches(wanted: Iterable[Unit]) -> list[str]:
+    return [match for unit in wanted for match in (unit.match, *unit.parts, *unit.near)]
+
+
+def _look_up(
+    connection: Connection,
+    index: Index,
+    matches: Iterable[str],
+    row_ids: Collection[int],
+    most: int,
+) -> dict[str, _Found]:
+    """Each expression's rows, the first `most` of them."""
+    rows = connection.tuples(
+        index.holding,
+        matches=json.dumps(list(dict.fromkeys(matches))),
+        row_ids=json.dumps(list(row_ids)),
+        limit=most,
+    )
+    found: dict[str, _Found] = {}
+    for match, counted in rows:
+        count, held = json.loads(counted)
+        found[match] = _Found(count, frozenset(held), count >= most)
+    return found
+
+
+def _shares(unit: Unit, found: Mapping[str, _Found], total: int) -> tuple[float, dict[int, float]]:
+    """A unit's information, and how much of it each row holds, 0 to 1."""
+
+    count = found[unit.match].count
+    shares: dict[int, float] = {}
+    if unit.near and not count:
+        for match in unit.near:
+            count = max(count, found[match].count)
+            shares |= dict.fromkeys(found[match].rows, NEAR)
+        return _information(count, total), shares
+    parts = {part: _information(found[part].count, total) for part in unit.parts}
+    whole = sum(parts.values())
+    for part, weight in parts.items():
+        for row_id in found[part].rows:
+            shares[row_id] = shares.get(row_id, 0.0) + (APART if count else 1.0) * weight / whole
+    shares |= dict.fromkeys(found[unit.match].rows, 1.0)
+    # A name that stands nowhere as it was typed is looked for by its words.
+    return _information(count, total) if count or not parts else whole, shares
+
+
+def _units_of(operand: Operand, near: tuple[str, ...]) -> list[Unit]:
+    normal = unicodedata.normalize("NFKC", operand.text)
+    found = words(normal)
+    if not found:
+        return [Unit(quote(term)) for term in pictographs(normal)]
+    if not any(map(is_unspaced, found)):
+        parts = tuple(map(quote, found)) if len(found) > 1 else ()
+        return [Unit(quote(normal) + ("*" if operand.is_prefix else ""), parts, near)]
+    made: list[Unit] = []
+    for run in (run for word in found for run in runs(word)):
+        if not is_unspaced(run):
+            made.append(Unit(quote(run)))
+        elif len(run) == 1:
+            made.append(Unit(quote(run) + "*"))
+        else:
+            made += [Unit(quote(pair)) for pair in bigrams(run)]
+    return made
+
+
+def _information(count: int, total: int) -> float:
+    count = min(count, total)
+    return math.log(1 + (total - count + 0.5) / (count + 0.5))
+
+
+def _fts5_idf(count: int, total: int) -> float:
+    ratio = (total - count + 0.5) / (count + 0.5)
+    return max(math.log(ratio), LEAST_IDF) if ratio > 0 else LEAST_IDF

@@ -1,0 +1,61 @@
+"""How evidence becomes a score: the pure function."""
+
+from dataclasses import replace
+
+import pytest
+
+from kb.search.ranking import Evidence, explained, rank, support, typed_evidence
+
+NOTHING = Evidence(1, 1, words=0.0, document_words=0.0, cosine=0.1, document_cosine=0.1)
+ANSWER = replace(NOTHING, words=0.5, document_words=0.6, cosine=0.6, document_cosine=0.5)
+
+
+def score(one: Evidence, readable: float = 1.0) -> float:
+    return rank([one], readable)[0].score
+
+
+def test_unrelated_text_stays_far_below_an_answer() -> None:
+    assert score(NOTHING) < 0.1
+    assert score(ANSWER) > 0.7
+
+
+@pytest.mark.parametrize("better", [
+    {"words": 0.6}, {"document_words": 0.7}, {"cosine": 0.7}, {"document_cosine": 0.6},
+    {"script": 1.0}, {"is_literal": True}, {"held": 0.9, "rarity": 1.0},
+])  # fmt: skip
+def test_more_evidence_of_any_kind_raises_the_score(better: dict[str, float]) -> None:
+    assert score(replace(ANSWER, **better)) > score(ANSWER)
+
+
+def test_rare_words_that_a_passage_holds_as_typed_are_enough() -> None:
+    assert score(replace(NOTHING, held=0.8, rarity=1.0)) >= 0.7
+    assert score(replace(NOTHING, held=0.8, rarity=0.1)) < 0.7  # every other passage has them
+    assert score(replace(NOTHING, held=0.8, rarity=0.1, is_titled=True)) >= 0.7
+    assert typed_evidence(replace(NOTHING, held=0.6, rarity=1.0)) == 0
+
+
+def test_scores_depend_on_no_other_row_and_never_reach_one() -> None:
+    rows = rank([NOTHING, replace(ANSWER, chunk_id=2)], 1.0)
+    assert [row.evidence.chunk_id for row in rows] == [2, 1]
+    assert [row.score for row in rows] == [score(ANSWER), score(NOTHING)]
+    everything = replace(ANSWER, words=1.0, document_words=1.0, cosine=1.0, document_cosine=1.0)
+    assert score(everything) == 0.99
+
+
+def test_equal_evidence_is_ordered_by_document_then_position() -> None:
+    rows = [replace(ANSWER, chunk_id=i, document_id=d) for i, d in ((5, 2), (9, 1), (4, 2))]
+    assert [row.evidence.chunk_id for row in rank(rows, 1.0)] == [9, 4, 5]
+
+
+def test_what_has_no_meaning_is_judged_by_its_words() -> None:
+    without = replace(ANSWER, cosine=None, document_cosine=None)
+    assert support(without, 1.0) == support(ANSWER, 0.0)
+    assert support(replace(without, words=0.9), 1.0) > support(without, 1.0)
+
+
+def test_an_explanation_names_the_evidence() -> None:
+    assert "as it was typed" in explained(replace(ANSWER, is_typed=True))
+    assert "42%" in explained(replace(ANSWER, held=0.42))
+    assert "very near" in explained(ANSWER)
+    assert "no vector yet" in explained(replace(ANSWER, cosine=None))
+    assert explained(None) == "near in meaning"
