@@ -14,6 +14,7 @@ from kb.clients.handshake import NoAnswer
 from kb.clients.install import installed
 from kb.clients.launch import Place, start_once
 from kb.errors import FileError, KbError, SourceError
+from kb.formats.convert.formats import INSTALL
 from kb.ingest.embed import Progress, embed_pending, no_progress
 from kb.ingest.freshness import Freshness, look_at
 from kb.model_in_use import ModelInUse
@@ -126,6 +127,9 @@ def _collection(database: Database, collection: Row) -> Iterator[Finding]:
             f"{name}: {len(found.failed) - SHOWN} more files cannot be stored",
             f"`kb sync {name}` names them all",
         )
+    if found.unavailable:
+        left_out = ", ".join(f"{count} {name}" for name, count in found.unavailable.most_common())
+        yield Finding("skipped files", HINT, f"{name}: left out: {left_out}", f"`{INSTALL}`")
     if found.withheld:
         yield Finding("skipped files", SOUND, f"{name}: never stored: {_some(found.withheld)}")
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kb.errors import DocumentTooComplex, SourceError
-from kb.formats.archive import read_archive, walk_archive
-from kb.ingest.sync import prepare_document
-from kb.sources.folder import SecretFile, SourceFile, SourceText, read, walk
+from kb.errors import KbError
+from kb.formats.archive import walk_archive
+from kb.formats.convert.process import Converter
+from kb.formats.parse import accepts
+from kb.ingest.prepare import Preparation
+from kb.sources.folder import SecretFile, SourceFile, walk
 from kb.store.database import Database, Row
+from kb.text.file_names import on_disk
 
 MOST_READ = 200  # files that are opened to learn why they are not stored, or whether they changed
 
@@ -25,10 +29,17 @@ class Freshness:
     gone: list[str] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)  # path and reason
     withheld: list[str] = field(default_factory=list)  # secret files, which are never stored
+    unavailable: Counter[str] = field(
+        default_factory=Counter
+    )  # by format: what reads it is missing
 
     @property
     def is_fresh(self) -> bool:
         return not (self.new or self.changed or self.gone)
+
+    def fail(self, path: str, reason: str) -> None:
+        """Note a file that cannot be stored."""
+        self.failed.append((path, reason))
 
 
 def look_at(database: Database, collection: Row) -> Freshness:
@@ -40,62 +51,73 @@ def look_at(database: Database, collection: Row) -> Freshness:
         SourceError: the folder cannot be read.
     """
     found = Freshness()
+    root = Path(on_disk(collection["source"]))
+    include, exclude = json.loads(collection["include"]), json.loads(collection["exclude"])
     is_archive = collection["kind"] == "archive"
-    files = list(
-        (walk_archive if is_archive else walk)(
-            Path(collection["source"]),
-            json.loads(collection["include"]),
-            json.loads(collection["exclude"]),
-            report=lambda path, message: found.failed.append((path, message)),
-            withhold=found.withheld.append,
+    files: Iterable[SourceFile]
+    if is_archive:
+        files = walk_archive(
+            root, include, exclude, report=found.fail, withhold=found.withheld.append
         )
+    else:
+        files = walk(
+            root,
+            include,
+            exclude,
+            report=found.fail,
+            withhold=found.withheld.append,
+            accepts=accepts,
+        )
+    preparation = Preparation(
+        Converter(),
+        json.loads(collection["options"]),
+        is_archive,
+        by_name=bool(include) or root.is_file(),
     )
     with database.read() as connection:
         rows = connection.rows("stored_files", collection_id=collection["collection_id"])
     stored = {row["path"]: row for row in rows}
-    present = {file.path for file in files}
+    with preparation.converter:
+        _compare(found, list(files), stored, preparation)
+    return found
+
+
+def _compare(
+    found: Freshness,
+    files: list[SourceFile],
+    stored: dict[str, Row],
+    preparation: Preparation,
+) -> None:
     unknown = {path for path, _ in found.failed}
-    found.gone = sorted(stored.keys() - present - unknown)
+    found.gone = sorted(stored.keys() - {file.path for file in files} - unknown)
     opened = 0
     for file in files:
         row = stored.get(file.path)
-        if row is not None and (row["file_size"], row["modified_ns"]) == (
-            file.size,
-            file.modified_ns,
-        ):
+        if row and (row["file_size"], row["modified_ns"]) == (file.size, file.modified_ns):
+            continue
+        kind = preparation.format_of(file.path)
+        if kind is not None and not kind.is_available:
+            found.unavailable[kind.name] += 1
             continue
         opened += 1
         if opened > MOST_READ:
             (found.changed if row else found.new).append(file.path)
-            continue
-        _read(
-            found,
-            file,
-            row,
-            read_archive if is_archive else read,
-            json.loads(collection["options"]),
-        )
-    return found
+        else:
+            _read(found, file, row, preparation)
 
 
-def _read(
-    found: Freshness,
-    file: SourceFile,
-    row: Row | None,
-    read_file: Callable[[SourceFile], SourceText],
-    options: dict[str, object],
-) -> None:
+def _read(found: Freshness, file: SourceFile, row: Row | None, preparation: Preparation) -> None:
     """Tell a file that changed from one that was only touched, or that cannot be stored."""
     try:
-        source = read_file(file)
+        content = preparation.read(file)
         if row is None:
-            prepare_document(file, source, options)
+            content.prepare()
             found.new.append(file.path)
-        elif row["content_hash"] != source.content_hash:
+        elif row["content_hash"] != content.content_hash:
             found.changed.append(file.path)
     except SecretFile:
         found.withheld.append(file.path)
-    except (SourceError, DocumentTooComplex) as error:
-        found.failed.append((file.path, error.message))
+    except KbError as error:
+        found.fail(file.path, error.message)
     except Exception as error:  # noqa: BLE001 - whatever keeps a document out is what we tell
-        found.failed.append((file.path, f"{type(error).__name__}: {error}"))
+        found.fail(file.path, f"{type(error).__name__}: {error}")
