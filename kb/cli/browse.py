@@ -19,7 +19,7 @@ from kb.tools.call import Call
 from kb.tools.session import Session
 
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
-_LINES = re.compile(r"(.+?):(\d+)(-?)(\d*)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
+_LINES = re.compile(r"(.+?):(\d++)(-?)(\d*+)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
 
 
 def search(kb: Session, options: argparse.Namespace) -> int:

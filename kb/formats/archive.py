@@ -37,6 +37,7 @@ from kb.sources.folder import (
 RESEARCH, URL_CONTENT = "research", "url-content"
 RESULT_FILE, CONTENT_FILE, METADATA_FILE = "result.json", "content.md", "metadata.json"
 HEADER_LINES = 60  # how far down a header line may stand
+MAXIMUM_LINE = 2_000  # characters of a header line that are read
 
 # The known formats in any case of letters, and results.
 _INCLUDED = (
@@ -197,7 +198,9 @@ def _header(text: str) -> tuple[str, str, list[str], str]:
 
 def _header_lines(text: str) -> list[str]:
     front = read_front_matter(text)
-    return text[front.character_count :].split("\n", HEADER_LINES)[:HEADER_LINES]
+    lines = text[front.character_count :].split("\n", HEADER_LINES)[:HEADER_LINES]
+    # The expressions take quadratic time on hostile lines.
+    return [line[:MAXIMUM_LINE] for line in lines]
 
 
 def _named_links(text: str, field_name: Any) -> list[str]:

@@ -16,6 +16,9 @@ from kb.formats.front_matter_lines import read_lines
 # opens with a thematic break must not lose its text to a later one.
 MAXIMUM_CHARACTERS = 65_536
 
+MAXIMUM_DEPTH = 100  # brackets in brackets
+_BRACKET = re.compile(r"[\[\]{}]")
+
 MOST_LINES_NAMED = 5  # in a notice
 
 # Characters of all values with every alias expanded. Ten lines of YAML can name 10^10 values
@@ -119,6 +122,11 @@ def _describe(error: Exception) -> str:
 
 
 def _read_yaml(source: str) -> Any:
+    depth = 0
+    for bracket in _BRACKET.finditer(source):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > MAXIMUM_DEPTH:  # PyYAML finds out too, but looks at all of them for each
+            raise RecursionError
     loader = yaml.SafeLoader(source)
     try:
         return _Reader(loader).value(loader.get_single_node())  # no node: nothing but comments

@@ -13,6 +13,8 @@ from docutils.statemachine import StringList
 
 # docutils' own default; its patterns may take quadratic time on a longer line.
 LINE_LENGTH_LIMIT = 10_000
+# More of a title is not read: the expressions below take quadratic time on hostile text.
+MAXIMUM_TITLE = 2_000
 
 _SPACES = {ord("\v"): " ", ord("\f"): " "}
 
@@ -171,7 +173,9 @@ class _OutlineState(states.RSTState):
         # The line under the title is the one docutils has just read.
         end_line = self.state_machine.abs_line_number()
         start_line = end_line - source.count("\n")
-        self.document.kb_titles.append(Title(level, plain_text(title), start_line, end_line))
+        self.document.kb_titles.append(
+            Title(level, plain_text(title[:MAXIMUM_TITLE]), start_line, end_line)
+        )
 
     def run_directive(
         self, directive: Any, match: Any, type_name: str, option_presets: Any

@@ -57,8 +57,10 @@ def _cargo(text: str) -> dict[str, Any]:
 
 
 def _go_mod(text: str) -> dict[str, Any]:
-    name = re.search(r"^module\s+(\S+)", text, re.MULTILINE)
-    required = re.findall(r"^(?:require\s+|\t)([\w.-]+/\S+)\s+v\S+\s*$", text, re.MULTILINE)
+    name = re.search(r"^module[ \t]++(\S++)", text, re.MULTILINE)
+    required = re.findall(
+        r"^(?:require[ \t]++|\t)([\w.-]++/\S++)[ \t]++v\S++[ \t]*+$", text, re.MULTILINE
+    )
     return _row(name[1] if name else None, None, required)
 
 
@@ -74,12 +76,12 @@ def _pom(text: str) -> dict[str, Any]:
 
 
 def _gradle(text: str) -> dict[str, Any]:
-    pattern = r"""(?:implementation|api)\s*\(?\s*["']([^"']+)["']"""
+    pattern = r"""(?:implementation|api)\s*+\(?+\s*+["']([^"']+)["']"""
     return _row(None, None, re.findall(pattern, text))
 
 
 def _gemfile(text: str) -> dict[str, Any]:
-    return _row(None, None, re.findall(r"""^\s*gem\s+["']([^"']+)""", text, re.MULTILINE))
+    return _row(None, None, re.findall(r"""^[ \t]*+gem[ \t]++["']([^"']++)""", text, re.MULTILINE))
 
 
 MANIFESTS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +182,20 @@ def test_archives_of_the_environment_are_searched_without_adding_them(
         SourceError, match=r"^Failed to search local archives: RESEARCH_ARCHIVE_PATH"
     ):
         searchLocalArchives(Call(kb), "learning")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# Research: a" + " " * 200_000 + "b",
+        "Date: 2" + " " * 200_000 + "x",
+        "# Source: [" * 50_000,
+    ],
+)
+def test_a_hostile_header_line_holds_nothing_up(line: str, tmp_path: Path) -> None:
+    # Inside the engine nothing could stop an expression that tries again: a process of its own.
+    (tmp_path / "a.md").write_text(line + "\n")
+    command = [sys.executable, "-m", "kb", "--db", str(tmp_path / "kb.db"), "add", str(tmp_path)]
+    more = ["--kind", "archive", "--no-embed", "--json"]
+    done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=120)
+    assert '"added":1' in done.stdout.replace(" ", ""), done.stderr

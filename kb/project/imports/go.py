@@ -37,17 +37,23 @@ def _modules(project: Project, path: str) -> dict[str, str]:
         work = project.text(posixpath.join(folder, "go.work"))
         for name in _module_name(own):
             modules.setdefault(name, folder)
-        for name, place in re.findall(r"(?m)^\s*(?:replace\s+)?(\S+).*=>\s*(\.\S*)", own + work):
+        for name, place in _REPLACED.findall(own + work):
             modules.setdefault(name, posixpath.join(folder, place))
-        for place in re.findall(r"(?m)^\s*(?:use\s+)?(\.\S*)\s*$", work):
+        for place in _USED.findall(work):
             member = posixpath.join(folder, place)
             for name in _module_name(project.text(posixpath.join(member, "go.mod"))):
                 modules.setdefault(name, member)
     return modules
 
 
+# Blanks of one line only, and names in one piece: linear on any file.
+_REPLACED = re.compile(r"^[ \t]*+(?:replace[ \t]++)?(\S++).*=>[ \t]*+(\.\S*+)", re.MULTILINE)
+_USED = re.compile(r"^[ \t]*+(?:use[ \t]++)?(\.\S*+)[ \t]*+$", re.MULTILINE)
+_MODULE = re.compile(r'^[ \t]*+module[ \t]++"?([^\s"]++)', re.MULTILINE)
+
+
 def _module_name(go_mod: str) -> list[str]:
-    return re.findall(r'(?m)^\s*module\s+"?([^\s"]+)', go_mod)
+    return _MODULE.findall(go_mod)
 
 
 def _read(node: Node) -> Iterator[Import]:

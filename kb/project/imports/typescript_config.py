@@ -113,8 +113,10 @@ def _plain(path: str) -> str:
     return path.replace("${configDir}", ".")
 
 
-_STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_STRING_OR_LAST_COMMA = re.compile(r'("(?:\\.|[^"\\\n])*")|,(?=\s*[\]}])')
+# What is not closed goes on to the end: no second look at it, so the time is linear.
+_STRING = r'("(?:\\.|[^"\\\n])*+"?)'
+_STRING_OR_COMMENT = re.compile(_STRING + r"|//[^\n]*+|/\*(?:.*?\*/|.*+)", re.DOTALL)
+_STRING_OR_LAST_COMMA = re.compile(_STRING + r"|,(?=\s*+[\]}])")
 
 
 def _json_with_comments(text: str) -> dict[str, Any]:
