@@ -21,18 +21,6 @@ OWNERS = {
     "rich": {"cli.render"},
     "tree_sitter": {"project.imports.syntax", "clients.jsonc", "clients.toml"},
     "watchfiles": {"disk.watch"},
-    "argparse": {
-        "cli.main",
-        "cli.render",
-        "cli.arguments",
-        "cli.browse",
-        "cli.care",
-        "cli.cite",
-        "cli.collect",
-        "cli.context",
-        "cli.evaluate",
-        "cli.install",
-    },
 }
 
 

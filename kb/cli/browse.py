@@ -15,7 +15,6 @@ from kb.store.collections import count_documents
 from kb.store.database import Row
 from kb.text.file_names import below, on_disk, storable
 from kb.text.nearest import nearest
-from kb.tools.call import Call
 from kb.tools.session import Session
 
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
@@ -102,8 +101,8 @@ def get(kb: Session, options: argparse.Namespace) -> int:
         "documents_get_document",
         collection=collection,
         document=document,
-        startLine=first,
-        endLine=last,
+        start_line=first,
+        end_line=last,
     )
     render.text(result, result["content"], options)
     return 0
@@ -117,7 +116,7 @@ def outline(kb: Session, options: argparse.Namespace) -> int:
         "documents_get_outline",
         collection=collection,
         document=document,
-        maxDepth=options.depth,
+        max_depth=options.depth,
     )
     lines = [
         f"{row['line']:>6}  {'  ' * (row['level'] - 1)}{row['text']}" for row in result["outline"]
@@ -137,7 +136,7 @@ def section(kb: Session, options: argparse.Namespace) -> int:
         collection=collection,
         document=document,
         section=options.heading,
-        includeSubsections=not options.no_subsections,
+        include_subsections=not options.no_subsections,
     )
     render.text(result, result["content"], options)
     return 0
@@ -160,10 +159,14 @@ def related(kb: Session, options: argparse.Namespace) -> int:
 
 def _call(kb: Session, name: str, **arguments: Any) -> dict[str, Any]:
     """Run a tool's function for a person: without budget, and with errors raised."""
+    # Only now: they bring pydantic, which a search needs not.
+    from kb.tools.call import Call
     from kb.tools.registry import load_tools
+    from kb.tools.replies import as_json
 
-    call = Call(kb, budget=NO_BUDGET)
-    result: dict[str, Any] = load_tools()[name].function(call, **arguments)
+    result: dict[str, Any] = as_json(
+        load_tools()[name].function(Call(kb, budget=NO_BUDGET), **arguments)
+    )
     return result
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kb.cli import render
 from kb.errors import SourceError, UsageError
-from kb.evaluation import (
+from kb.evaluation.judged import (
     HEADING_MEASURE,
     MEASURES,
     MODES,
@@ -23,10 +23,15 @@ from kb.evaluation import (
     read_questions,
     run_queries,
 )
+from kb.evaluation.questions import (
+    MadeQuestion,
+    make_questions,
+    read_made_questions,
+    write_questions,
+)
+from kb.evaluation.score_figures import judged_figures, made_figures, pages
 from kb.ingest.sync import embed_pending
 from kb.model_in_use import ModelInUse
-from kb.questions import MadeQuestion, make_questions, read_made_questions, write_questions
-from kb.score_figures import judged_figures, made_figures, pages
 from kb.store.database import Database
 from kb.store.names import Names
 from kb.tools.session import Session

@@ -26,8 +26,7 @@ from kb.models.rerank import CrossEncoder
 from kb.settings import database_path
 from kb.store.database import Database
 from kb.text.file_names import writable
-from kb.tools.limits import RateLimits, parse_limits
-from kb.tools.replies import DEFAULT_REPLY_TOKENS
+from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits, parse_limits
 from kb.tools.session import open_session
 
 log = logging.getLogger("kb.cli")

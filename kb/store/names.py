@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
 
 from kb.errors import CollectionNotFound, DocumentNotFound
 from kb.store.database import Connection, Row
@@ -13,6 +14,13 @@ from kb.text.nearest import nearest
 # Kinds whose documents the documents tools see. External documentation belongs to one active
 # project, discoveries to the context tools.
 BROWSABLE_KINDS = ("documents", "archive", "index")
+
+
+class Called(NamedTuple):
+    """How a collection is shown: its alias with the full id beside it, or its id alone."""
+
+    collection: str
+    collection_id: str | None
 
 
 class Names:
@@ -62,12 +70,18 @@ class Names:
             **({"notice": "; ".join(self.notices)} if self.notices else {}),
         )
 
-    def shown(self, row: Row) -> dict[str, str]:
-        """How a collection is shown: its alias with the full id beside it, or its id."""
+    def called(self, row: Row) -> Called:
+        """How a collection is shown."""
         for alias, name in self.aliases.items():
             if name == row["name"]:
-                return {"collection": alias, "collectionId": name}
-        return {"collection": row["name"]}
+                return Called(alias, name)
+        return Called(row["name"], None)
+
+    def shown(self, row: Row) -> dict[str, str]:
+        """How a collection is shown, with the keys of a reply."""
+        called = self.called(row)
+        full = {} if called.collection_id is None else {"collectionId": called.collection_id}
+        return {"collection": called.collection, **full}
 
     def document(self, connection: Connection, collection: Row, path: str, shown: str) -> Row:
         """A document with its text.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kb.store.database import Connection, Row
 
 __all__ = ["place_fields", "place_of_lines"]
@@ -9,7 +11,7 @@ __all__ = ["place_fields", "place_of_lines"]
 _NUMBERED = ("page", "slide", "cell")
 
 
-def place_fields(row: Row) -> dict[str, int | str]:
+def place_fields(row: Row) -> dict[str, Any]:
     """`{"page": 3, "endPage": 4}` from a row's place columns; nothing where it has no place.
 
     The end is told where it is another page, slide, sheet or cell than the beginning.
@@ -25,7 +27,7 @@ def place_fields(row: Row) -> dict[str, int | str]:
 
 def place_of_lines(
     connection: Connection, document_id: int, first: int, last: int
-) -> dict[str, int | str]:
+) -> dict[str, Any]:
     """The place of some lines of a document."""
     row = connection.row(
         "places_of_lines", document_id=document_id, start_line=first, end_line=last

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Annotated, Any, NotRequired
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from kb.errors import KbError
 from kb.formats.archive import RESEARCH
 from kb.ingest.archives import sync_configured_archives
 from kb.search.archives import FoundDocument, search_archives
-from kb.store.citation_graph import citation_graph, document_names, graph_dict
+from kb.store.citation_graph import Graph, citation_graph, document_names, graph_dict
 from kb.store.database import Connection, Row
 from kb.tools.call import Call
 from kb.tools.registry import tool
-from kb.tools.replies import add_notice, cut, estimate_tokens
+from kb.tools.replies import CamelReply, CamelRow, estimate_tokens, said
 
 log = logging.getLogger("kb.tools")
 
@@ -26,7 +26,7 @@ MOST_CITATIONS = 100  # of one document, one way
 GRAPH_SHARE = 0.4  # of the reply, at most
 
 
-class ArchiveDocument(TypedDict):
+class ArchiveDocument(CamelReply):
     id: str
     title: str
     path: str
@@ -34,72 +34,76 @@ class ArchiveDocument(TypedDict):
     date: str
     score: float
     collection: str
-    startLine: int
-    endLine: int
+    start_line: int
+    end_line: int
 
 
-class Highlight(TypedDict):
+class Highlight(CamelReply):
     field: str
     snippets: list[str]
 
 
-class Citation(TypedDict):
-    sourceId: str
-    targetId: NotRequired[str]
-    targetUrl: str
+class Citation(CamelReply):
+    source_id: str
+    target_id: str | None = None
+    target_url: str
     context: str
     confidence: float
 
 
-class Citations(TypedDict):
+class Citations(CamelReply):
     citing: list[Citation]
     cited: list[Citation]
 
 
-class ArchiveRow(TypedDict):
+class ArchiveRow(CamelRow):
     document: ArchiveDocument
     highlights: list[Highlight]
-    citations: NotRequired[Citations]
+    citations: Citations | None = None
 
 
-class GraphNode(TypedDict):
+class GraphNode(CamelReply):
     id: str
     label: str
     type: str
 
 
-GraphEdge = TypedDict("GraphEdge", {"from": str, "to": str, "confidence": float})
+class GraphEdge(CamelReply):
+    source: Annotated[str, Field(alias="from")]
+    target: Annotated[str, Field(alias="to")]
+    confidence: float
 
 
-class CitationGraph(TypedDict):
+class CitationGraph(CamelReply):
     nodes: list[GraphNode]
     edges: list[GraphEdge]
 
 
-class Metadata(TypedDict):
-    totalResults: int
+class Metadata(CamelReply):
+    total_results: int
     query: str
     fuzzy: bool
-    includeCitations: bool
-    citationDepth: int
+    include_citations: bool
+    citation_depth: int
     limit: int
 
 
-class ArchiveResults(TypedDict):
+class ArchiveResults(CamelReply):
     results: list[ArchiveRow]
-    citationGraph: NotRequired[CitationGraph]
+    citation_graph: CitationGraph | None = None
     metadata: Metadata
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
+    truncated: bool | None = None
+    notice: str | None = None
 
 
 @tool(
     family="archive",
+    name="searchLocalArchives",
     title="Search local archives",
     example={"query": "machine learning", "fuzzy": True, "includeCitations": True, "limit": 5},
     read_only=False,  # the first call brings the environment's archives up to date
 )
-def searchLocalArchives(  # noqa: N802 - the contract's name
+def search_local_archives(
     call: Call,
     query: Annotated[
         str,
@@ -108,10 +112,8 @@ def searchLocalArchives(  # noqa: N802 - the contract's name
     fuzzy: Annotated[
         bool, Field(description="Also find misspelt and longer words, below exact matches.")
     ] = True,
-    includeCitations: Annotated[  # noqa: N803
-        bool, Field(description="Include citation information.")
-    ] = False,
-    citationDepth: Annotated[  # noqa: N803
+    include_citations: Annotated[bool, Field(description="Include citation information.")] = False,
+    citation_depth: Annotated[
         int, Field(description="How many steps of citations the graph follows.", ge=1, le=3)
     ] = 1,
     limit: Annotated[int, Field(description="Maximum number of results.", ge=1, le=50)] = 10,
@@ -121,51 +123,63 @@ def searchLocalArchives(  # noqa: N802 - the contract's name
     With includeCitations each result says which pages it cites (citing) and which documents cite
     it (cited), and citationGraph holds the neighbourhood to citationDepth steps.
     """
+    shown = _Citations()
     try:
         if sync_configured_archives(call.database):
             call.session.activity.note_addition()
         found, notice = search_archives(call.model, call.names, query, fuzzy=fuzzy, limit=limit)
-        result: Any = {"results": [_row(one) for one in found]}
-        if includeCitations:
+        if include_citations and found:
             with call.read() as connection:
-                _add_citations(call, connection, result, found, citationDepth)
+                shown = _cited(connection, found, citation_depth, call.reply_tokens)
     except KbError as error:
         raise type(error)(FAILURE + error.message, **error.details) from error
     except Exception as error:
         log.exception("searchLocalArchives failed")
         raise KbError(f"{FAILURE}{type(error).__name__}: {error}") from error
-    kept = call.fit(result["results"])
-    if len(kept) < len(found):
-        cut(result, f"The reply is full: {len(found)} documents were found; lower the limit.")
-    result["results"] = kept
-    result["metadata"] = {
-        "totalResults": len(kept),
-        "query": query,
-        "fuzzy": fuzzy,
-        "includeCitations": includeCitations,
-        "citationDepth": citationDepth,
-        "limit": limit,
-    }
-    add_notice(result, notice)
-    return result  # type: ignore[no-any-return]
+    rows = [_row(one, shown.of_documents.get(one.row["document_id"])) for one in found]
+    fitted = call.fit(rows, "{total} documents were found; lower the limit.")
+    return ArchiveResults(
+        results=fitted.rows,
+        citation_graph=shown.graph,
+        metadata=Metadata(
+            total_results=len(fitted.rows),
+            query=query,
+            fuzzy=fuzzy,
+            include_citations=include_citations,
+            citation_depth=citation_depth,
+            limit=limit,
+        ),
+        truncated=bool(fitted.notice or shown.notice) or None,
+        notice=said(shown.notice, fitted.notice, notice),
+    )
 
 
-def _row(found: FoundDocument) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Citations:
+    """Who cites whom of what was found, as much as a reply has room for."""
+
+    of_documents: dict[int, Citations] = field(default_factory=dict)
+    graph: CitationGraph | None = None
+    notice: str = ""
+
+
+def _row(found: FoundDocument, citations: Citations | None) -> ArchiveRow:
     row = found.row
-    return {
-        "document": {
-            "id": f"{row['collection']}/{row['path']}",
-            "title": row["title"],
-            "path": f"{_folder_name(row)}/{row['path']}",
-            "source": row["source"] or RESEARCH,
-            "date": row["date"] or "",
-            "score": round(found.score, 4),
-            "collection": row["collection"],
-            "startLine": found.passage["start_line"],
-            "endLine": found.passage["end_line"],
-        },
-        "highlights": [{"field": name, "snippets": pieces} for name, pieces in found.highlights],
-    }
+    return ArchiveRow(
+        document=ArchiveDocument(
+            id=f"{row['collection']}/{row['path']}",
+            title=row["title"],
+            path=f"{_folder_name(row)}/{row['path']}",
+            source=row["source"] or RESEARCH,
+            date=row["date"] or "",
+            score=round(found.score, 4),
+            collection=row["collection"],
+            start_line=found.passage["start_line"],
+            end_line=found.passage["end_line"],
+        ),
+        highlights=[Highlight(field=name, snippets=pieces) for name, pieces in found.highlights],
+        citations=citations,
+    )
 
 
 def _folder_name(row: Row) -> str:
@@ -174,38 +188,30 @@ def _folder_name(row: Row) -> str:
     return folder.rstrip("/").rpartition("/")[2] or folder
 
 
-def _add_citations(
-    call: Call,
-    connection: Connection,
-    result: Any,
-    found: Sequence[FoundDocument],
-    depth: int,
-) -> None:
-    if not found:
-        return
+def _cited(
+    connection: Connection, found: Sequence[FoundDocument], depth: int, reply_tokens: int
+) -> _Citations:
     ids = [one.row["document_id"] for one in found]
     listed = [_citations(connection, document_id) for document_id in ids]
     names = document_names(connection, _documents_in(listed))
-    shortened = False
-    for row, (citing, cited) in zip(result["results"], listed, strict=True):
-        row["citations"] = {
-            "citing": [_citation(one, names) for one in citing[:MOST_CITATIONS]],
-            "cited": [_citation(one, names) for one in cited[:MOST_CITATIONS]],
-        }
-        shortened |= len(citing) > MOST_CITATIONS or len(cited) > MOST_CITATIONS
-    graph = graph_dict(citation_graph(connection, ids, depth))
-    whole = len(graph["edges"])
-    budget = int(call.reply_tokens * GRAPH_SHARE)
-    if estimate_tokens(str(graph)) > budget:
-        graph = _graph_within(graph, {row["document"]["id"] for row in result["results"]}, budget)
-    result["citationGraph"] = graph
+    graph = citation_graph(connection, ids, depth)
+    kept = _graph_within(graph, {names[i] for i in ids if i in names}, reply_tokens * GRAPH_SHARE)
     left_out = []
-    if shortened:
+    if any(len(rows) > MOST_CITATIONS for ways in listed for rows in ways):
         left_out.append(f"of a document's citations the first {MOST_CITATIONS} are listed")
-    if len(graph["edges"]) < whole:
-        left_out.append(f"the graph shows {len(graph['edges'])} of {whole} citations")
-    if left_out:
-        cut(result, f"The reply is full: {', '.join(left_out)}; `kb graph` exports all.")
+    if len(kept.edges) < len(graph.edges):
+        left_out.append(f"the graph shows {len(kept.edges)} of {len(graph.edges)} citations")
+    return _Citations(
+        {
+            document_id: Citations(
+                citing=[_citation(one, names) for one in citing[:MOST_CITATIONS]],
+                cited=[_citation(one, names) for one in cited[:MOST_CITATIONS]],
+            )
+            for document_id, (citing, cited) in zip(ids, listed, strict=True)
+        },
+        kept,
+        f"The reply is full: {', '.join(left_out)}; `kb graph` exports all." if left_out else "",
+    )
 
 
 def _citations(connection: Connection, document_id: int) -> tuple[list[Row], list[Row]]:
@@ -225,29 +231,36 @@ def _documents_in(listed: Sequence[tuple[list[Row], list[Row]]]) -> set[int]:
     return ids
 
 
-def _citation(row: Row, names: dict[int, str]) -> dict[str, Any]:
-    citation = {
-        "sourceId": names[row["source_document_id"]],
-        "targetUrl": row["target_url"],
-        "context": row["context"],
-        "confidence": row["confidence"],
-    }
-    if row["target_document_id"] is not None:
-        citation["targetId"] = names[row["target_document_id"]]
-    return citation
+def _citation(row: Row, names: dict[int, str]) -> Citation:
+    target = row["target_document_id"]
+    return Citation(
+        source_id=names[row["source_document_id"]],
+        target_id=names[target] if target is not None else None,
+        target_url=row["target_url"],
+        context=row["context"],
+        confidence=row["confidence"],
+    )
 
 
-def _graph_within(graph: dict[str, Any], results: set[str], tokens: int) -> dict[str, Any]:
+def _graph_within(graph: Graph, results: set[str], tokens: float) -> CitationGraph:
     """The edges at the results first, as many as fit, with their nodes."""
-    nodes = {node["id"]: node for node in graph["nodes"]}
-    near = sorted(graph["edges"], key=lambda e: not (e["from"] in results or e["to"] in results))
-    edges, used = [], {id_: nodes[id_] for id_ in sorted(results)}
-    tokens -= estimate_tokens(str(list(used.values())))
-    for edge in near:
-        ends = [id_ for id_ in (edge["from"], edge["to"]) if id_ not in used]
+    nodes = {
+        node.id: GraphNode(id=node.id, label=node.label, type=node.type) for node in graph.nodes
+    }
+    edges = [
+        GraphEdge(source=edge.source, target=edge.target, confidence=edge.confidence)
+        for edge in graph.edges
+    ]
+    if estimate_tokens(str(graph_dict(graph))) <= tokens:
+        return CitationGraph(nodes=list(nodes.values()), edges=edges)
+    kept: list[GraphEdge] = []
+    used = {id_: nodes[id_] for id_ in sorted(results) if id_ in nodes}
+    tokens -= sum(estimate_tokens(str(node)) for node in used.values())
+    for edge in sorted(edges, key=lambda e: not (e.source in results or e.target in results)):
+        ends = [id_ for id_ in (edge.source, edge.target) if id_ not in used]
         tokens -= estimate_tokens(str(edge)) + sum(estimate_tokens(str(nodes[i])) for i in ends)
         if tokens < 0:
             break
-        edges.append(edge)
+        kept.append(edge)
         used |= {id_: nodes[id_] for id_ in ends}
-    return {"nodes": [node for node in graph["nodes"] if node["id"] in used], "edges": edges}
+    return CitationGraph(nodes=[node for node in nodes.values() if node.id in used], edges=kept)

@@ -11,7 +11,7 @@ from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse
 from kb.store.database import Connection, Database
 from kb.store.names import Names
-from kb.tools.replies import rows_within
+from kb.tools.replies import Fitted, rows_within
 from kb.tools.session import Session
 
 if TYPE_CHECKING:
@@ -60,6 +60,21 @@ class Call:
         """A read transaction on the file."""
         return self.session.database.read()
 
-    def fit(self, rows: Sequence[T]) -> list[T]:
-        """The first rows that the reply has room for, at least one."""
-        return rows_within(rows, self.reply_tokens)
+    def fit(self, rows: Sequence[T], advice: str, *, start: int = 0) -> Fitted[T]:
+        """The first rows that the reply has room for, at least one.
+
+        Args:
+            advice: how to get the others; `{kept}`, `{left}`, `{total}` and `{next}` (the number
+                of the first one left out) stand for numbers.
+            start: the number of the first row.
+        """
+        kept = rows_within(rows, self.reply_tokens)
+        if len(kept) == len(rows):
+            return Fitted(kept)
+        numbers = {
+            "kept": len(kept),
+            "left": len(rows) - len(kept),
+            "total": len(rows),
+            "next": start + len(kept),
+        }
+        return Fitted(kept, f"The reply is full: {advice.format_map(numbers)}")

@@ -3,17 +3,106 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from kb.errors import KbError
 from kb.tools.call import Call
-from kb.tools.context_results import ContextResults, FileResult, GrepResults, RecordResult
 from kb.tools.parameters import EndLine, StartCharacter, StartLine
 from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
-from kb.tools.replies import add_notice, cut, estimate_tokens, lines_within
+from kb.tools.replies import CamelReply, CamelRow, estimate_tokens, lines_within, said
+
+if TYPE_CHECKING:
+    from kb.project.tree import TextFile
+
+
+class DiscoveryRow(CamelRow):
+    id: str
+    type: str
+    content: str
+    module: str | None = None
+    session: str | None = None
+    date: str
+    score: float | None = None
+    source: str
+
+
+class ContextResults(CamelReply):
+    results: list[DiscoveryRow]
+    query: str
+    total_found: int
+    search_time: int
+    truncated: bool | None = None
+    notice: str | None = None
+
+
+class RecordResult(CamelReply):
+    id: str
+    type: str
+    module: str | None = None
+    status: str
+    notice: str | None = None
+
+
+class FileContent(CamelReply):
+    path: str
+    content: str
+    size: int
+    lines: int
+    language: str
+    start_line: int | None = None
+    end_line: int | None = None
+
+
+class DependencyRow(CamelReply):
+    path: str
+    type: str
+    level: int
+    content: str
+    truncated: bool | None = None
+
+
+class FileMetadata(CamelReply):
+    module: str
+    role: str
+    last_modified: str | None = None
+    origin: str
+
+
+class FileResult(CamelReply):
+    file: FileContent
+    dependencies: list[DependencyRow]
+    metadata: FileMetadata
+    truncated: bool | None = None
+    notice: str | None = None
+
+
+class MatchContext(CamelReply):
+    before: list[str]
+    after: list[str]
+
+
+class MatchRow(CamelRow):
+    file: str
+    line: int
+    column: int
+    text: str
+    context: MatchContext
+
+
+class GrepResults(CamelReply):
+    matches: list[MatchRow]
+    pattern: str
+    total_matches: int
+    files_searched: int
+    search_time: int
+    searched: str
+    message: str | None = None
+    truncated: bool | None = None
+    notice: str | None = None
 
 
 @tool(
@@ -28,9 +117,9 @@ def context_search(
         str,
         Field(description="Search query describing what to find.", min_length=3, max_length=500),
     ],
-    type: Annotated[  # noqa: A002 - the contract's name
+    type_: Annotated[
         Literal["all", "pattern", "rule", "decision", "issue"],
-        Field(description="Filter by discovery type."),
+        Field(description="Filter by discovery type.", alias="type"),
     ] = "all",
     module: Annotated[str, Field(description="Filter by module name; empty: all.")] = "",
     limit: Annotated[
@@ -45,20 +134,17 @@ def context_search(
     from kb.ingest.discoveries import search_discoveries
 
     started = time.perf_counter()
-    rows, total, notice = search_discoveries(
-        call.model, query, "" if type == "all" else type, module.strip(), limit
+    wanted = "" if type_ == "all" else type_
+    rows, total, notice = search_discoveries(call.model, query, wanted, module.strip(), limit)
+    fitted = call.fit([DiscoveryRow(**row) for row in rows], "lower the limit.")
+    return ContextResults(
+        results=fitted.rows,
+        query=query,
+        total_found=total,
+        search_time=_milliseconds(started),
+        truncated=fitted.truncated,
+        notice=said(fitted.notice, notice),
     )
-    kept = call.fit(rows)
-    result: Any = {
-        "results": kept,
-        "query": query,
-        "totalFound": total,
-        "searchTime": round((time.perf_counter() - started) * 1000),
-    }
-    if len(kept) < len(rows):
-        cut(result, "The reply is full: lower the limit.")
-    add_notice(result, notice)
-    return result  # type: ignore[no-any-return]
 
 
 @tool(
@@ -78,9 +164,9 @@ def context_record(
             max_length=1000,
         ),
     ],
-    type: Annotated[  # noqa: A002 - the contract's name
+    type_: Annotated[
         Literal["", "pattern", "rule", "decision", "issue"],
-        Field(description="What it is; empty: told from its words."),
+        Field(description="What it is; empty: told from its words.", alias="type"),
     ] = "",
     module: Annotated[
         str, Field(description="Module it is about; empty: the whole project.", max_length=100)
@@ -96,15 +182,18 @@ def context_record(
     """  # noqa: E501
     from kb.ingest.discoveries import record_discovery
 
+    session = call.session.log
     recorded = record_discovery(
-        call.model, content, type, module, source, session_id=call.session.log.current_id
+        call.model, content, type_, module, source, session_id=session.current_id
     )
-    call.session.log.note("discovery", "context_record", recorded.discovery_id)
-    result: Any = {"id": recorded.discovery_id, "type": recorded.type, "status": recorded.status}
-    if recorded.module:
-        result["module"] = recorded.module
-    add_notice(result, recorded.notice)
-    return result  # type: ignore[no-any-return]
+    session.note("discovery", "context_record", recorded.discovery_id)
+    return RecordResult(
+        id=recorded.discovery_id,
+        type=recorded.type,
+        module=recorded.module or None,
+        status=recorded.status,
+        notice=said(recorded.notice),
+    )
 
 
 @tool(
@@ -116,15 +205,15 @@ def context_record(
 def read_file(
     call: Call,
     path: Annotated[str, Field(description="File path relative to project root.", min_length=1)],
-    includeDeps: Annotated[  # noqa: N803 - the contract's name
+    include_deps: Annotated[
         bool, Field(description="Include level 1 dependencies (imports) with their content.")
     ] = False,
-    maxDepth: Annotated[  # noqa: N803
+    max_depth: Annotated[
         int, Field(description="Dependency tree depth; 0: no dependencies.", ge=0, le=1)
     ] = 1,
-    startLine: StartLine = 0,  # noqa: N803
-    endLine: EndLine = 0,  # noqa: N803
-    startCharacter: StartCharacter = 0,  # noqa: N803
+    start_line: StartLine = 0,
+    end_line: EndLine = 0,
+    start_character: StartCharacter = 0,
 ) -> FileResult:
     """Read file content with optional dependency tree. Tracks access for context scoring.
 
@@ -135,35 +224,29 @@ def read_file(
     from kb.project.tree import DISK, read_text
 
     file = read_text(call.project, path)
-    dependencies: list[Any] = []
-    if includeDeps and maxDepth and file.origin == DISK:
-        dependencies = [
-            {"path": one.path, "type": one.type, "level": one.level}
+    imported = []
+    if include_deps and max_depth and file.origin == DISK:
+        imported = [
+            DependencyRow(path=one.path, type=one.type, level=one.level, content="")
             for one in imports(call.project.root, file.path)
         ]
-    shown, tokens_left, notice = _lines_of(call, file.text, startLine, endLine, startCharacter)
-    result: Any = {
-        "file": {
-            "path": file.path,
-            "content": shown.pop("content"),
-            "size": file.size,
-            "lines": shown.pop("lines"),
-            "language": file.language,
-            **shown,
-        },
-        "dependencies": dependencies,
-        "metadata": {
-            "module": module_of(file.path),
-            "role": role_of(file.path),
-            **({"lastModified": file.modified} if file.modified else {}),
-            "origin": file.origin,
-        },
-    }
-    if notice:
-        cut(result, notice)
-    _add_contents(call, result, tokens_left)
-    call.session.log.read(file.path, result["metadata"]["module"], estimate_tokens(file.text))
-    return result  # type: ignore[no-any-return]
+    shown = _lines_of(file, start_line, end_line, start_character, call.reply_tokens)
+    left = call.reply_tokens - estimate_tokens(shown.file.content)
+    contents = _with_contents(call, imported, left)
+    metadata = FileMetadata(
+        module=module_of(file.path),
+        role=role_of(file.path),
+        last_modified=file.modified or None,
+        origin=file.origin,
+    )
+    call.session.log.read(file.path, metadata.module, estimate_tokens(file.text))
+    return FileResult(
+        file=shown.file,
+        dependencies=contents.rows,
+        metadata=metadata,
+        truncated=bool(shown.notice or contents.is_cut) or None,
+        notice=said(shown.notice, contents.notice),
+    )
 
 
 @tool(
@@ -176,10 +259,10 @@ def grep_codebase(
     pattern: Annotated[
         str, Field(description="Regex pattern to search for.", min_length=1, max_length=200)
     ],
-    filePattern: Annotated[  # noqa: N803
+    file_pattern: Annotated[
         str, Field(description='Glob pattern to filter files (e.g. "**/*.ts"); empty: all.')
     ] = "",
-    caseSensitive: Annotated[bool, Field(description="Case-sensitive search.")] = False,  # noqa: N803
+    case_sensitive: Annotated[bool, Field(description="Case-sensitive search.")] = False,
     limit: Annotated[
         int, Field(description="Maximum number of matches to return.", ge=1, le=100)
     ] = 50,
@@ -189,76 +272,98 @@ def grep_codebase(
     Regular expressions as ripgrep takes them: no look-around, no back-references. What ignore
     files hide is not searched. Read around a match with read_file.
     """  # noqa: E501 - the first line is what clients of the founding specification know
-    from kb.project.tree import grep_project
+    from kb.project.tree import STORED, grep_project
 
     started = time.perf_counter()
-    found, searched = grep_project(call.project, pattern, filePattern, caseSensitive, limit)
+    found, searched = grep_project(call.project, pattern, file_pattern, case_sensitive, limit)
     rows = [
-        {
-            "file": match.file,
-            "line": match.line,
-            "column": match.column,
-            "text": match.text,
-            "context": {"before": match.before, "after": match.after},
-        }
+        MatchRow(
+            file=match.file,
+            line=match.line,
+            column=match.column,
+            text=match.text,
+            context=MatchContext(before=match.before, after=match.after),
+        )
         for match in found.matches
     ]
-    kept = call.fit(rows)
-    result: Any = {
-        "matches": kept,
-        "pattern": pattern,
-        "totalMatches": found.total_matches,
-        "filesSearched": found.files_searched,
-        "searchTime": round((time.perf_counter() - started) * 1000),
-        "searched": searched,
-    }
-    if not found.total_matches:
-        result["message"] = f"No matches found for pattern '{pattern}'"
-    if len(kept) < len(rows):
-        cut(result, "The reply is full: lower the limit, or narrow pattern or filePattern.")
-    if found.truncated:
-        cut(result, "The time was over before all was searched: narrow pattern or filePattern.")
-    if searched == "stored":
-        add_notice(result, "The project's folder is not here: stored documents were searched.")
-    return result  # type: ignore[no-any-return]
+    fitted = call.fit(rows, "lower the limit, or narrow pattern or filePattern.")
+    late = "The time was over before all was searched: narrow pattern or filePattern."
+    stored = "The project's folder is not here: stored documents were searched."
+    return GrepResults(
+        matches=fitted.rows,
+        pattern=pattern,
+        total_matches=found.total_matches,
+        files_searched=found.files_searched,
+        search_time=_milliseconds(started),
+        searched=searched,
+        message=None if found.total_matches else f"No matches found for pattern '{pattern}'",
+        truncated=bool(fitted.notice or found.truncated) or None,
+        notice=said(
+            fitted.notice, late if found.truncated else "", stored if searched == STORED else ""
+        ),
+    )
 
 
-def _lines_of(
-    call: Call, text: str, start: int, end: int, skipped: int
-) -> tuple[dict[str, Any], int, str]:
-    """The wanted lines of a text with what to say of them, the tokens left, and a notice."""
-    body = text.removesuffix("\n")
-    total = body.count("\n") + 1 if text else 0
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The wanted lines of a file, and how to get the rest."""
+
+    file: FileContent
+    notice: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """Dependencies with as much of their content as the reply has room for."""
+
+    rows: list[DependencyRow]
+    is_cut: bool
+    notice: str
+
+
+def _milliseconds(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)
+
+
+def _lines_of(file: TextFile, start: int, end: int, skipped: int, tokens: int) -> _Shown:
+    body = file.text.removesuffix("\n")
+    total = body.count("\n") + 1 if file.text else 0
     first = first_line(start, end, total, "file")
-    part = read_lines(body, first, end, call.reply_tokens, skipped=skipped)
+    part = read_lines(body, first, end, tokens, skipped=skipped)
     whole = not (start or end or skipped or part.rest)
-    # Untouched to the last line end, so that it can be written back.
-    shown: dict[str, Any] = {"content": text if whole else part.content, "lines": total}
-    if not whole:
-        shown |= {"startLine": first, "endLine": min(part.end_line, max(total, first))}
-    left = call.reply_tokens - estimate_tokens(shown["content"])
-    return shown, left, f"The reply is full: go on with {part.rest}." if part.rest else ""
+    content = FileContent(
+        path=file.path,
+        # Untouched to the last line end, so that it can be written back.
+        content=file.text if whole else part.content,
+        size=file.size,
+        lines=total,
+        language=file.language,
+        start_line=None if whole else first,
+        end_line=None if whole else min(part.end_line, max(total, first)),
+    )
+    return _Shown(content, f"The reply is full: go on with {part.rest}." if part.rest else "")
 
 
-def _add_contents(call: Call, result: Any, tokens: int) -> None:
-    """Give the dependencies their content as long as the reply has room."""
+def _with_contents(call: Call, imported: list[DependencyRow], tokens: int) -> _Contents:
     from kb.project.tree import read_text
 
-    shortened = 0
-    for dependency in result["dependencies"]:
+    rows, notices, shortened = [], [], 0
+    for one in imported:
         try:
-            text = read_text(call.project, dependency["path"]).text
+            text = read_text(call.project, one.path).text
         except KbError as error:  # too large, or gone by now
-            dependency["content"] = ""
-            add_notice(result, f"{dependency['path']}: {error.message}.")
+            rows.append(one)
+            notices.append(f"{one.path}: {error.message}.")
             continue
         cost = estimate_tokens(text)
-        if cost > tokens:
-            lines = text.split("\n")
-            text = lines_within(lines, tokens)[0] if tokens > 0 else ""
-            dependency["truncated"] = True
+        is_cut = cost > tokens
+        if is_cut:
+            text = lines_within(text.split("\n"), tokens)[0] if tokens > 0 else ""
             shortened += 1
-        dependency["content"] = text
+        rows.append(one.model_copy(update={"content": text, "truncated": is_cut or None}))
         tokens -= cost
     if shortened:
-        cut(result, f"The reply is full: {shortened} dependencies are cut; read them one by one.")
+        notices.append(
+            f"The reply is full: {shortened} dependencies are cut; read them one by one."
+        )
+    return _Contents(rows, shortened > 0, " ".join(notices))

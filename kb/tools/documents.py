@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,19 +23,7 @@ from kb.tools.call import Call
 from kb.tools.parameters import LAST_POSITION, EndLine, StartCharacter, StartLine
 from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
-from kb.tools.replies import (
-    BatchResults,
-    Collections,
-    DocumentContent,
-    DocumentList,
-    Outline,
-    RelatedResults,
-    SearchResults,
-    SectionContent,
-    add_notice,
-    cut,
-    rows_within,
-)
+from kb.tools.replies import CamelReply, CamelRow, rows_within, said
 
 MOST_ALTERNATIVES = 20
 
@@ -57,6 +46,145 @@ HybridSearch = Annotated[
 ]
 
 
+class CollectionRow(CamelRow):
+    collection: str
+    collection_id: str | None = None
+    document_count: int
+    description: str | None = None
+    version: str | None = None
+
+
+class Collections(CamelReply):
+    collections: list[CollectionRow]
+    truncated: bool | None = None
+    notice: str | None = None
+
+
+class DocumentRow(CamelRow):
+    id: str
+    title: str
+    size: int
+
+
+class DocumentList(CamelReply):
+    collection: str
+    collection_id: str | None = None
+    documents: list[DocumentRow]
+    total: int
+    has_more: bool
+    truncated: bool | None = None
+    notice: str | None = None
+
+
+class Placed(CamelRow):
+    """Where the text stands in a file that was converted; the end where it is another one."""
+
+    page: int | None = None
+    end_page: int | None = None
+    slide: int | None = None
+    end_slide: int | None = None
+    sheet: str | None = None
+    end_sheet: str | None = None
+    cell: int | None = None
+    end_cell: int | None = None
+
+
+class SearchRow(Placed):
+    collection: str
+    collection_id: str | None = None
+    document_id: str
+    document_title: str
+    section_heading: str | None = None
+    content: str
+    relevance_score: float
+    distance: float | None = None
+    chunk_index: int
+    total_chunks: int
+    start_line: int
+    end_line: int
+
+
+class SearchResults(CamelReply):
+    results: list[SearchRow]
+    truncated: bool | None = None
+    notice: str | None = None
+
+
+class BatchRow(CamelReply):
+    query: str
+    results: list[SearchRow]
+
+
+class BatchResults(CamelReply):
+    results: list[BatchRow]
+    truncated: bool | None = None
+    notice: str | None = None
+
+
+class DocumentContent(Placed):
+    collection: str
+    collection_id: str | None = None
+    document: str
+    title: str
+    content: str
+    total_lines: int
+    start_line: int | None = None
+    end_line: int | None = None
+    notice: str | None = None
+
+
+class OutlineRow(Placed):
+    level: int
+    text: str
+    line: int
+
+
+class Outline(CamelReply):
+    collection: str
+    collection_id: str | None = None
+    document: str
+    title: str
+    outline: list[OutlineRow]
+    truncated: bool | None = None
+    notice: str | None = None
+
+
+class SectionAlternative(CamelReply):
+    section: str
+    level: int
+    start_line: int
+
+
+class SectionContent(Placed):
+    collection: str
+    collection_id: str | None = None
+    document: str
+    section: str
+    level: int
+    content: str
+    start_line: int
+    end_line: int
+    alternatives: list[SectionAlternative] | None = None
+    notice: str | None = None
+
+
+class Source(CamelReply):
+    collection: str
+    collection_id: str | None = None
+    document: str
+
+
+class RelatedRow(SearchRow):
+    document: str
+
+
+class RelatedResults(CamelReply):
+    source: Source
+    related: list[RelatedRow]
+    truncated: bool | None = None
+    notice: str | None = None
+
+
 class BatchQuery(BaseModel):
     """One query of a batch."""
 
@@ -74,24 +202,27 @@ def documents_list_collections(call: Call) -> Collections:
 
     Start here to learn what is known and which names the other tools accept.
     """
+    rows = []
     with call.read() as connection:
-        rows = [
-            {
-                **call.names.shown(row),
-                "documentCount": count_documents(connection, row["collection_id"]),
-                **{key: row[key] for key in ("description", "version") if row[key]},
-            }
-            for row in call.names.collections(connection)
-        ]
-    kept = call.fit(rows)
-    result: Any = {"collections": kept}
-    if len(kept) < len(rows):
-        cut(
-            result,
-            f"The reply is full: {len(rows) - len(kept)} more collections; `kb list` on the "
-            "command line shows them all, and every tool takes their names.",
-        )
-    return result  # type: ignore[no-any-return]
+        for row in call.names.collections(connection):
+            called = call.names.called(row)
+            rows.append(
+                CollectionRow(
+                    collection=called.collection,
+                    collection_id=called.collection_id,
+                    document_count=count_documents(connection, row["collection_id"]),
+                    description=row["description"] or None,
+                    version=row["version"] or None,
+                )
+            )
+    fitted = call.fit(
+        rows,
+        "{left} more collections; `kb list` on the command line shows them all, and every tool "
+        "takes their names.",
+    )
+    return Collections(
+        collections=fitted.rows, truncated=fitted.truncated, notice=said(fitted.notice)
+    )
 
 
 @tool(family="documents", title="List documents", example={"collection": "windrose", "limit": 5})
@@ -111,17 +242,20 @@ def documents_list_documents(
         documents = connection.rows(
             "collection_documents", collection_id=key, limit=limit, offset=offset
         )
-        total = connection.value("count_documents", collection_id=key)
-    kept = call.fit(documents)
-    result: Any = {
-        **call.names.shown(found),
-        "documents": kept,
-        "total": total,
-        "hasMore": offset + len(kept) < total,
-    }
-    if len(kept) < len(documents):
-        cut(result, f"The reply is full: go on with offset {offset + len(kept)}.")
-    return result  # type: ignore[no-any-return]
+        total = count_documents(connection, key)
+    fitted = call.fit(
+        [DocumentRow(**row) for row in documents], "go on with offset {next}.", start=offset
+    )
+    called = call.names.called(found)
+    return DocumentList(
+        collection=called.collection,
+        collection_id=called.collection_id,
+        documents=fitted.rows,
+        total=total,
+        has_more=offset + len(fitted.rows) < total,
+        truncated=fitted.truncated,
+        notice=said(fitted.notice),
+    )
 
 
 @tool(
@@ -136,8 +270,8 @@ def documents_search(
         list[str], Field(description="Collections to search; empty: all of them.")
     ] = [],  # noqa: B006 - never changed
     limit: Annotated[int, Field(description="Most rows to return.", ge=1, le=100)] = 10,
-    maxDistance: MaximumDistance = 2.0,  # noqa: N803 - the contract's name
-    hybridSearch: HybridSearch = True,  # noqa: N803
+    max_distance: MaximumDistance = 2.0,
+    hybrid_search: HybridSearch = True,
     rerank: Annotated[
         bool, Field(description="Spend more time on a finer order of the best candidates.")
     ] = False,
@@ -148,18 +282,19 @@ def documents_search(
     (0.7 and above: most likely relevant). Read more around it with documents_get_section or
     documents_get_document. Several questions at once: documents_search_batch.
     """
+    asked = [(query, collections)]
     found = search_passages(
-        call.model, call.names, [(query, collections)], limit, maxDistance, hybridSearch, rerank
+        call.model, call.names, asked, limit, max_distance, hybrid_search, rerank
     )
-    result: Any = {"results": call.fit(found.rows[0])}
-    if len(result["results"]) < len(found.rows[0]):
-        cut(
-            result,
-            f"The reply is full: the best {len(result['results'])} of {len(found.rows[0])} rows. "
-            "For others narrow the query or the collections.",
-        )
-    add_notice(result, found.notice)
-    return result  # type: ignore[no-any-return]
+    fitted = call.fit(
+        _search_rows(found.rows[0]),
+        "the best {kept} of {total} rows. For others narrow the query or the collections.",
+    )
+    return SearchResults(
+        results=fitted.rows,
+        truncated=fitted.truncated,
+        notice=said(fitted.notice, found.notice),
+    )
 
 
 @tool(
@@ -173,37 +308,35 @@ def documents_search_batch(
         list[BatchQuery], Field(description="The queries, 1 to 10.", min_length=1, max_length=10)
     ],
     limit: Annotated[int, Field(description="Most rows for each query.", ge=1, le=100)] = 5,
-    maxDistance: MaximumDistance = 2.0,  # noqa: N803
-    hybridSearch: HybridSearch = True,  # noqa: N803
+    max_distance: MaximumDistance = 2.0,
+    hybrid_search: HybridSearch = True,
 ) -> BatchResults:
     """Run up to ten searches in one call, each as documents_search does.
 
     Use it to look into several matters without a round trip for each.
     """
-    asked: list[Any] = list(queries)
     found = search_passages(
         call.model,
         call.names,
-        [(one["query"], one["collections"]) for one in asked],
+        [(one.query, one.collections) for one in queries],
         limit,
-        maxDistance,
-        hybridSearch,
+        max_distance,
+        hybrid_search,
         False,
     )
-    result: Any = {"results": []}
-    share = call.reply_tokens // len(asked)
+    share = call.reply_tokens // len(queries)
+    results = []
     shortened = 0
-    for one, rows in zip(asked, found.rows, strict=True):
-        kept = rows_within(rows, share)
+    for one, rows in zip(queries, found.rows, strict=True):
+        kept = rows_within(_search_rows(rows), share)
         shortened += len(kept) < len(rows)
-        result["results"].append({"query": one["query"], "results": kept})
-    if shortened:
-        cut(
-            result,
-            f"The reply is full: rows of {shortened} queries were left out; ask fewer at once.",
-        )
-    add_notice(result, found.notice)
-    return result  # type: ignore[no-any-return]
+        results.append(BatchRow(query=one.query, results=kept))
+    full = f"The reply is full: rows of {shortened} queries were left out; ask fewer at once."
+    return BatchResults(
+        results=results,
+        truncated=shortened > 0 or None,
+        notice=said(full if shortened else "", found.notice),
+    )
 
 
 @tool(
@@ -215,34 +348,38 @@ def documents_get_document(
     call: Call,
     collection: CollectionName,
     document: DocumentId,
-    startLine: StartLine = 0,  # noqa: N803
-    endLine: EndLine = 0,  # noqa: N803
-    startCharacter: StartCharacter = 0,  # noqa: N803
+    start_line: StartLine = 0,
+    end_line: EndLine = 0,
+    start_character: StartCharacter = 0,
 ) -> DocumentContent:
     """Read a document, or a range of its lines.
 
     For one section use documents_get_section, for the headings documents_get_outline.
     """
     with call.read() as connection:
-        _, row, shown = _find_document(call, connection, collection, document)
-    total = row["line_count"]
-    first = first_line(startLine, endLine, total, "document")
-    part = read_lines(row["content"], first, endLine, call.reply_tokens, skipped=startCharacter)
-    result: Any = {
-        **shown,
-        "document": row["path"],
-        "title": row["title"],
-        "content": part.content,
-        "totalLines": total,
-    }
-    if startLine or endLine or part.rest:
-        last = min(part.end_line, max(total, first))
+        found, row = _find_document(call, connection, collection, document)
+    called, total = call.names.called(found), row["line_count"]
+    first = first_line(start_line, end_line, total, "document")
+    part = read_lines(row["content"], first, end_line, call.reply_tokens, skipped=start_character)
+    last = min(part.end_line, max(total, first))
+    is_part = bool(start_line or end_line or part.rest)
+    place = {}
+    if is_part:
         with call.read() as connection:
             place = place_of_lines(connection, row["document_id"], first, last)
-        result |= {"startLine": first, "endLine": last, **place}
-    if part.rest:
-        cut(result, f"The reply is full: go on with {part.rest}.")
-    return result  # type: ignore[no-any-return]
+    return DocumentContent(
+        **place,
+        collection=called.collection,
+        collection_id=called.collection_id,
+        document=row["path"],
+        title=row["title"],
+        content=part.content,
+        total_lines=total,
+        start_line=first if is_part else None,
+        end_line=last if is_part else None,
+        truncated=bool(part.rest) or None,
+        notice=f"The reply is full: go on with {part.rest}." if part.rest else None,
+    )
 
 
 @tool(
@@ -254,10 +391,10 @@ def documents_get_outline(
     call: Call,
     collection: CollectionName,
     document: DocumentId,
-    maxDepth: Annotated[  # noqa: N803
+    max_depth: Annotated[
         int, Field(description="Deepest heading level to return.", ge=1, le=6)
     ] = 3,
-    startLine: Annotated[  # noqa: N803
+    start_line: Annotated[
         int,
         Field(description="Leave out headings before this line.", ge=0, le=LAST_POSITION),
     ] = 0,
@@ -267,28 +404,35 @@ def documents_get_outline(
     Use it before reading single sections with documents_get_section.
     """
     with call.read() as connection:
-        _, row, shown = _find_document(call, connection, collection, document)
+        found, row = _find_document(call, connection, collection, document)
         sections = connection.rows("document_sections", document_id=row["document_id"])
     outline = [
-        {
-            "level": section["level"],
-            "text": section["heading"],
-            "line": section["start_line"],
-            **place_fields(section),
-        }
-        for section in sections
-        if section["level"] <= maxDepth and section["start_line"] >= startLine
-    ]
-    kept = call.fit(outline)
-    result: Any = {**shown, "document": row["path"], "title": row["title"], "outline": kept}
-    if len(kept) < len(outline):
-        following = outline[len(kept)]["line"]
-        cut(
-            result,
-            f"The reply is full: {len(kept)} of {len(outline)} headings. Go on with startLine "
-            f"{following}, or ask for a lower maxDepth.",
+        OutlineRow(
+            **place_fields(one),
+            level=one["level"],
+            text=one["heading"],
+            line=one["start_line"],
         )
-    return result  # type: ignore[no-any-return]
+        for one in sections
+        if one["level"] <= max_depth and one["start_line"] >= start_line
+    ]
+    kept = rows_within(outline, call.reply_tokens)
+    notice = None
+    if len(kept) < len(outline):
+        notice = (
+            f"The reply is full: {len(kept)} of {len(outline)} headings. Go on with startLine "
+            f"{outline[len(kept)].line}, or ask for a lower maxDepth."
+        )
+    called = call.names.called(found)
+    return Outline(
+        collection=called.collection,
+        collection_id=called.collection_id,
+        document=row["path"],
+        title=row["title"],
+        outline=kept,
+        truncated=notice is not None or None,
+        notice=notice,
+    )
 
 
 @tool(
@@ -304,7 +448,7 @@ def documents_get_section(
         str,
         Field(description='Heading, or path of headings such as "Install > Linux".', min_length=1),
     ],
-    includeSubsections: Annotated[  # noqa: N803
+    include_subsections: Annotated[
         bool, Field(description="Include the sections below it.")
     ] = True,
 ) -> SectionContent:
@@ -313,37 +457,43 @@ def documents_get_section(
     The heading may be given loosely: case and punctuation do not matter, and a part is enough.
     """
     with call.read() as connection:
-        _, row, shown = _find_document(call, connection, collection, document)
+        collection_row, row = _find_document(call, connection, collection, document)
         sections = connection.rows("document_sections", document_id=row["document_id"])
     found, alternatives = find_section(sections, section, row["path"])
-    end = found["end_line"] if includeSubsections else found["body_end_line"]
+    end = found["end_line"] if include_subsections else found["body_end_line"]
     part = read_lines(row["content"], found["start_line"], end, call.reply_tokens)
     with call.read() as connection:
         place = place_of_lines(connection, row["document_id"], part.start_line, part.end_line)
-    result: Any = {
-        **shown,
-        "document": row["path"],
-        "section": found["heading"],
-        "level": found["level"],
-        "content": part.content,
-        "startLine": part.start_line,
-        "endLine": part.end_line,
+    more = len(alternatives) - MOST_ALTERNATIVES
+    called = call.names.called(collection_row)
+    return SectionContent(
         **place,
-    }
-    if alternatives:
-        result["alternatives"] = [
-            {"section": other["heading"], "level": other["level"], "startLine": other["start_line"]}
+        collection=called.collection,
+        collection_id=called.collection_id,
+        document=row["path"],
+        section=found["heading"],
+        level=found["level"],
+        content=part.content,
+        start_line=part.start_line,
+        end_line=part.end_line,
+        alternatives=[
+            SectionAlternative(
+                section=other["heading"], level=other["level"], start_line=other["start_line"]
+            )
             for other in alternatives[:MOST_ALTERNATIVES]
         ]
-    if len(alternatives) > MOST_ALTERNATIVES:
-        add_notice(
-            result,
-            f"{len(alternatives) - MOST_ALTERNATIVES} more headings match: name the one meant by "
-            'its path, such as "Install > Linux".',
-        )
-    if part.rest:
-        cut(result, f"The reply is full: go on with documents_get_document, {part.rest}.")
-    return result  # type: ignore[no-any-return]
+        or None,
+        truncated=bool(part.rest) or None,
+        notice=said(
+            f"{more} more headings match: name the one meant by its path, such as "
+            '"Install > Linux".'
+            if more > 0
+            else "",
+            f"The reply is full: go on with documents_get_document, {part.rest}."
+            if part.rest
+            else "",
+        ),
+    )
 
 
 @tool(
@@ -359,7 +509,7 @@ def documents_find_related(
         str, Field(description="Text of a passage to relate to; empty: the whole document.")
     ] = "",
     limit: Annotated[int, Field(description="Most rows to return.", ge=1, le=100)] = 5,
-    sameDocument: Annotated[  # noqa: N803
+    same_document: Annotated[
         bool, Field(description="Include other passages of the same document.")
     ] = False,
 ) -> RelatedResults:
@@ -371,17 +521,22 @@ def documents_find_related(
         _find_document(call, connection, collection, document)
     vector = call.model.embed_passage(chunk) if chunk.strip() else None
     with call.read() as connection:
-        found, row, shown = _find_document(call, connection, collection, document)
+        found, row = _find_document(call, connection, collection, document)
+        called = call.names.called(found)
+        source = Source(
+            collection=called.collection,
+            collection_id=called.collection_id,
+            document=row["path"],
+        )
         own = connection.tuples("document_vectors", document_id=row["document_id"])
         if own and not chunk.strip():
             vector = mean_vector([blob for _, blob in own])
-        result: Any = {"source": {**shown, "document": row["path"]}, "related": []}
         if vector is None:
-            add_notice(result, "The document has no embeddings yet: run `kb sync`.")
-            return result  # type: ignore[no-any-return]
+            notice = "The document has no embeddings yet: run `kb sync`."
+            return RelatedResults(source=source, related=[], notice=notice)
         place = collection_range(found["collection_id"])
         calibration = calibration_of(connection) or BUNDLED_CALIBRATION
-        if sameDocument:
+        if same_document:
             # One more than asked for: the passage itself may be among them.
             nearest = nearest_chunks(connection, vector, [place], limit + 1)
             hits = [
@@ -396,24 +551,29 @@ def documents_find_related(
         rows = passage_rows(connection, hits, {found["collection_id"]: call.names.shown(found)})
     passage = (row["path"], chunk.strip())
     rows = [one for one in rows if (one["documentId"], one["content"].strip()) != passage]
-    related = [{**one, "document": one["documentId"]} for one in rows[:limit]]
-    result["related"] = call.fit(related)
-    if len(result["related"]) < len(related):
-        cut(
-            result,
-            f"The reply is full: the nearest {len(result['related'])} of {len(related)} rows. "
-            "Relate to a single passage with `chunk` for others.",
-        )
-    return result  # type: ignore[no-any-return]
+    fitted = call.fit(
+        [RelatedRow(document=one["documentId"], **one) for one in rows[:limit]],
+        "the nearest {kept} of {total} rows. Relate to a single passage with `chunk` for others.",
+    )
+    return RelatedResults(
+        source=source,
+        related=fitted.rows,
+        truncated=fitted.truncated,
+        notice=said(fitted.notice),
+    )
 
 
 def _find_document(
     call: Call, connection: Connection, collection: str, document: str
-) -> tuple[Row, Row, dict[str, str]]:
-    """The collection, the document with its text, and how the collection is shown."""
+) -> tuple[Row, Row]:
+    """The collection, and the document with its text."""
     found = call.names.collection(connection, collection)
-    shown = call.names.shown(found)
-    return found, call.names.document(connection, found, document, shown["collection"]), shown
+    shown = call.names.called(found).collection
+    return found, call.names.document(connection, found, document, shown)
+
+
+def _search_rows(rows: Sequence[Row]) -> list[SearchRow]:
+    return [SearchRow(**row) for row in rows]
 
 
 def describe(knowledge: KnowledgeBase) -> str:

@@ -22,9 +22,8 @@ from kb.search.query import parse_query
 from kb.store.collections import count_documents
 from kb.store.ids import collection_range
 from kb.tools.call import Call
-from kb.tools.external_results import ActivationResult, ExternalResults
 from kb.tools.registry import tool
-from kb.tools.replies import add_notice, cut
+from kb.tools.replies import Reply, Row, said
 
 if TYPE_CHECKING:
     from kb.project.config import ActiveProject
@@ -36,6 +35,54 @@ DEPTH = 2000
 
 DEFAULT_LIMIT = 10
 SILENT_SECONDS = 40.0
+
+
+class DocumentType(Reply):
+    name: str
+    doc_count: int
+
+
+class SyncProblem(Reply):
+    path: str
+    message: str
+
+
+class ExternalDocsReport(Reply):
+    path: str
+    added: int
+    updated: int
+    deleted: int
+    unchanged: int
+    errors: list[SyncProblem]
+
+
+class ActivationResult(Reply):
+    status: str
+    project_name: str
+    branch_name: str
+    path_hash: str
+    doc_types: list[DocumentType]
+    total_docs: int
+    external_docs: ExternalDocsReport | None = None
+    warnings: list[str] | None = None
+
+
+class ExternalRow(Row):
+    path: str
+    title: str
+    summary: str | None = None
+    char_count: int
+    relevance_score: float
+    start_line: int
+    end_line: int
+
+
+class ExternalResults(Reply):
+    results: list[ExternalRow]
+    total_matches: int
+    external_docs_path: str
+    truncated: bool | None = None
+    notice: str | None = None
 
 
 @tool(family="external", title="Activate a project", example={}, read_only=False)
@@ -65,26 +112,26 @@ def activate_project(
     active = result.active
     with call.read() as connection:
         types = connection.rows("visible_documents", project_id=active.project_id)
-    answer: Any = {
-        "status": "activated",
-        "project_name": active.project.config.project_name,
-        "branch_name": active.project.branch,
-        "path_hash": active.project.path_hash,
-        "doc_types": types,
-        "total_docs": sum(row["doc_count"] for row in types),
-    }
+    docs = None
     if result.report is not None:
-        answer["external_docs"] = {
-            "path": _docs_path(active),
-            "added": result.report.added,
-            "updated": result.report.updated,
-            "deleted": result.report.removed,
-            "unchanged": result.report.unchanged,
-            "errors": result.report.errors,
-        }
-    if result.warnings:
-        answer["warnings"] = result.warnings
-    return answer  # type: ignore[no-any-return]
+        docs = ExternalDocsReport(
+            path=_docs_path(active),
+            added=result.report.added,
+            updated=result.report.updated,
+            deleted=result.report.removed,
+            unchanged=result.report.unchanged,
+            errors=[SyncProblem(**problem) for problem in result.report.errors],
+        )
+    return ActivationResult(
+        status="activated",
+        project_name=active.project.config.project_name,
+        branch_name=active.project.branch,
+        path_hash=active.project.path_hash,
+        doc_types=[DocumentType(**row) for row in types],
+        total_docs=sum(row["doc_count"] for row in types),
+        external_docs=docs,
+        warnings=result.warnings or None,
+    )
 
 
 @tool(
@@ -141,32 +188,30 @@ def search_external_docs(
         raise DamagedFileError(
             "Failed to search external documents.", innerMessage=error.message
         ) from error
-    rows = [row for row in scored if row["relevance_score"] >= min_relevance_score]
-    kept = call.fit(rows[:limit])
-    result: Any = {
-        "results": kept,
-        "total_matches": len(rows),
-        "external_docs_path": _docs_path(active),
-    }
-    if len(kept) < min(limit, len(rows)):
-        cut(result, "The reply is full: lower the limit.")
+    rows = [row for row in scored if row.relevance_score >= min_relevance_score]
+    fitted = call.fit(rows[:limit], "lower the limit.")
+    below = ""
     if scored and not rows:
         best = scored[0]
-        add_notice(
-            result,
+        below = (
             f"No document reaches the relevance {min_relevance_score:g}; the nearest, "
-            f"{best['path']}, has {best['relevance_score']:g}.",
+            f"{best.path}, has {best.relevance_score:g}."
         )
-    add_notice(result, notice)
-    if waiting:
-        add_notice(
-            result,
-            f"{waiting} passages are not embedded yet: they are judged by their words alone.",
-        )
-    return result  # type: ignore[no-any-return]
+    unseen = (
+        f"{waiting} passages are not embedded yet: they are judged by their words alone."
+        if waiting
+        else ""
+    )
+    return ExternalResults(
+        results=fitted.rows,
+        total_matches=len(rows),
+        external_docs_path=_docs_path(active),
+        truncated=fitted.truncated,
+        notice=said(fitted.notice, below, notice, unseen),
+    )
 
 
-def _matches(call: Call, active: ActiveProject, text: str) -> tuple[list[dict[str, Any]], int, str]:
+def _matches(call: Call, active: ActiveProject, text: str) -> tuple[list[ExternalRow], int, str]:
     """One row for each document, best first, how many passages wait for vectors, and a notice."""
     assert active.collection is not None
     query = parse_query(text)
@@ -194,21 +239,20 @@ def _matches(call: Call, active: ActiveProject, text: str) -> tuple[list[dict[st
         )
     by_chunk = {row["chunk_id"]: row for row in documents}
     prefix = _docs_path(active).replace("\\", "/").rstrip("/")
-    rows: dict[int, dict[str, Any]] = {}
+    rows: dict[int, ExternalRow] = {}
     for hit in hits:  # best first, so that each document is met at its best passage
         document = by_chunk.get(hit.chunk_id)
         if document is None or document["document_id"] in rows:
             continue
-        row = {"path": f"{prefix}/{document['path']}", "title": document["title"]}
-        if document["summary"]:
-            row["summary"] = document["summary"]
-        rows[document["document_id"]] = {
-            **row,
-            "char_count": document["character_count"],
-            "relevance_score": hit.score,
-            "start_line": document["start_line"],
-            "end_line": document["end_line"],
-        }
+        rows[document["document_id"]] = ExternalRow(
+            path=f"{prefix}/{document['path']}",
+            title=document["title"],
+            summary=document["summary"] or None,
+            char_count=document["character_count"],
+            relevance_score=hit.score,
+            start_line=document["start_line"],
+            end_line=document["end_line"],
+        )
     return list(rows.values()), waiting, " ".join(filter(None, (query.notice, loosened)))
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypedDict
 
 from kb.ingest.indexes import (
     BLANK_CONTENT,
@@ -21,42 +20,42 @@ from kb.search.highlight import excerpts, spans
 from kb.search.query import Operand, Query, parse_query
 from kb.tools.call import Call
 from kb.tools.registry import tool
-from kb.tools.replies import add_notice, cut
+from kb.tools.replies import Reply, Row, said
 
 MOST_HIGHLIGHTS = 3
 
 IndexName = Annotated[str, Field(description="Name of the index.")]
 
 
-class IndexRow(TypedDict):
+class IndexRow(Row):
     doc_id: str
     score: float
     highlights: list[str]
     metadata: dict[str, Any]
 
 
-class ParsedQuery(TypedDict):
+class ParsedQuery(Reply):
     terms: list[str]
     must: list[str]
     must_not: list[str]
     phrases: list[str]
 
 
-class IndexResults(TypedDict):
+class IndexResults(Reply):
     results: list[IndexRow]
     total_matches: int
     query_parsed: ParsedQuery
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
+    truncated: bool | None = None
+    notice: str | None = None
 
 
-class AddedDocument(TypedDict):
+class AddedDocument(Reply):
     status: str
     doc_id: str
     token_count: int
 
 
-class CreatedIndex(TypedDict):
+class CreatedIndex(Reply):
     status: str
     index_name: str
     backend: str
@@ -102,7 +101,7 @@ def search_index(
     parsed = parse_query(query)
     if index is None or parsed.is_blank:
         shown = IndexOptions() if index is None else index.options
-        return {"results": [], "total_matches": 0, "query_parsed": _shown(parsed, shown)}
+        return IndexResults(results=[], total_matches=0, query_parsed=_shown(parsed, shown))
     with index.database.read() as connection:
         ranking = rank_documents(connection, parsed, index.collection_id, index.options)
         best = ranking.documents[:k]
@@ -119,23 +118,21 @@ def search_index(
             case = not index.options.lowercase
             found = spans(connection, row["content"], ranking.query, case=case)
             rows.append(
-                {
-                    "doc_id": row["path"],
-                    "score": score,
-                    "highlights": excerpts(row["content"], found, most=MOST_HIGHLIGHTS, mark=False),
-                    "metadata": json.loads(row["metadata"]),
-                }
+                IndexRow(
+                    doc_id=row["path"],
+                    score=score,
+                    highlights=excerpts(row["content"], found, most=MOST_HIGHLIGHTS, mark=False),
+                    metadata=json.loads(row["metadata"]),
+                )
             )
-    result: IndexResults = {
-        "results": call.fit(rows),
-        "total_matches": len(ranking.documents),
-        "query_parsed": _shown(ranking.query, index.options),
-    }
-    if len(result["results"]) < len(rows):
-        cut(result, f"The reply is full: {len(rows)} documents were found; lower k.")
-    add_notice(result, parsed.notice)
-    add_notice(result, _ignored_words(ranking, index))
-    return result
+    fitted = call.fit(rows, "{total} documents were found; lower k.")
+    return IndexResults(
+        results=fitted.rows,
+        total_matches=len(ranking.documents),
+        query_parsed=_shown(ranking.query, index.options),
+        truncated=fitted.truncated,
+        notice=said(fitted.notice, parsed.notice, _ignored_words(ranking, index)),
+    )
 
 
 @tool(
@@ -171,7 +168,7 @@ def search_add_document(
     if added.waits_for_vectors:
         call.session.activity.note_addition()
     status = "re-indexed" if added.replaced else "indexed"
-    return {"status": status, "doc_id": doc_id, "token_count": added.token_count}
+    return AddedDocument(status=status, doc_id=doc_id, token_count=added.token_count)
 
 
 @tool(
@@ -202,9 +199,9 @@ def search_create_index(
 
     The index "default" is always there; make others to keep matters apart.
     """
-    config: Any = tokenizer_config
-    create_index(call.knowledge, index_name, backend, IndexOptions(**config))
-    return {"status": "created", "index_name": index_name, "backend": backend}
+    options = IndexOptions(tokenizer_config.lowercase, tokenizer_config.min_length)
+    create_index(call.knowledge, index_name, backend, options)
+    return CreatedIndex(status="created", index_name=index_name, backend=backend)
 
 
 def _shown(query: Query, options: IndexOptions) -> ParsedQuery:
@@ -214,12 +211,12 @@ def _shown(query: Query, options: IndexOptions) -> ParsedQuery:
         written = operand.text.lower() if options.lowercase else operand.text
         return written + ("*" if operand.is_prefix else "")
 
-    return {
-        "terms": [text(operand) for operand in query.terms],
-        "must": [text(operand) for operand in query.must if not operand.is_phrase],
-        "must_not": [text(operand) for operand in query.must_not],
-        "phrases": [text(operand) for operand in query.must if operand.is_phrase],
-    }
+    return ParsedQuery(
+        terms=[text(operand) for operand in query.terms],
+        must=[text(operand) for operand in query.must if not operand.is_phrase],
+        must_not=[text(operand) for operand in query.must_not],
+        phrases=[text(operand) for operand in query.must if operand.is_phrase],
+    )
 
 
 def _ignored_words(ranking: Ranking, index: Index) -> str:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 
 from kb.errors import RateLimited, UsageError
 
-__all__ = ["DEFAULT_LIMITS", "RateLimits", "parse_limits"]
+__all__ = ["DEFAULT_LIMITS", "DEFAULT_REPLY_TOKENS", "RateLimits", "parse_limits"]
+
+DEFAULT_REPLY_TOKENS = 20_000
 
 WINDOW_SECONDS = 60.0
 DEFAULT_LIMITS = {"context_search": 30, "read_file": 100, "grep_codebase": 60}

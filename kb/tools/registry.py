@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, get_type_hints
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from kb.errors import KbError, UsageError
@@ -26,12 +27,17 @@ from kb.search.query import clean
 from kb.text.file_names import writable
 from kb.text.nearest import nearest
 from kb.tools.call import Call, Progress
+from kb.tools.replies import Reply, as_json
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.tools")
 
+CAMEL_FAMILIES = ("documents", "archive", "context")  # how their parameters are written
 FAMILIES = ("documents", "index", "archive", "external", "context")
 TOOLS: dict[str, Tool] = {}
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=Reply)
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Tool:
     name: str
     title: str
     family: str
-    function: Callable[..., Any]
+    function: Callable[..., Reply]
     read_only: bool
     idempotent: bool
     destructive: bool
@@ -61,7 +67,10 @@ class Tool:
         for name, parameter in list(inspect.signature(self.function).parameters.items())[1:]:
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[name] = (hints[name], default)
-        return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
+        config = ConfigDict(
+            extra="forbid", alias_generator=to_camel if self.family in CAMEL_FAMILIES else None
+        )
+        return create_model(self.name, __config__=config, **fields)
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -102,13 +111,14 @@ def tool(
     idempotent: bool = True,
     destructive: bool = False,
     messages: Mapping[tuple[str, str], str] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as a tool under its own name."""
+    name: str = "",
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Register a function as a tool, under its own name unless another one is given."""
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        name = function.__name__
-        TOOLS[name] = Tool(
-            name,
+    def register(function: Callable[P, R]) -> Callable[P, R]:
+        wire_name = name or function.__name__
+        TOOLS[wire_name] = Tool(
+            wire_name,
             title,
             family,
             function,
@@ -192,8 +202,8 @@ def _run(call: Call, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         values = tool.parameters.model_validate(_tolerant(tool, arguments))
     except ValidationError as error:
         return ToolResult(_shaped(tool.family, _validation_result(tool, error)), is_error=True)
-    keywords = {name: _plain(getattr(values, name)) for name in type(values).model_fields}
-    return ToolResult(tool.function(call, **keywords), is_error=False)
+    keywords = {name: getattr(values, name) for name in type(values).model_fields}
+    return ToolResult(as_json(tool.function(call, **keywords)), is_error=False)
 
 
 def _tolerant(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,14 +243,6 @@ def _from_json_text(text: str, expected: str | None) -> Any:
     if isinstance(value, list):
         return value
     return [text] if text.strip() else []
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump()
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value
 
 
 def _validation_result(tool: Tool, error: ValidationError) -> dict[str, Any]:
@@ -312,6 +314,11 @@ def _portable(schema: dict[str, Any]) -> dict[str, Any]:
         if "$ref" in node:
             target = definitions[node["$ref"].rsplit("/", 1)[-1]]
             return resolve({**target, **{k: v for k, v in node.items() if k != "$ref"}})
+        # What may be None is left out of a reply: clients need not hear of null.
+        choices = [one for one in node.get("anyOf", []) if one != {"type": "null"}]
+        if "anyOf" in node and len(choices) == 1:
+            rest = {k: v for k, v in node.items() if k not in ("anyOf", "default")}
+            return resolve({**choices[0], **rest})
         return {
             key: (
                 {name: resolve(item) for name, item in value.items()}

@@ -1,14 +1,16 @@
-"""Result types of the documents family, and the budget that bounds every reply."""
+"""What tools reply: the base of their result types, and the budget that bounds every reply."""
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Sequence
-from typing import Any, NotRequired, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
 
-from typing_extensions import TypedDict
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
-DEFAULT_REPLY_TOKENS = 20_000
 # About what tokenizers of current models make of English and of everything else.
 ASCII_CHARACTERS_PER_TOKEN = 4
 
@@ -22,145 +24,58 @@ EXACT_KEYS = frozenset(
 T = TypeVar("T")
 
 
-class CollectionRow(TypedDict):
-    collection: str
-    collectionId: NotRequired[str]
-    documentCount: int
-    description: NotRequired[str]
-    version: NotRequired[str]
+class Reply(BaseModel):
+    """A result, or a part of one. What is None is left out of the reply."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
 
-class Collections(TypedDict):
-    collections: list[CollectionRow]
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
+class CamelReply(Reply):
+    """One whose keys are in camel case where it is sent: `total_lines` is `totalLines`."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
 
 
-class DocumentRow(TypedDict):
-    id: str
-    title: str
-    size: int
+class Row(Reply):
+    """One row of a list, which is shortened where the reply has no room for all of it."""
+
+    truncated: bool | None = None
 
 
-class DocumentList(TypedDict):
-    collection: str
-    collectionId: NotRequired[str]
-    documents: list[DocumentRow]
-    total: int
-    hasMore: bool
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
+class CamelRow(CamelReply):
+    """As `Row`."""
+
+    truncated: bool | None = None
 
 
-class Placed(TypedDict):
-    """Where the text stands in a file that was converted; the end where it is another one."""
+@dataclass(frozen=True, slots=True)
+class Fitted(Generic[T]):
+    """The rows that a reply has room for, and what to say of the rest."""
 
-    page: NotRequired[int]
-    endPage: NotRequired[int]
-    slide: NotRequired[int]
-    endSlide: NotRequired[int]
-    sheet: NotRequired[str]
-    endSheet: NotRequired[str]
-    cell: NotRequired[int]
-    endCell: NotRequired[int]
+    rows: list[T]
+    notice: str = ""
 
-
-class SearchRow(Placed):
-    collection: str
-    collectionId: NotRequired[str]
-    documentId: str
-    documentTitle: str
-    sectionHeading: NotRequired[str]
-    content: str
-    relevanceScore: float
-    distance: NotRequired[float]
-    chunkIndex: int
-    totalChunks: int
-    startLine: int
-    endLine: int
+    @property
+    def truncated(self) -> bool | None:
+        """True where rows were left out; else None, which no reply shows."""
+        return True if self.notice else None
 
 
-class SearchResults(TypedDict):
-    results: list[SearchRow]
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
+def as_json(value: Any) -> Any:
+    """A reply as the object that is sent."""
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        return {
+            fields[name].alias or name: as_json(part) for name, part in value if part is not None
+        }
+    if isinstance(value, list):
+        return [as_json(part) for part in value]
+    return value
 
 
-class BatchRow(TypedDict):
-    query: str
-    results: list[SearchRow]
-
-
-class BatchResults(TypedDict):
-    results: list[BatchRow]
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
-
-
-class DocumentContent(Placed):
-    collection: str
-    collectionId: NotRequired[str]
-    document: str
-    title: str
-    content: str
-    totalLines: int
-    startLine: NotRequired[int]
-    endLine: NotRequired[int]
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
-
-
-class OutlineRow(Placed):
-    level: int
-    text: str
-    line: int
-
-
-class Outline(TypedDict):
-    collection: str
-    collectionId: NotRequired[str]
-    document: str
-    title: str
-    outline: list[OutlineRow]
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
-
-
-class SectionAlternative(TypedDict):
-    section: str
-    level: int
-    startLine: int
-
-
-class SectionContent(Placed):
-    collection: str
-    collectionId: NotRequired[str]
-    document: str
-    section: str
-    level: int
-    content: str
-    startLine: int
-    endLine: int
-    alternatives: NotRequired[list[SectionAlternative]]
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
-
-
-class Source(TypedDict):
-    collection: str
-    collectionId: NotRequired[str]
-    document: str
-
-
-class RelatedRow(SearchRow):
-    document: str
-
-
-class RelatedResults(TypedDict):
-    source: Source
-    related: list[RelatedRow]
-    truncated: NotRequired[bool]
-    notice: NotRequired[str]
+def said(*sentences: str) -> str | None:
+    """Some notices as one, None without any."""
+    return " ".join(filter(None, sentences)) or None
 
 
 def estimate_tokens(text: str) -> int:
@@ -214,10 +129,9 @@ def shortened(value: T, tokens: int) -> T:
 
     A row that was cut says so: `truncated` is true in it.
     """
-    if not isinstance(value, dict) or cost_of(value) <= tokens:
+    if not isinstance(value, Row | CamelRow | dict) or cost_of(value) <= tokens:
         return value
-    row: Any = json.loads(json.dumps(value, ensure_ascii=False))
-    row["truncated"] = True
+    row: Any = {**copy.deepcopy(as_json(value)), "truncated": True}
     while cost_of(row) > tokens:
         place = _longest_text(row)
         if place is None:
@@ -227,7 +141,7 @@ def shortened(value: T, tokens: int) -> T:
         surplus = cost_of(row) - tokens
         most = max(SHORTEST_TEXT, min(len(text) - surplus, 3 * len(text) // 4))
         holder[key] = f"{text[:most].rstrip()} …"
-    return row  # type: ignore[no-any-return]
+    return cast(T, row if isinstance(value, dict) else type(value).model_validate(row))
 
 
 def _longest_text(value: Any) -> tuple[Any, Any] | None:
@@ -247,7 +161,7 @@ def _longest_text(value: Any) -> tuple[Any, Any] | None:
 
 def cost_of(row: Any) -> int:
     """About how many tokens a row takes as JSON."""
-    return estimate_tokens(json.dumps(row, ensure_ascii=False, separators=(",", ":"))) + 1
+    return estimate_tokens(json.dumps(as_json(row), ensure_ascii=False, separators=(",", ":"))) + 1
 
 
 def lines_within(lines: Sequence[str], tokens: int) -> tuple[str, int, bool]:
@@ -264,15 +178,3 @@ def lines_within(lines: Sequence[str], tokens: int) -> tuple[str, int, bool]:
             return line[: max(tokens, 1)], 1, True
         tokens -= cost
     return "\n".join(lines), len(lines), False
-
-
-def cut(result: Any, notice: str) -> None:
-    """Say in a result that something was left out, and how to get the rest."""
-    result["truncated"] = True
-    add_notice(result, notice)
-
-
-def add_notice(result: Any, notice: str) -> None:
-    """Add a sentence for the reader of a result."""
-    if notice:
-        result["notice"] = f"{result['notice']} {notice}" if "notice" in result else notice

@@ -18,8 +18,7 @@ from kb.store.calls import CallLog
 from kb.store.database import Database
 from kb.store.names import Names
 from kb.store.sessions import SessionLog
-from kb.tools.limits import RateLimits
-from kb.tools.replies import DEFAULT_REPLY_TOKENS
+from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits
 
 if TYPE_CHECKING:
     from kb.project.in_use import ProjectInUse

@@ -15,7 +15,7 @@ from kb.errors import SourceError
 from kb.formats.research_json import result_markdown
 from kb.ingest.sync import SyncReport, sync_collection
 from kb.store.database import Row
-from kb.tools.archive import searchLocalArchives
+from kb.tools.archive import search_local_archives
 from kb.tools.call import Call
 from kb.tools.session import Session
 
@@ -175,13 +175,13 @@ def test_archives_of_the_environment_are_searched_without_adding_them(
         shutil.copytree(ARCHIVES / name, tmp_path / name)
     monkeypatch.setenv("RESEARCH_ARCHIVE_PATH", str(tmp_path / "research"))
     monkeypatch.setenv("URL_CONTENT_ARCHIVE_PATH", str(tmp_path / "url-content"))
-    found = searchLocalArchives(Call(kb), "learning", limit=50)["results"]
-    assert {row["document"]["source"] for row in found} == {"research", "url-content"}
+    found = search_local_archives(Call(kb), "learning", limit=50).results
+    assert {row.document.source for row in found} == {"research", "url-content"}
     monkeypatch.setenv("RESEARCH_ARCHIVE_PATH", str(tmp_path / "missing"))
     with pytest.raises(
         SourceError, match=r"^Failed to search local archives: RESEARCH_ARCHIVE_PATH"
     ):
-        searchLocalArchives(Call(kb), "learning")
+        search_local_archives(Call(kb), "learning")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import ROOT, WINDROSE, HashEmbedder
 
-from kb.evaluation import beir_file
+from kb.evaluation.judged import beir_file
 from kb.models.embedder import BUNDLED_CALIBRATION, BUNDLED_SHA256, Calibration
 
 SAVED = json.loads((ROOT / "fixtures" / "f1-by-cosine.json").read_text())

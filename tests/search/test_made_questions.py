@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from kb.cli.main import main
-from kb.evaluation import Judged
-from kb.questions import (
+from kb.evaluation.judged import Judged
+from kb.evaluation.questions import (
     MadeQuestion,
     Page,
     make_questions,
     read_made_questions,
     write_questions,
 )
-from kb.score_figures import best_threshold, judged_figures, made_figures, pages
+from kb.evaluation.score_figures import best_threshold, judged_figures, made_figures, pages
 from kb.tools.session import Session
 
 

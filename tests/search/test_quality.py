@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support import Filler
 
-from kb.evaluation import Judged, Run, measure, read_questions, run_queries
+from kb.evaluation.judged import Judged, Run, measure, read_questions, run_queries
 from kb.search.passages import search_passages
 from kb.search.query import parse_query, scripts_asked
 from kb.search.ranking import readable_share

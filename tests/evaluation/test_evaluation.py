@@ -9,7 +9,7 @@ import ir_measures
 import pytest
 from support import ROOT
 
-from kb.evaluation import MEASURES, Judged, Run, measure, measures_of
+from kb.evaluation.judged import MEASURES, Judged, Run, measure, measures_of
 
 
 def test_measures_agree_with_ir_measures() -> None:

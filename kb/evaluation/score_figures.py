@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from kb.evaluation import Judged
+from kb.evaluation.judged import Judged
+from kb.evaluation.questions import MadeQuestion, Page
 from kb.model_in_use import ModelInUse
-from kb.questions import MadeQuestion, Page
 from kb.search.passages import search_passages
 from kb.store.database import Database
 from kb.store.names import Names

@@ -1,0 +1,1 @@
+"""How well searches find: judged collections, questions made from documents, figures."""
