@@ -26,7 +26,7 @@ DEPTH = 100  # passages of each list that become candidates
 KEYWORD_DEPTH = 300  # rows of a keyword list whose scores are known; 1,000 ranked no better
 # bm25 weights of the keyword indexes' columns.
 COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
-LITERAL_DEPTH = 20
+LITERAL_DEPTH = 50
 MOST_TITLE_WORDS = 3  # of a query that may be a title
 FARTHEST = 2.0  # the greatest cosine distance
 

@@ -2,11 +2,12 @@
 
     words    = 0.4 bm25(passage) + 1.2 bm25(document)    each as a share of the greatest possible
     meaning  = cosine(passage) + 0.75 cosine(mean of its document's vectors)
-    support  = words + r (meaning - 0.3 background) + (1 - r) 0.8 words + script + literal
+    support  = words + r (meaning - 0.3 background) + (1 - r) 0.8 words + bonuses
     probable = 1 / (1 + exp(-(3.1 (support - 1.4) + 0.847)))
     typed    = 0.7, where the passage holds the query's words as they were typed and they are rare
     score    = 1 - (1 - probable) (1 - typed), at most 0.99
 
+Bonuses are for the question's script, for its words in a row and for its very characters.
 r is the share of the query's letters that the model can read. What it cannot read, and what has no
 vector yet, is taken to mean as much as its words say. The background is the meaning of the eleventh
 nearest document: where many are near, as in the handbook of one product, being near tells less.
@@ -29,8 +30,8 @@ DOCUMENT_WORDS = 1.2
 DOCUMENT_COSINE = 0.75
 WORDS_FOR_MEANING = 0.8  # what meaning is taken for, by the words, where it is not known
 SCRIPT_BONUS = 0.1
-LITERAL_BONUS = 0.2  # for the query's words in a row; half of it for the same characters
-TYPED_BONUS = 0.1
+LITERAL_BONUS = 0.2  # for the query's words in a row
+TYPED_BONUS = 1.0  # for its very characters: `use_debug` is not "use debug"
 
 SLOPE = 3.1
 THRESHOLD = 1.4  # the support that has a score of 0.7

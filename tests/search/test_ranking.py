@@ -34,6 +34,12 @@ def test_rare_words_that_a_passage_holds_as_typed_are_enough() -> None:
     assert typed_evidence(replace(NOTHING, held=0.6, rarity=1.0)) == 0
 
 
+def test_the_very_characters_stand_before_the_words_in_a_better_document() -> None:
+    words = replace(NOTHING, words=0.6, document_words=0.8, held=1.0, rarity=1.0, is_literal=True)
+    typed = replace(words, chunk_id=2, document_words=0.4, is_typed=True)
+    assert [row.evidence.chunk_id for row in rank([words, typed], 1.0)] == [2, 1]
+
+
 def test_scores_depend_on_no_other_row_and_never_reach_one() -> None:
     rows = rank([NOTHING, replace(ANSWER, chunk_id=2)], 1.0)
     assert [row.evidence.chunk_id for row in rows] == [2, 1]
