@@ -7,7 +7,7 @@ import os
 import re
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
 from kb.errors import DocumentNotFound, UsageError
@@ -16,6 +16,9 @@ from kb.store.database import Row
 from kb.text.file_names import below, on_disk, storable
 from kb.text.nearest import nearest
 from kb.tools.session import Session
+
+if TYPE_CHECKING:
+    from kb.ingest.registration import FolderRegistration
 
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
 _LINES = re.compile(r"(.+?):(\d++)(-?)(\d*+)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
@@ -29,10 +32,16 @@ def search(kb: Session, options: argparse.Namespace) -> int:
     names = options.collection
     if options.folder is not None:
         from kb.cli.collect import register, sync_for_search
+        from kb.search.query import parse_query
 
-        collection = register(kb.database, options.folder)
-        sync_for_search(kb, collection, options)
-        names = names or [collection["name"]]
+        parse_query(options.query)  # a query that cannot be asked adds nothing
+        registration = register(kb.database, options.folder)
+        _require_names(kb, names, registration)
+        report = sync_for_search(kb, registration, options)
+        if not report.is_stored:
+            render.search_results([], f"{options.folder} holds no document", options)
+            return 1
+        names = names or [report.collection]
     found = search_passages(
         kb.model, kb.names, [(options.query, names)], options.limit, 2.0, True, options.rerank
     )
@@ -49,6 +58,15 @@ def search(kb: Session, options: argparse.Namespace) -> int:
         row["place"] = _place(row, sources)
     render.search_results(rows, found.notice, options)
     return 0 if rows else 1
+
+
+def _require_names(kb: Session, names: list[str], registration: FolderRegistration) -> None:
+    """Refuse unknown collections before a folder is added, which may be one of them."""
+    with kb.database.read() as connection:
+        added = registration.plan(connection).row["name"]
+        for name in names:
+            if name != added:
+                kb.names.collection(connection, name)
 
 
 def list_names(kb: Session, options: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,10 @@ from typing import Any
 from kb.cli import render
 from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
+from kb.ingest.registration import FolderRegistration
 from kb.ingest.sync import (
     EmbedReport,
+    Progress,
     SyncReport,
     embed_pending,
     reembed,
@@ -20,19 +21,17 @@ from kb.ingest.sync import (
     sync_collection,
 )
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
-from kb.store.collections import count_documents, delete_collection, free_name, insert_collection
-from kb.store.database import Connection, Database, Row
-from kb.store.ids import WHOLE_FILE
-from kb.text.file_names import storable
+from kb.store.collections import count_documents, delete_collection
+from kb.store.database import Database, Row
+from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
 from kb.tools.session import Session
 
 ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
-KINDS_WITHOUT_SOURCE = ("index", "discoveries")
 
 
 def add(kb: Session, options: argparse.Namespace) -> int:
     """Register a folder and sync it."""
-    collection = register(
+    registration = register(
         kb.database,
         options.source,
         name=options.name,
@@ -42,7 +41,18 @@ def add(kb: Session, options: argparse.Namespace) -> int:
         description=options.description,
         settings=_settings(options),
     )
-    return _sync_all(kb, [collection], options, is_addition=True)
+    if options.model and not options.no_embed:
+        kb.model.embedder().embed(["width"])  # refused before anything is read
+    embedded, error_text = EmbedReport(), ""
+    with render.progress(options) as show:
+        report = sync_collection(kb.database, registration, progress=show)
+        if report.is_stored:
+            embedded, error_text = _embed(kb, options, show, _range(kb, report))
+    notice = _better_model(kb) if embedded.embedded else ""
+    _show_sync(kb, options, [report], embedded, error_text, notice)
+    if not report.is_stored:
+        return 1
+    return 3 if problems(kb.database) else 0
 
 
 def sync(kb: Session, options: argparse.Namespace) -> int:
@@ -73,8 +83,8 @@ def remove(kb: Session, options: argparse.Namespace) -> int:
         count = count_documents(connection, row["collection_id"])
     if count and not row["source"] and not options.force:
         raise UsageError(
-            f'the {count} documents of "{row["name"]}" are nowhere but in this file: repeat with '
-            "--force if they shall go"
+            f'the {count} documents of "{row["name"]}" are nowhere but in this file, so they were '
+            "not removed: keep a copy with `kb copy` first; `kb remove --help` says how to go on"
         )
     with kb.database.write() as connection:
         delete_collection(connection, row["collection_id"])
@@ -109,75 +119,26 @@ def register(
     exclude: list[str] | None = None,
     description: str | None = None,
     settings: dict[str, Any] | None = None,
-) -> Row:
-    """The collection of a folder; made when there is none, changed when it is registered anew.
-
-    Globs that are given replace all earlier ones; without any the earlier ones stay. So does the
-    kind, which is "documents" of a new collection unless another one is given.
+) -> FolderRegistration:
+    """What becomes of a folder that is added; its sync stores it.
 
     Raises:
-        SourceError: there is no such folder, or its path cannot be stored.
-        UsageError: the name is blank or belongs to something else.
+        SourceError: there is no such folder.
+        UsageError: the name is blank or belongs to something else, or the source is secret.
     """
     root = Path(source).expanduser().resolve()
     if not (root.is_dir() or root.is_file()):
         raise SourceError(f"there is no folder or file {source}", path=str(root))
     if why := secret_root(root) or _private_key(root):
         raise UsageError(f"{source} is not added, since secrets are never stored: {why}")
-    stored = storable(root)
     if name is not None and not name.strip():
         raise UsageError("a collection's name must not be blank")
-    globs_given = bool(include or exclude)
-    fields: dict[str, Any] = {
-        "include": json.dumps(include or [], ensure_ascii=False),
-        "exclude": json.dumps(exclude or [], ensure_ascii=False),
-        "description": description,
-    }
-    with database.write() as connection:
-        rows = connection.rows("collections")
-        by_name = {row["name"]: row for row in rows}
-        # The same folder as a project's external docs is another matter.
-        same = [row for row in rows if row["source"] == stored and row["project_id"] is None]
-        if name is None:
-            name = same[0]["name"] if same else free_name(storable(root.name) or "root", by_name)
-        known = by_name.get(name)
-        if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
-            raise UsageError(
-                f'the collection "{name}" is filled by tool calls: choose another --name'
-            )
-        if known is None and same and not globs_given:
-            raise UsageError(
-                f'{root} is the collection "{same[0]["name"]}" already and every hit would come '
-                "twice: give globs that tell the two apart, or `kb remove` it first"
-            )
-        if known is None:
-            insert_collection(
-                connection,
-                name,
-                kind or "documents",
-                source=stored,
-                include=include or [],
-                exclude=exclude or [],
-                options=settings,
-                description=description,
-            )
-        elif known["source"] != stored:
-            raise UsageError(
-                f'the collection "{name}" holds {known["source"]}: choose another --name, or '
-                f"`kb remove {name}` first"
-            )
-        else:
-            if not globs_given:
-                fields |= {"include": None, "exclude": None}
-            connection.run(
-                "update_collection",
-                collection_id=known["collection_id"],
-                kind=kind,
-                source=None,
-                **fields,
-            )
-            _change_settings(connection, known, kind, settings or {})
-        return next(row for row in connection.rows("collections") if row["name"] == name)
+    registration = FolderRegistration(
+        root, name, kind, include or (), exclude or (), description, settings or {}
+    )
+    with database.read() as connection:
+        registration.plan(connection)
+    return registration
 
 
 def _private_key(root: Path) -> str:
@@ -189,22 +150,6 @@ def _private_key(root: Path) -> str:
         except SourceError:
             pass  # the sync tells what is wrong with it
     return ""
-
-
-def _change_settings(
-    connection: Connection, known: Row, kind: str | None, settings: dict[str, Any]
-) -> None:
-    """Keep new settings; what they or another kind make of the documents is read anew."""
-    merged = {**json.loads(known["options"]), **settings}
-    if merged != json.loads(known["options"]):
-        connection.run(
-            "update_collection_options",
-            collection_id=known["collection_id"],
-            options=json.dumps(merged, ensure_ascii=False),
-        )
-    elif kind in (known["kind"], None):
-        return
-    connection.run("forget_content_hashes", collection_id=known["collection_id"])
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -222,16 +167,18 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return settings
 
 
-def sync_for_search(kb: Session, collection: Row, options: argparse.Namespace) -> None:
+def sync_for_search(
+    kb: Session, registration: FolderRegistration, options: argparse.Namespace
+) -> SyncReport:
     """Sync before a search: say what is wrong, but search whatever is there."""
     with render.progress(options) as show:
-        report = sync_collection(kb.database, collection, progress=show)
+        report = sync_collection(kb.database, registration, progress=show)
         _say_problems(report, options)
-        if not options.no_embed:
+        if report.is_stored:
             try:
-                embed_pending(kb.model, progress=show)
-            except EmbeddingError as error:
-                print(f"kb: {error.message}", file=sys.stderr)
+                error_text = _embed(kb, options, show, _range(kb, report))[1]
+                if error_text:
+                    print(f"kb: {error_text}", file=sys.stderr)
             except KeyboardInterrupt:
                 print(
                     "kb: interrupted; searching with what is there, `kb sync` does the rest",
@@ -239,35 +186,56 @@ def sync_for_search(kb: Session, collection: Row, options: argparse.Namespace) -
                 )
     if not options.quiet and not options.json:
         print(_summary(report), file=sys.stderr)
+    return report
 
 
-def _sync_all(
-    kb: Session, rows: list[Row], options: argparse.Namespace, *, is_addition: bool = False
-) -> int:
+def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
     reports: list[SyncReport] = []
-    embedded = EmbedReport()
     failure = False
     with render.progress(options) as show:
         for row in rows:
             try:
                 reports.append(
-                    sync_collection(
-                        kb.database, row, force=getattr(options, "force", False), progress=show
-                    )
+                    sync_collection(kb.database, row, force=options.force, progress=show)
                 )
             except SourceError as error:
                 # One missing folder must not keep the others from being synced.
                 failure = True
                 reports.append(_failed(row["name"], error))
-        embedding_error = ""
-        if not options.no_embed:
-            try:
-                embedded = embed_pending(kb.model, progress=show)
-            except EmbeddingError as error:
-                embedding_error = error.message
-    notice = f"searches use keywords alone: {embedding_error}" if embedding_error else ""
-    if is_addition and embedded.embedded:
-        notice = notice or _better_model(kb)
+        embedded, error_text = _embed(kb, options, show, WHOLE_FILE)
+    _show_sync(kb, options, reports, embedded, error_text)
+    # What was said at the beginning of the command: syncing alone does not make it well.
+    return 3 if failure or problems(kb.database) else 0
+
+
+def _range(kb: Session, report: SyncReport) -> ChunkRange:
+    """The chunks of the collection that was synced."""
+    with kb.database.read() as connection:
+        return collection_range(connection.value("collection_id", name=report.collection))
+
+
+def _embed(
+    kb: Session, options: argparse.Namespace, show: Progress, within: ChunkRange
+) -> tuple[EmbedReport, str]:
+    """Embed what waits in a range of the file, if wanted; why that could not be done."""
+    if options.no_embed:
+        return EmbedReport(), ""
+    try:
+        return embed_pending(kb.model, progress=show, within=within), ""
+    except EmbeddingError as error:
+        return EmbedReport(), error.message
+
+
+def _show_sync(
+    kb: Session,
+    options: argparse.Namespace,
+    reports: list[SyncReport],
+    embedded: EmbedReport,
+    embedding_error: str,
+    notice: str = "",
+) -> None:
+    if embedding_error:
+        notice = f"searches use keywords alone: {embedding_error}"
     if options.json:
         result: dict[str, Any] = {
             "collections": [report.as_dict() for report in reports],
@@ -287,8 +255,6 @@ def _sync_all(
             print(f"{embedded.embedded} passages embedded with {kb.model.model_name()}{reused}")
     if notice and (embedding_error or not options.quiet):
         print(f"kb: {notice}", file=sys.stderr)
-    # What was said at the beginning of the command: syncing alone does not make it well.
-    return 3 if failure or problems(kb.database) else 0
 
 
 def _better_model(kb: Session) -> str:
@@ -308,6 +274,8 @@ def _failed(name: str, error: KbError) -> SyncReport:
 
 
 def _summary(report: SyncReport) -> str:
+    if not report.is_stored:
+        return f"{report.collection}: nothing there, so nothing was added"
     if report.errors and not report.errors[0]["path"]:  # of the whole collection
         return f"{report.collection}: not synced"
     changes = [

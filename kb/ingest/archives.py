@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kb.errors import SourceError
 from kb.formats.archive import RESEARCH, URL_CONTENT
+from kb.ingest.registration import FolderRegistration
 from kb.ingest.sync import sync_collection
-from kb.store.collections import free_name, insert_collection
 from kb.store.database import Connection, Database, Row
 from kb.text.file_names import storable
 
@@ -66,18 +66,9 @@ def _known(connection: Connection, root: Path) -> Row | None:
     return next((row for row in rows if row["source"] == storable(root)), None)
 
 
-def _registered(database: Database, root: Path, source: str) -> Row:
-    with database.write() as connection:
-        if (known := _known(connection, root)) is not None:
-            return known
-        taken = {row["name"] for row in connection.rows("collections")}
-        insert_collection(
-            connection,
-            free_name(storable(root.name) or "root", taken),
-            "archive",
-            source=storable(root),
-            options={"source": source},
-        )
-        found = _known(connection, root)
-        assert found is not None
-        return found
+def _registered(database: Database, root: Path, source: str) -> Row | FolderRegistration:
+    with database.read() as connection:
+        known = _known(connection, root)
+    return known or FolderRegistration(
+        root, kind="archive", settings={"source": source}, keeps_empty=True
+    )

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kb.errors import KbError
-from kb.formats.archive import walk_archive
-from kb.formats.convert.process import Converter
-from kb.formats.parse import accepts
-from kb.ingest.prepare import Preparation
-from kb.sources.folder import SecretFile, SourceFile, walk
+from kb.ingest.prepare import Preparation, files_of
+from kb.sources.folder import SecretFile, SourceFile
 from kb.store.database import Database, Row
-from kb.text.file_names import on_disk
 
 MOST_READ = 200  # files that are opened to learn why they are not stored, or whether they changed
 
@@ -51,34 +44,13 @@ def look_at(database: Database, collection: Row) -> Freshness:
         SourceError: the folder cannot be read.
     """
     found = Freshness()
-    root = Path(on_disk(collection["source"]))
-    include, exclude = json.loads(collection["include"]), json.loads(collection["exclude"])
-    is_archive = collection["kind"] == "archive"
-    files: Iterable[SourceFile]
-    if is_archive:
-        files = walk_archive(
-            root, include, exclude, report=found.fail, withhold=found.withheld.append
-        )
-    else:
-        files = walk(
-            root,
-            include,
-            exclude,
-            report=found.fail,
-            withhold=found.withheld.append,
-            accepts=accepts,
-        )
-    preparation = Preparation(
-        Converter(),
-        json.loads(collection["options"]),
-        is_archive,
-        by_name=bool(include) or root.is_file(),
-    )
+    files = files_of(collection, report=found.fail, withhold=found.withheld.append)
+    preparation = Preparation.of(collection)
     with database.read() as connection:
         rows = connection.rows("stored_files", collection_id=collection["collection_id"])
     stored = {row["path"]: row for row in rows}
     with preparation.converter:
-        _compare(found, list(files), stored, preparation)
+        _compare(found, files, stored, preparation)
     return found
 
 

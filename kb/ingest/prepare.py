@@ -8,26 +8,57 @@ are unchanged, and their hash says so.
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from kb.formats.archive import ArchiveText, archive_facts, markdown_path, read_archive
+from kb.formats.archive import (
+    ArchiveText,
+    archive_facts,
+    markdown_path,
+    read_archive,
+    walk_archive,
+)
 from kb.formats.chunk import chunk
 from kb.formats.convert.formats import Format, format_of
 from kb.formats.convert.process import Converter
-from kb.formats.parse import MAXIMUM_CONVERTED, parse, parse_converted
+from kb.formats.parse import MAXIMUM_CONVERTED, accepts, parse, parse_converted
 from kb.ingest.budget import within_budget
 from kb.models.embedder import load_tokenizer
-from kb.sources.folder import SourceFile, SourceText, read, read_data
+from kb.sources.folder import (
+    Report,
+    SourceFile,
+    SourceText,
+    Withhold,
+    read,
+    read_data,
+    walk,
+)
+from kb.store.database import Row
 from kb.store.documents import NewDocument
+from kb.text.file_names import on_disk
 
-__all__ = ["Preparation", "ReadFile", "prepare_document", "trusted_time"]
+__all__ = ["Preparation", "ReadFile", "files_of", "prepare_document", "trusted_time"]
 
 # File systems count time in steps of up to two seconds (FAT). A file that is younger than that
 # when it is read can change once more without a change of its time, so its time is not kept.
 TRUSTED_AGE_NS = 2_000_000_000
+
+
+def files_of(collection: Row, *, report: Report, withhold: Withhold) -> list[SourceFile]:
+    """The files that are a collection's documents, as its kind and globs say.
+
+    Raises:
+        SourceError, UsageError: as `kb.sources.folder.walk`.
+    """
+    root = Path(on_disk(collection["source"]))
+    include, exclude = json.loads(collection["include"]), json.loads(collection["exclude"])
+    if collection["kind"] == "archive":
+        return list(walk_archive(root, include, exclude, report=report, withhold=withhold))
+    return list(walk(root, include, exclude, report=report, withhold=withhold, accepts=accepts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +79,17 @@ class Preparation:
     options: Mapping[str, Any]  # of the collection
     is_archive: bool
     by_name: bool  # globs name the files: see `format_of`
+
+    @classmethod
+    def of(cls, collection: Row) -> Preparation:
+        """How a collection's kind, globs and settings want it."""
+        return cls(
+            Converter(),
+            json.loads(collection["options"]),
+            is_archive=collection["kind"] == "archive",
+            by_name=bool(json.loads(collection["include"]))
+            or Path(on_disk(collection["source"])).is_file(),
+        )
 
     def format_of(self, path: str) -> Format | None:
         """The format from which a file has to be converted; an archive holds text alone."""

@@ -11,25 +11,22 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
-from kb.formats.archive import walk_archive
 from kb.formats.convert.formats import INSTALL
-from kb.formats.convert.process import Converter
-from kb.formats.parse import accepts
 from kb.ingest.embed import EmbedReport, Progress, embed_pending, no_progress, reembed
-from kb.ingest.forget import erase_documents, write_anew
-from kb.ingest.prepare import Preparation, trusted_time
-from kb.sources.folder import SecretFile, SourceFile, walk
+from kb.ingest.prepare import Preparation, files_of, trusted_time
+from kb.ingest.registration import Plan, Registration
+from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
+from kb.sources.folder import SecretFile, SourceFile
 from kb.store.database import Connection, Database, Row, utc_now
 from kb.store.documents import NewDocument, delete_document, store_document
 from kb.text.file_names import on_disk
-from kb.text.secrets import secrets_in
 
 __all__ = [
     "EmbedReport",
@@ -41,8 +38,6 @@ __all__ = [
     "require_source",
     "sync_collection",
 ]
-
-SECRETS_SHOWN = 5  # paths or lines in a notice
 
 logger = logging.getLogger("kb.sync")
 
@@ -61,8 +56,12 @@ class SyncReport:
     errors: list[dict[str, str]] = field(default_factory=list)
     notices: list[dict[str, str]] = field(default_factory=list)
 
+    is_stored: bool = True  # False: nothing was there for a new collection, so it was not made
+
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        fields = asdict(self)
+        del fields["is_stored"]
+        return fields
 
 
 def _filter(collection: Row) -> str:
@@ -75,22 +74,32 @@ def _filter(collection: Row) -> str:
 
 
 def sync_collection(
-    database: Database, collection: Row, *, force: bool = False, progress: Progress = no_progress
+    database: Database,
+    collection: Row | Registration,
+    *,
+    force: bool = False,
+    may_become_empty: bool = False,
+    progress: Progress = no_progress,
 ) -> SyncReport:
     """Bring a collection's documents in line with its folder; no embedding yet.
 
     Args:
-        collection: a row of `collections`.
+        collection: a row of `collections`, or what is to become one: that is stored together
+            with the first document, so that nothing has changed when this is refused.
         force: read every file again even if its size and time are unchanged, and let an empty
             folder empty the collection.
+        may_become_empty: let it do so without reading the other files again.
 
     A document that cannot be read, or not in reasonable time, is an error of the report.
 
     Raises:
-        SourceError: the folder is missing, or empty while the collection is not.
+        SourceError: the folder is missing, or the sync would leave nothing of a collection that
+            holds something, or nothing of what is to be added can be read.
+        UsageError: the collection cannot be made, or one of its globs can match nothing.
     """
-    report = SyncReport(collection["name"])
-    collection_id = collection["collection_id"]
+    plan, registration = _plan(database, collection)
+    row = plan.row
+    report = SyncReport(row["name"])
     unreadable: list[str] = []
 
     def note(path: str, message: str) -> None:
@@ -98,103 +107,114 @@ def sync_collection(
         unreadable.append(path)
 
     # Before the walk: what another process adds after it is not taken for gone.
-    stored = _without_secrets(database, collection_id, report)
+    stored = _stored(database, plan, report)
     withheld: list[str] = []
-    root, include = Path(on_disk(collection["source"])), json.loads(collection["include"])
-    exclude = json.loads(collection["exclude"])
-    is_archive = collection["kind"] == "archive"
-    if is_archive:
-        found_files = walk_archive(root, include, exclude, report=note, withhold=withheld.append)
-    else:
-        found_files = walk(
-            root, include, exclude, report=note, withhold=withheld.append, accepts=accepts
-        )
-    files = list(found_files)
-    if stored and not files and not force:
-        raise SourceError(
-            f"{collection['source']} holds no matching file any more{_filter(collection)}, but the "
-            f'collection "{collection["name"]}" has {len(stored)} documents: nothing was changed; '
-            "use --force if it shall become empty",
-            path=collection["source"],
-        )
-    if not files and _filter(collection):
-        message = f"no file matches{_filter(collection)}; `kb add` with other globs replaces them"
+    files = files_of(row, report=note, withhold=withheld.append)
+    may_become_empty = may_become_empty or force
+    if stored and not files and not may_become_empty:
+        raise _would_empty(row, len(stored), is_addition=registration is not None)
+    if not files and _filter(row):
+        message = f"no file matches{_filter(row)}; `kb add` with other globs replaces them"
         report.notices.append({"path": "", "message": message})
     found = {file.path for file in files}
-    gone = {path: row for path, row in stored.items() if path not in found}
+    gone = {path: known for path, known in stored.items() if path not in found}
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
-    gone = {path: row for path, row in gone.items() if not _is_inside(path, unreadable)}
-    preparation = Preparation(
-        Converter(),
-        json.loads(collection["options"]),
-        is_archive,
-        by_name=bool(include) or root.is_file(),
-    )
-    files = _without_unavailable(files, preparation, report, root)
-    run = _Run(database, collection_id, stored, gone, force, report, preparation)
+    gone = {path: known for path, known in gone.items() if not _is_inside(path, unreadable)}
+    preparation = Preparation.of(row)
+    files = _without_unavailable(files, preparation, report, Path(on_disk(row["source"])))
+    run = _Run(database, row, registration, stored, gone, force, report, preparation)
     with database.batch(), preparation.converter:
         for done, file in enumerate(files):
             progress("documents", done, len(files))
-            try:
-                run.sync_file(file)
-            except SecretFile:
-                run.secret.append(file.path)
-            except (SourceError, DocumentTooComplex) as error:
-                note(file.path, error.message)
-            except KbError:
-                raise  # the knowledge base itself: it would fail for the next file too
-            except RecursionError:
-                note(file.path, "is nested too deeply to be read as a document")
-            except Exception as error:
-                logger.warning("%s", file.path, exc_info=True)
-                note(file.path, f"cannot be stored: {type(error).__name__}: {error}")
-        _erase_secrets(database, collection_id, [p for p in run.secret if p in stored], report)
+            _sync_one(run, file, note)
+        progress("documents", len(files), len(files))
+        if not run.has_read:
+            if registration is not None and report.errors and not registration.keeps_empty:
+                raise _nothing_readable(row, report)
+            if gone and len(gone) == len(stored) and not may_become_empty:
+                raise _would_empty(row, len(stored), is_addition=registration is not None)
+        taken_back = [path for path in run.secret if path in stored]
+        _take_back(database, row["collection_id"], taken_back, report)
         run.finish()
     if withheld or run.secret:
-        message = f"never stored: {_secrets([*withheld, *run.secret])}"
+        message = f"never stored: {named([*withheld, *run.secret])}"
         report.notices.append({"path": "", "message": message})
-    progress("documents", len(files), len(files))
     return report
 
 
-def _without_secrets(database: Database, collection_id: int, report: SyncReport) -> dict[str, Row]:
-    """The stored files by path; those that an earlier version of kb let in are deleted first."""
+def _plan(database: Database, collection: Row | Registration) -> tuple[Plan, Registration | None]:
+    if isinstance(collection, dict):
+        return Plan(collection), None
+    with database.read() as connection:
+        return collection.plan(connection), collection
+
+
+def _sync_one(run: _Run, file: SourceFile, note: Callable[[str, str], None]) -> None:
+    try:
+        run.sync_file(file)
+    except SecretFile:
+        run.secret.append(file.path)
+    except (SourceError, DocumentTooComplex) as error:
+        note(file.path, error.message)
+    except KbError:
+        raise  # the knowledge base itself: it would fail for the next file too
+    except RecursionError:
+        note(file.path, "is nested too deeply to be read as a document")
+    except Exception as error:
+        logger.warning("%s", file.path, exc_info=True)
+        note(file.path, f"cannot be stored: {type(error).__name__}: {error}")
+
+
+def _would_empty(collection: Row, count: int, *, is_addition: bool) -> SourceError:
+    """The refusal to delete all that a collection holds."""
+    name, source = collection["name"], collection["source"]
+    way_out = (
+        "check the globs"
+        if is_addition
+        else f"bring the files back, give other globs with `kb add`, or `kb remove {name}`"
+    )
+    return SourceError(
+        f"{source} holds no matching file{_filter(collection)} that can be read, but the "
+        f'collection "{name}" has {count} documents: nothing was changed; {way_out}',
+        path=source,
+    )
+
+
+def _nothing_readable(collection: Row, report: SyncReport) -> SourceError:
+    first = report.errors[0]
+    others = f" ({len(report.errors) - 1} more failed)" if len(report.errors) > 1 else ""
+    where = f"{first['path']}: " if first["path"] not in first["message"] else ""
+    return SourceError(
+        f"nothing was added: {where}{first['message']}{others}", path=collection["source"]
+    )
+
+
+def _stored(database: Database, plan: Plan, report: SyncReport) -> dict[str, Row]:
+    """The stored files by path; secret ones that an earlier version of kb let in go first."""
+    collection_id = plan.row["collection_id"]
     with database.read() as connection:
         rows = connection.rows("stored_files", collection_id=collection_id)
         keys = {
             row[0] for row in connection.tuples("stored_private_keys", collection_id=collection_id)
         }
     stored = {row["path"]: row for row in rows}
-    for path in keys & stored.keys():
-        # No time is right for it: it is read again, and deleted if it still is a key.
-        stored[path] = {**stored[path], "file_size": None, "modified_ns": None}
     secret = [path for path in stored if is_secret(path)]
-    _erase_secrets(database, collection_id, secret, report)
+    _take_back(database, collection_id, secret, report)
+    for path in stored.keys() if plan.reads_anew else keys:
+        # No time is right for it: it is read again, and a key is taken back if it still is one.
+        stored[path] = {**stored[path], "file_size": None, "modified_ns": None}
+        if plan.reads_anew:
+            stored[path]["content_hash"] = b""
     return {path: row for path, row in stored.items() if path not in secret}
 
 
-def _erase_secrets(
+def _take_back(
     database: Database, collection_id: int, paths: Sequence[str], report: SyncReport
 ) -> None:
-    """Take back what is stored of secret files, with every trace."""
-    if not paths:
-        return
-    with database.write() as connection:
-        rows = [
-            connection.row("stored_file", collection_id=collection_id, path=path) for path in paths
-        ]
-        erase_documents(connection, [row["document_id"] for row in rows if row is not None])
-    report.removed += len(paths)
-    message = f"removed, since it is never stored: {_secrets(paths)}"
-    if notice := write_anew(database):
-        message += f"; {notice}"
-    report.notices.append({"path": "", "message": message})
-
-
-def _secrets(paths: Sequence[str]) -> str:
-    some = ", ".join(sorted(paths)[:SECRETS_SHOWN])
-    more = f" and {len(paths) - SECRETS_SHOWN} more" if len(paths) > SECRETS_SHOWN else ""
-    return f"{some}{more} (secret by name, or a private key)"
+    if paths:
+        message = erase_secret_files(database, collection_id, paths)
+        report.removed += len(paths)
+        report.notices.append({"path": "", "message": message})
 
 
 def _without_unavailable(
@@ -231,7 +251,8 @@ class _Run:
     """One sync under way."""
 
     database: Database
-    collection_id: int
+    collection: Row
+    registration: Registration | None  # None: the collection is as it is to be
     stored: dict[str, Row]  # by path, as it was at the start
     gone: dict[str, Row]  # by path: not in the folder any more; loses what was only renamed
     force: bool
@@ -268,16 +289,30 @@ class _Run:
                 )
             return
         new = source.prepare()
-        for text in filter(None, (source.notice, *new.parsed.notices, _tokens(new.text))):
+        for text in filter(None, (source.notice, *new.parsed.notices, tokens_notice(new.text))):
             self.report.notices.append({"path": file.path, "message": text})
         with self.database.write() as connection:
-            self._store(connection, new)
+            collection_id = self._registered(connection)
+            self._store(connection, collection_id, new)
+        self._is_registered(collection_id)
+
+    @property
+    def has_read(self) -> bool:
+        """Whether any file of the folder is in the collection now."""
+        return bool(self.report.added or self.report.updated or self.report.unchanged)
 
     def finish(self) -> None:
         """Delete what is gone and what nothing uses any more."""
+        empty = not (self.has_read or self.stored)
+        if self.registration is not None and empty and not self.registration.keeps_empty:
+            self.report.is_stored = False
+            return
+        with self.database.write() as connection:
+            collection_id = self._registered(connection)
+        self._is_registered(collection_id)
         for path, row in self.gone.items():
             with self.database.write() as connection:
-                now = connection.row("stored_file", collection_id=self.collection_id, path=path)
+                now = connection.row("stored_file", collection_id=collection_id, path=path)
                 # Another process may have deleted it, or stored it anew since it came back.
                 if now is not None and now["content_hash"] == row["content_hash"]:
                     delete_document(connection, now["document_id"])
@@ -285,20 +320,30 @@ class _Run:
         with self.database.write() as connection:
             connection.run_many("touch_document", self._touched)
             connection.run("delete_unused_vectors")
-            self.report.total = connection.value(
-                "count_documents", collection_id=self.collection_id
-            )
+            self.report.total = connection.value("count_documents", collection_id=collection_id)
             connection.run(
-                "finish_collection_sync", collection_id=self.collection_id, synced_at=utc_now()
+                "finish_collection_sync", collection_id=collection_id, synced_at=utc_now()
             )
 
-    def _store(self, connection: Connection, new: NewDocument) -> None:
-        now = connection.row("stored_file", collection_id=self.collection_id, path=new.path)
+    def _registered(self, connection: Connection) -> int:
+        """The collection's id; within this transaction it is as it is to be."""
+        if self.registration is None:
+            return int(self.collection["collection_id"])
+        return self.registration.store(connection)
+
+    def _is_registered(self, collection_id: int) -> None:
+        """Note that the transaction was stored."""
+        if self.registration is not None:
+            self.registration = None
+            self.collection = {**self.collection, "collection_id": collection_id}
+
+    def _store(self, connection: Connection, collection_id: int, new: NewDocument) -> None:
+        now = connection.row("stored_file", collection_id=collection_id, path=new.path)
         if now is not None and now["content_hash"] == new.content_hash:
             self.report.unchanged += 1  # another process was first
             return
         document_id = now["document_id"] if now else self._renamed(connection, new.content_hash)
-        store_document(connection, self.collection_id, new, document_id)
+        store_document(connection, collection_id, new, document_id)
         if document_id is None:
             self.report.added += 1
         else:
@@ -307,22 +352,15 @@ class _Run:
 
     def _renamed(self, connection: Connection, content_hash: bytes) -> int | None:
         """The document with the same bytes whose path is gone: it keeps its id and vectors."""
+        collection_id = self.collection["collection_id"]
         paths = self._gone_paths.get(content_hash, [])
         while paths:
             path = paths.pop()
-            now = connection.row("stored_file", collection_id=self.collection_id, path=path)
+            now = connection.row("stored_file", collection_id=collection_id, path=path)
             if now is not None and now["content_hash"] == content_hash:
                 del self.gone[path]
                 return int(now["document_id"])
         return None
-
-
-def _tokens(text: str) -> str:
-    """What to say of a document that shows what looks like secrets: it is stored all the same."""
-    found = [f"line {secret.line} ({secret.kind})" for secret in secrets_in(text)]
-    some = ", ".join(found[:SECRETS_SHOWN])
-    more = f" and {len(found) - SECRETS_SHOWN} more" if len(found) > SECRETS_SHOWN else ""
-    return f"stored, though it seems to hold a secret: {some}{more}" if found else ""
 
 
 def require_source(collection: Row) -> None:

@@ -12,16 +12,24 @@ from pathlib import Path
 
 from kb.disk.git import git_branch
 from kb.disk.watch import FolderWatcher
-from kb.errors import ConfigurationError, EmbeddingError, KbError, SourceError
+from kb.errors import ConfigurationError, EmbeddingError, KbError
 from kb.ingest.embed import Progress, no_progress
 from kb.ingest.follow import SLICE_SECONDS, embed_for
+from kb.ingest.registration import Plan, planned_row
 from kb.ingest.sync import SyncReport, sync_collection
 from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse
-from kb.project.config import ActiveProject, Project, allowed_folders, find_config, load_project
+from kb.project.config import (
+    ActiveProject,
+    ExternalDocs,
+    Project,
+    allowed_folders,
+    find_config,
+    load_project,
+)
 from kb.store.collections import delete_collection, insert_collection
-from kb.store.database import Database, Row, utc_now
-from kb.text.file_names import on_disk, storable
+from kb.store.database import Connection, utc_now
+from kb.text.file_names import storable
 
 log = logging.getLogger("kb.activation")
 
@@ -159,46 +167,26 @@ class ProjectInUse:
 
     def _bring_up(self, project: Project, progress: Progress, seconds: float) -> Activation:
         """The tenant's row and collection, and its documents synced and embedded."""
-        key = _key(project)
-        with self.knowledge.database.write() as connection:
-            connection.run(
-                "upsert_project", root=storable(project.root), activated_at=utc_now(), **key
-            )
-            project_id: int = connection.value("find_project", **key)
-            known = connection.row("external_collection", project_id=project_id)
-            docs = project.config.external_docs
-            if docs is None or project.docs_folder is None:
+        database = self.knowledge.database
+        docs = project.config.external_docs
+        if docs is None or project.docs_folder is None:
+            with database.write() as connection:
+                project_id = _store_project(connection, project)
+                known = connection.row("external_collection", project_id=project_id)
                 if known is not None:
                     delete_collection(connection, known["collection_id"])
-                active = ActiveProject(project, project_id, None)
-                return Activation(active, None, list(project.warnings))
-            if known is None:
-                insert_collection(
-                    connection,
-                    f"external/{'/'.join(key.values())}",
-                    "external",
-                    source=storable(project.docs_folder),
-                    include=docs.include_patterns,
-                    exclude=docs.exclude_patterns,
-                    project_id=project_id,
-                )
-            else:
-                connection.run(
-                    "update_collection",
-                    collection_id=known["collection_id"],
-                    kind="external",
-                    source=storable(project.docs_folder),
-                    include=json.dumps(docs.include_patterns, ensure_ascii=False),
-                    exclude=json.dumps(docs.exclude_patterns, ensure_ascii=False),
-                    description=None,
-                )
+            active = ActiveProject(project, project_id, None)
+            return Activation(active, None, list(project.warnings))
+        registration = _ExternalDocs(project, docs, project.docs_folder)
+        # The folder is there: when its last document goes, these docs follow the folder.
+        report = sync_collection(database, registration, may_become_empty=True, progress=progress)
+        with database.read() as connection:
+            project_id = connection.value("find_project", **_key(project))
             collection = connection.row("external_collection", project_id=project_id)
         assert collection is not None
-        result = Activation(
-            ActiveProject(project, project_id, collection), None, list(project.warnings)
-        )
-        result.report = _sync(self.knowledge.database, collection, progress)
-        if not result.report.total:
+        active = ActiveProject(project, project_id, collection)
+        result = Activation(active, report, list(project.warnings))
+        if not report.total:
             result.warnings.append(
                 f"no file in {docs.path} matches {', '.join(docs.include_patterns)}: check "
                 "external_docs.include_patterns and exclude_patterns"
@@ -217,19 +205,55 @@ class ProjectInUse:
         return result
 
 
+@dataclass(frozen=True, slots=True)
+class _ExternalDocs:
+    """The registration of a project and its external docs: made when they have been read."""
+
+    project: Project
+    docs: ExternalDocs
+    folder: Path
+    keeps_empty: bool = True
+
+    def plan(self, connection: Connection) -> Plan:
+        key = _key(self.project)
+        project_id = connection.value("find_project", **key)
+        known = connection.row("external_collection", project_id=project_id) or {}
+        globs = {
+            "include": json.dumps(self.docs.include_patterns, ensure_ascii=False),
+            "exclude": json.dumps(self.docs.exclude_patterns, ensure_ascii=False),
+        }
+        row = planned_row(f"external/{'/'.join(key.values())}", kind="external")
+        return Plan({**row, **known, "source": storable(self.folder), **globs})
+
+    def store(self, connection: Connection) -> int:
+        project_id = _store_project(connection, self.project)
+        row = self.plan(connection).row
+        if not row["collection_id"]:
+            return insert_collection(
+                connection,
+                row["name"],
+                "external",
+                source=row["source"],
+                include=self.docs.include_patterns,
+                exclude=self.docs.exclude_patterns,
+                project_id=project_id,
+            )
+        fields = ("collection_id", "kind", "source", "include", "exclude")
+        connection.run(
+            "update_collection", description=None, **{name: row[name] for name in fields}
+        )
+        return int(row["collection_id"])
+
+
+def _store_project(connection: Connection, project: Project) -> int:
+    key = _key(project)
+    connection.run("upsert_project", root=storable(project.root), activated_at=utc_now(), **key)
+    return int(connection.value("find_project", **key))
+
+
 def _key(project: Project) -> dict[str, str]:
     return {
         "name": project.config.project_name,
         "branch": project.branch,
         "path_hash": project.path_hash,
     }
-
-
-def _sync(database: Database, collection: Row, progress: Progress) -> SyncReport:
-    try:
-        return sync_collection(database, collection, progress=progress)
-    except SourceError:
-        # The folder is there, its last document is gone: these docs follow the folder.
-        if not Path(on_disk(collection["source"])).is_dir():
-            raise
-        return sync_collection(database, collection, force=True, progress=progress)

@@ -13,6 +13,7 @@ from kb.errors import EmbeddingError
 from kb.ingest.discoveries import all_discoveries, as_markdown
 from kb.ingest.discovery_text import detect_type
 from kb.ingest.same_statement import read_statement
+from kb.ingest.sync import sync_collection
 from kb.models.embedder import FastembedEmbedder
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
@@ -243,7 +244,8 @@ def test_the_export_has_a_chapter_a_module(kb: Session) -> None:
 
 def test_discoveries_survive_a_folder_of_that_name(kb: Session, tmp_path: Path) -> None:
     (tmp_path / "discoveries").mkdir()
-    register(kb.database, str(tmp_path / "discoveries"))
+    (tmp_path / "discoveries" / "a.md").write_text("# A\n")
+    sync_collection(kb.database, register(kb.database, str(tmp_path / "discoveries")))
     record(kb, "Rule: names may collide")
     with kb.database.read() as connection:
         names = [row["name"] for row in connection.rows("collections")]

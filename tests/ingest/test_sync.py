@@ -343,8 +343,12 @@ def test_a_root_that_fails_while_it_is_listed_keeps_everything(
         report("", "folder not read: input/output error")
         return []
 
-    monkeypatch.setattr(sync_module, "walk", failing_walk)
-    report = sync_collection(kb.database, collection, force=True)
+    monkeypatch.setattr(sync_module, "files_of", failing_walk)
+    with pytest.raises(SourceError, match="nothing was added: folder not read: input/output error"):
+        sync_collection(kb.database, collection, force=True)
+    with kb.database.read() as connection:
+        (row,) = connection.rows("collections")
+    report = sync_collection(kb.database, row, force=True)
     assert (report.removed, report.total) == (0, 1)
 
 
@@ -536,7 +540,7 @@ def test_a_document_added_by_another_process_after_the_walk_is_kept(
     write(folder, "a.md", page(1))
     collection = register(kb.database, str(folder))
     sync_collection(kb.database, collection)
-    walk = sync_module.walk
+    walk = sync_module.files_of
 
     def overtaken(*arguments: Any, **options: Any) -> Any:
         found = list(walk(*arguments, **options))
@@ -545,7 +549,7 @@ def test_a_document_added_by_another_process_after_the_walk_is_kept(
         sync_collection(kb.database, collection)  # as another process would
         return found
 
-    monkeypatch.setattr(sync_module, "walk", overtaken)
+    monkeypatch.setattr(sync_module, "files_of", overtaken)
     assert counts(sync_collection(kb.database, collection)) == {"unchanged": 1}
     assert list(documents(kb)) == ["a.md", "b.md"]
 
@@ -560,7 +564,7 @@ def test_a_document_stored_by_another_process_first_is_not_stored_twice(
     (folder / "a.md").rename(folder / "c.md")
     write(folder, "b.md", page(3))
     write(folder, "d.md", page(4))
-    walk = sync_module.walk
+    walk = sync_module.files_of
 
     def overtaken(*arguments: Any, **options: Any) -> Any:
         found = list(walk(*arguments, **options))
@@ -568,7 +572,7 @@ def test_a_document_stored_by_another_process_first_is_not_stored_twice(
         sync_collection(kb.database, collection)
         return found
 
-    monkeypatch.setattr(sync_module, "walk", overtaken)
+    monkeypatch.setattr(sync_module, "files_of", overtaken)
     report = sync_collection(kb.database, collection)
     assert (counts(report), report.errors) == ({"unchanged": 3}, [])
     assert list(documents(kb)) == ["b.md", "c.md", "d.md"]

@@ -49,10 +49,9 @@ def add_folder(kb: Session, folder: Path, documents: dict[str, str]) -> str:
     folder.mkdir()
     for path, text in documents.items():
         (folder / path).write_text(text)
-    collection = register(kb.database, str(folder))
-    sync_collection(kb.database, collection)
+    report = sync_collection(kb.database, register(kb.database, str(folder)))
     embed_pending(kb.model)
-    return str(collection["name"])
+    return report.collection
 
 
 # ---------------------------------------------------------------- collections and their names
@@ -63,7 +62,9 @@ def test_collections_are_listed_with_size_and_description(fill: Filler, folder: 
     assert call(kb, "list_collections") == {
         "collections": [{"collection": "docs", "documentCount": 2}]
     }
-    register(kb.database, str(folder), description="All about A and B")
+    sync_collection(
+        kb.database, register(kb.database, str(folder), description="All about A and B")
+    )
     (row,) = call(kb, "list_collections")["collections"]
     assert row["description"] == "All about A and B"
 

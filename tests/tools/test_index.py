@@ -376,11 +376,13 @@ def test_an_index_in_memory_leaves_nothing_in_the_file(kb: Session, tmp_path: Pa
 def test_a_folder_cannot_take_over_an_index(kb: Session, folder: Path) -> None:
     from kb.cli.collect import register
     from kb.errors import UsageError
+    from kb.ingest.sync import sync_collection
 
     create(kb, "docs")
     with pytest.raises(UsageError, match="docs"):
         register(kb.database, str(folder), name="docs")
-    assert register(kb.database, str(folder))["name"] == "docs-2"
+    (folder / "a.md").write_text("# A\n")
+    assert sync_collection(kb.database, register(kb.database, str(folder))).collection == "docs-2"
     result = call_tool(kb, "search_create_index", {"index_name": "docs-2"})
     assert result.content["code"] == "INDEX_EXISTS"
 

@@ -1,0 +1,175 @@
+"""What becomes of a collection when a folder is added: planned first, stored by its first sync.
+
+So an addition that is refused changes nothing, whatever was wrong with it, and one that is
+interrupted keeps what it has read, with the globs and the name that it was read by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from kb.errors import UsageError
+from kb.store.collections import free_name, insert_collection
+from kb.store.database import Connection, Row
+from kb.text.file_names import storable
+
+__all__ = ["FolderRegistration", "Plan", "Registration", "planned_row"]
+
+KINDS_WITHOUT_SOURCE = ("index", "discoveries")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A collection as it will be."""
+
+    row: Row  # as of `collections`; collection_id is 0 for one that is still to be made
+    reads_anew: bool = False  # what is stored of its files no longer fits
+
+    @property
+    def is_new(self) -> bool:
+        return not self.row["collection_id"]
+
+
+class Registration(Protocol):
+    """A collection that is to be made or changed."""
+
+    @property
+    def keeps_empty(self) -> bool:
+        """Whether it is made although there is no document for it."""
+
+    def plan(self, connection: Connection) -> Plan:
+        """What it will be.
+
+        Raises:
+            UsageError: it cannot be.
+        """
+
+    def store(self, connection: Connection) -> int:
+        """Make or change it; its row id. Call it inside a write transaction.
+
+        Raises:
+            UsageError: as `plan`; another process may have been first.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRegistration:
+    """A folder or file that somebody adds.
+
+    Globs that are given replace all earlier ones; without any the earlier ones stay. So does the
+    kind, which is "documents" of a new collection unless another one is given.
+    """
+
+    root: Path  # absolute, links resolved
+    name: str | None = None
+    kind: str | None = None
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    description: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    keeps_empty: bool = False
+
+    def plan(self, connection: Connection) -> Plan:
+        name, known = self._named(connection)
+        given = {
+            "kind": self.kind,
+            "description": self.description,
+            "include": self._json(self.include) if self._globs_given else None,
+            "exclude": self._json(self.exclude) if self._globs_given else None,
+        }
+        fields = {key: value for key, value in given.items() if value is not None}
+        if known is None:
+            settings = json.dumps(dict(self.settings), ensure_ascii=False)
+            return Plan(planned_row(name, source=storable(self.root), options=settings, **fields))
+        old = json.loads(known["options"])
+        options = {**old, **self.settings}
+        row = {**known, **fields, "options": json.dumps(options, ensure_ascii=False)}
+        return Plan(row, reads_anew=options != old or row["kind"] != known["kind"])
+
+    def store(self, connection: Connection) -> int:
+        plan = self.plan(connection)
+        row = plan.row
+        if plan.is_new:
+            return insert_collection(
+                connection,
+                row["name"],
+                row["kind"],
+                source=row["source"],
+                include=json.loads(row["include"]),
+                exclude=json.loads(row["exclude"]),
+                options=json.loads(row["options"]),
+                description=row["description"],
+            )
+        collection_id = int(row["collection_id"])
+        connection.run(
+            "update_collection",
+            collection_id=collection_id,
+            source=None,
+            **{key: row[key] for key in ("kind", "include", "exclude", "description")},
+        )
+        connection.run(
+            "update_collection_options", collection_id=collection_id, options=row["options"]
+        )
+        if plan.reads_anew:
+            # What the kind and the settings make of the documents, other links among it.
+            connection.run("forget_content_hashes", collection_id=collection_id)
+        return collection_id
+
+    def _named(self, connection: Connection) -> tuple[str, Row | None]:
+        """The collection's name, and its row if it exists."""
+        stored = storable(self.root)
+        rows = connection.rows("collections")
+        by_name = {row["name"]: row for row in rows}
+        # The same folder as a project's external docs is another matter.
+        same = [r for r in rows if r["source"] == stored and r["project_id"] is None]
+        name = self.name
+        if name is None:
+            name = (
+                same[0]["name"] if same else free_name(storable(self.root.name) or "root", by_name)
+            )
+        known = by_name.get(name)
+        if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
+            raise UsageError(
+                f'the collection "{name}" is filled by tool calls: choose another --name'
+            )
+        if known is None and same and not self._globs_given:
+            raise UsageError(
+                f'{self.root} is the collection "{same[0]["name"]}" already and every hit would '
+                "come twice: give globs that tell the two apart, or `kb remove` it first"
+            )
+        if known is not None and known["source"] != stored:
+            raise UsageError(
+                f'the collection "{name}" holds {known["source"]}: choose another --name, or '
+                f"`kb remove {name}` first"
+            )
+        return name, known
+
+    @property
+    def _globs_given(self) -> bool:
+        return bool(self.include or self.exclude)
+
+    @staticmethod
+    def _json(globs: Sequence[str]) -> str:
+        return json.dumps(list(globs), ensure_ascii=False)
+
+
+def planned_row(name: str, **fields: Any) -> Row:
+    """A row of `collections` that is not stored yet."""
+    return {
+        "collection_id": 0,
+        "name": name,
+        "kind": "documents",
+        "source": "",
+        "include": "[]",
+        "exclude": "[]",
+        "options": "{}",
+        "description": None,
+        "version": None,
+        "project_id": None,
+        "synced_at": None,
+        **fields,
+    }

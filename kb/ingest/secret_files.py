@@ -1,0 +1,42 @@
+"""Secrets that a sync meets: what is said of them, and taking back what is stored of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kb.ingest.forget import erase_documents, write_anew
+from kb.store.database import Database
+from kb.text.secrets import secrets_in
+
+__all__ = ["erase_secret_files", "named", "tokens_notice"]
+
+MOST_SHOWN = 5  # paths or lines in a notice
+
+
+def erase_secret_files(database: Database, collection_id: int, paths: Sequence[str]) -> str:
+    """Take back what is stored of secret files, with every trace; the notice about it."""
+    with database.write() as connection:
+        rows = [
+            connection.row("stored_file", collection_id=collection_id, path=path) for path in paths
+        ]
+        # None where another process was first.
+        erase_documents(connection, [row["document_id"] for row in rows if row is not None])
+    problem = write_anew(database)
+    message = f"removed, since it is never stored: {named(paths)}"
+    return f"{message}; {problem}" if problem else message
+
+
+def named(paths: Sequence[str]) -> str:
+    """Some of the secret files, and why they are."""
+    return f"{_some(sorted(paths))} (secret by name, or a private key)"
+
+
+def tokens_notice(text: str) -> str:
+    """What to say of a document that shows what looks like secrets: it is stored all the same."""
+    found = [f"line {secret.line} ({secret.kind})" for secret in secrets_in(text)]
+    return f"stored, though it seems to hold a secret: {_some(found)}" if found else ""
+
+
+def _some(things: Sequence[str]) -> str:
+    shown = ", ".join(things[:MOST_SHOWN])
+    return f"{shown} and {len(things) - MOST_SHOWN} more" if len(things) > MOST_SHOWN else shown

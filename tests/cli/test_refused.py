@@ -1,0 +1,171 @@
+"""A refused command changes nothing: not a glob, not a name, not a document, not a file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kb.cli.main import main
+
+PAGE = "# Wind\n\nIt blows from the west.\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Folders to add, and a file that holds one of them."""
+    folder = tmp_path / "project"
+    for name in ("docs", "other", "empty", "binary", ".git"):
+        (folder / name).mkdir(parents=True)
+    (folder / "docs" / "a.md").write_text(PAGE)
+    (folder / "docs" / "b.md").write_text("# Rain\n\nIt pours.\n")
+    (folder / "docs" / "data.bin").write_bytes(b"\0\1\2\3" * 100)
+    (folder / "other" / "a.md").write_text("# Other\n")
+    (folder / "binary" / "a.md").write_bytes(b"\0\1\2\3" * 100)
+    (folder / "id_rsa.txt").write_text("secret")
+    return folder
+
+
+class Outcome(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def kb(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run one command in the project, in this process."""
+    monkeypatch.chdir(project)
+
+    def run(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        assert isinstance(ended.value.code, int)
+        return Outcome(ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+def content(folder: Path) -> list[str]:
+    """All that the file holds, as SQL; but for the statistics of calls, which count failures."""
+    with sqlite3.connect(folder / ".kb" / "kb.db") as connection:
+        return [
+            line
+            for line in connection.iterdump()
+            if not line.startswith(("INSERT INTO sqlite_", 'INSERT INTO "tool_calls"'))
+        ]
+
+
+def configure(folder: Path, configuration: object) -> None:
+    (folder / ".kb").mkdir(exist_ok=True)
+    text = configuration if isinstance(configuration, str) else json.dumps(configuration)
+    (folder / ".kb" / "config.json").write_text(text)
+
+
+REFUSED = [
+    ("add", "docs", "--include", "*.mdd"),
+    ("add", "docs", "--include", "*.bin"),
+    ("add", "docs", "--exclude", "**"),
+    ("add", "docs", "--include", "[", "--include", "*.md"),
+    ("add", "docs", "--kind", "archive", "--include", "*.mdd"),
+    ("add", "docs", "--kind", "archive", "--holds", "research", "--include", "*.mdd"),
+    ("add", "docs", "--description", "new", "--include", "*.mdd"),
+    ("add", "docs", "--name", "again"),
+    ("add", "docs", "--name", "again", "--include", "*.mdd"),
+    ("add", "docs", "--name", " "),
+    ("add", "docs", "--model", "no/such-model"),
+    ("add", "other", "--name", "docs"),
+    ("add", "nowhere"),
+    ("add", "empty"),
+    ("add", "binary"),
+    ("add", "id_rsa.txt"),
+    ("search", "wind", "--from", "empty"),
+    ("search", "wind", "--from", "binary"),
+    ("search", "wind", "--from", "other", "-c", "nowhere"),
+    ("sync", "nowhere"),
+    ("remove", "nowhere"),
+    ("remove", "discoveries"),
+    ("reembed", "--model", "no/such-model"),
+    ("tool", "search_create_index", '{"index_name": "docs"}'),
+    ("tool", "search_add_document", '{"index_name": "none", "doc_id": "a", "content": "b"}'),
+]
+
+
+@pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
+def test_a_refused_command_leaves_the_file_as_it_is(
+    project: Path, kb: Run, arguments: tuple[str, ...]
+) -> None:
+    assert kb("add", "docs", "--no-embed").returncode == 0
+    assert kb("record", "We decided to keep the rule.").returncode == 0
+    before = content(project)
+    done = kb(*arguments)
+    assert done.returncode in (1, 2, 3), done.stdout
+    assert "--force" not in done.stderr
+    assert "internal" not in done.stderr
+    assert content(project) == before
+    again = kb("sync", "--no-embed")
+    assert (again.returncode, again.stdout) == (0, "docs: 2 unchanged (2 documents)\n")
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        "{oops",
+        {"project_name": "P"},
+        {"project_name": "p", "external_docs": {"path": "../.."}},
+        {"project_name": "p", "external_docs": {"path": "./nowhere"}},
+        {"project_name": "p", "external_docs": {"path": "./docs", "include_patterns": ["["]}},
+    ],
+    ids=["no json", "bad name", "outside", "missing folder", "bad glob"],
+)
+def test_an_activation_with_a_bad_configuration_changes_nothing(
+    project: Path, kb: Run, configuration: object
+) -> None:
+    configure(project, {"project_name": "p", "external_docs": {"path": "./other"}})
+    assert kb("tool", "activate_project", "{}").returncode == 0
+    before = content(project)
+    configure(project, configuration)
+    done = kb("tool", "activate_project", "{}")
+    assert (done.returncode, json.loads(done.stdout)["error"]) == (1, True)
+    assert content(project) == before
+
+
+def test_an_emptied_folder_keeps_its_documents_whatever_is_tried(project: Path, kb: Run) -> None:
+    assert kb("add", "docs", "--no-embed").returncode == 0
+    before = content(project)
+    for file in (project / "docs").iterdir():
+        file.unlink()
+    for arguments in (
+        ("sync",),
+        ("add", "docs"),
+        ("sync", "docs"),
+        ("search", "x", "--from", "docs"),
+    ):
+        done = kb(*arguments, "--no-embed")
+        assert done.returncode == 3
+        assert "2 documents: nothing was changed" in done.stderr
+        assert "--force" not in done.stderr
+        assert content(project) == before
+
+
+def test_a_change_that_works_is_kept(project: Path, kb: Run) -> None:
+    assert kb("add", "docs", "--no-embed").returncode == 0
+    done = kb("add", "docs", "--include", "a.*", "--kind", "archive", "--no-embed")
+    assert (done.returncode, done.stdout) == (0, "docs: 1 updated, 1 removed (1 documents)\n")
+    assert kb("sync", "--no-embed").stdout == "docs: 1 unchanged (1 documents)\n"
+    assert '"archive"' in kb("list", "--json").stdout
+
+
+def test_other_collections_are_not_embedded_by_an_addition(project: Path, kb: Run) -> None:
+    assert kb("add", "docs", "--no-embed").returncode == 0
+    assert kb("add", "empty").returncode == 1
+    done = kb("add", "other")
+    assert "1 passages embedded" in done.stdout
