@@ -9,6 +9,14 @@ PACKAGE = Path(__file__).parent.parent / "kb"
 OWNERS = {
     "apsw": {"store.database"},
     "markdown_it": {"formats.links", "formats.markdown"},
+    "html_to_markdown": {"formats.convert.markup"},
+    "mammoth": {"formats.convert.word"},
+    "nbformat": {"formats.convert.notebook"},
+    "orgparse": {"formats.org"},
+    "pptx": {"formats.convert.slides"},
+    "pypdfium2": {"formats.convert.pdf"},
+    "python_calamine": {"formats.convert.sheets"},
+    "selectolax": {"formats.convert.markup"},
     "docutils": {"formats.restructured_text"},
     "fastembed": {"models.embedder"},
     "onnxruntime": {"models.multilingual"},
@@ -19,7 +27,7 @@ OWNERS = {
     "rapidfuzz": {"search.typos"},
     "redact_secret": {"text.secrets"},
     "rich": {"cli.render"},
-    "tree_sitter": {"project.imports.syntax", "clients.jsonc", "clients.toml"},
+    "tree_sitter": {"formats.syntax_tree", "clients.jsonc", "clients.toml"},
     "watchfiles": {"disk.watch"},
 }
 

@@ -1,8 +1,9 @@
 """The text of one file -> title, summary, front matter, sections and blocks with their lines.
 
-Markdown (markdown-it-py) and reStructuredText (docutils) have headings; any other text is
-paragraphs. A heading inside a list or a block quote belongs to that list or quote and opens no
-section, as in the outlines that editors and GitHub show.
+Markdown (markdown-it-py), reStructuredText (docutils), AsciiDoc and Org have headings, source code
+(tree-sitter) has symbols, a table its columns; any other text is paragraphs. A heading inside a
+list or a block quote belongs to that list or quote and opens no section, as in the outlines that
+editors and GitHub show.
 """
 
 from __future__ import annotations
@@ -25,14 +26,26 @@ from kb.formats.outline import (
     first_prose,
     one_line,
 )
+from kb.formats.source_code import SOURCE_SUFFIXES, read_source
 from kb.sources.folder import MAXIMUM_BYTES
 
 __all__ = ["MAXIMUM_CONVERTED", "accepts", "parse", "parse_converted"]
 
 MARKDOWN_SUFFIXES = frozenset({".md", ".markdown", ".mdx"})
 RESTRUCTURED_TEXT_SUFFIXES = frozenset({".rst"})
+ASCIIDOC_SUFFIXES = frozenset({".adoc", ".asciidoc"})
+ORG_SUFFIXES = frozenset({".org"})
+TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
 PLAIN_TEXT_SUFFIXES = frozenset({".txt"})
-TEXT_SUFFIXES = MARKDOWN_SUFFIXES | RESTRUCTURED_TEXT_SUFFIXES | PLAIN_TEXT_SUFFIXES
+# What a folder is searched for. Source code is parsed as well, where a glob names it.
+TEXT_SUFFIXES = (
+    MARKDOWN_SUFFIXES
+    | RESTRUCTURED_TEXT_SUFFIXES
+    | ASCIIDOC_SUFFIXES
+    | ORG_SUFFIXES
+    | TABLE_SUFFIXES
+    | PLAIN_TEXT_SUFFIXES
+)
 
 MAXIMUM_CONVERTED = 200_000_000  # bytes of a file that is converted: pictures take most of them
 
@@ -56,6 +69,14 @@ def parse(text: str, path: str) -> ParsedDocument:
         body = read_markdown(text, lines)
     elif suffix in RESTRUCTURED_TEXT_SUFFIXES:
         body = _read_restructured_text(text, lines)
+    elif suffix in ASCIIDOC_SUFFIXES or suffix in ORG_SUFFIXES:
+        body = _read_lined(text, lines, suffix)
+    elif suffix in TABLE_SUFFIXES:
+        from kb.formats.csv_table import read_table
+
+        body = read_table(text, lines, path)
+    elif suffix in SOURCE_SUFFIXES:
+        body = read_source(text, lines, path)
     else:
         body = _read_plain_text(lines)
     return _document(body, lines, path, one_line(front_matter_title(body.front_matter)))
@@ -88,6 +109,18 @@ def _document(body: Body, lines: Sequence[str], path: str, title: str) -> Parsed
         notices=body.notices,
         links=body.links,
     )
+
+
+def _read_lined(text: str, lines: Sequence[str], suffix: str) -> Body:
+    """Read a markup that is turned into Markdown line for line."""
+    # Only files of these formats pay for the imports.
+    if suffix in ORG_SUFFIXES:
+        from kb.formats.org import as_markdown
+    else:
+        from kb.formats.asciidoc import as_markdown
+    lined = as_markdown(text)
+    body = read_markdown(lined.markdown, lines, has_front_matter=False)
+    return replace(body, front_matter=lined.values)
 
 
 def _read_restructured_text(text: str, lines: Sequence[str]) -> Body:

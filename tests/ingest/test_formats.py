@@ -89,7 +89,7 @@ def test_every_row_of_the_table_in_the_readme_is_true(
     suffixes = re.findall(r"(\.\w+)`", files)
     known = {file.suffix: file for file in FIXTURES.iterdir()}
     same = {".markdown": ".md", ".mdx": ".md", ".txt": ".md", ".htm": ".html", ".xhtml": ".html"}
-    same |= {".xlsm": ".xlsx", ".9": ".1"}
+    same |= {".xlsm": ".xlsx", ".9": ".1", ".asciidoc": ".adoc", ".tsv": ".csv"}
     for suffix in suffixes:
         target = folder / ("man" if name == "manual pages" else "") / f"one{suffix}"
         target.parent.mkdir(exist_ok=True)

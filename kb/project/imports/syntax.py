@@ -7,22 +7,23 @@ that begins like one.
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 
-from tree_sitter import Language, Node, Parser, Tree
+from kb.formats.syntax_tree import (
+    Node,
+    TooComplexError,
+    Tree,
+    deadline,
+    parse_source,
+    text,
+    walk,
+)
 
 __all__ = ["Grammar", "Import", "Node", "SyntaxProblem", "literal", "read_imports", "text"]
 
-# A real file of 250 kB takes 0.07 s. One of 1 MB made to be hard, such as a million opening
-# braces, would take minutes. Our own work is counted: a busy machine makes no file hard.
-_TIME_LIMIT = 1.0  # seconds
 _TOO_COMPLEX = "Too complex to parse"
-
-_PIECE = 2048  # bytes handed to the parser at once; each look at a node's text copies as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,16 @@ def read_imports(grammar: Grammar, source: bytes) -> list[Import]:
     Raises:
         SyntaxProblem: a syntax error may hide imports, or the source is too complex.
     """
-    deadline = time.thread_time() + _TIME_LIMIT
+    until = deadline()
     try:
-        tree = _parse(grammar, source, deadline)
-        survey = _survey(tree, grammar, deadline)
+        tree = parse_source(grammar.package, grammar.function, source, until)
+        survey = _survey(tree, grammar, until)
         found: dict[int, list[Import]] = {}
         for node in survey.candidates:
-            if time.thread_time() > deadline:
+            if time.thread_time() > until:
                 raise SyntaxProblem(_TOO_COMPLEX)
             found[node.id] = list(grammar.read(node))
-    except RecursionError as error:
+    except (RecursionError, TooComplexError) as error:
         raise SyntaxProblem(_TOO_COMPLEX) from error
     importing = {identity for identity, imports in found.items() if imports}
     line = _line_of_problem(tree.root_node, survey, importing) if grammar.keywords else 0
@@ -74,36 +75,12 @@ def read_imports(grammar: Grammar, source: bytes) -> list[Import]:
     return [item for imports in found.values() for item in imports]
 
 
-def text(node: Node | None) -> str:
-    """The source of a node; "" for none."""
-    return "" if node is None or node.text is None else node.text.decode("utf-8", "replace")
-
-
 def literal(node: Node | None) -> str:
     """The value of a plain string; "" for anything that is put together at run time."""
     if node is None or len(node.named_children) != 1:
         return ""
     part = node.named_children[0]
     return text(part) if part.type.endswith(("fragment", "content")) else ""
-
-
-@cache
-def _language(package: str, function: str) -> Language:
-    # Loaded when a file in the language is first met: all grammars together take 15 MB.
-    return Language(getattr(importlib.import_module(package), function)())
-
-
-def _parse(grammar: Grammar, source: bytes, deadline: float) -> Tree:
-    # A parser of its own, since a server reads files in several threads.
-    parser = Parser(_language(grammar.package, grammar.function))
-    try:
-        # Only a source that is asked for piece by piece can be given up.
-        return parser.parse(
-            lambda offset, _: source[offset : offset + _PIECE],
-            progress_callback=lambda _offset, _failing: time.thread_time() > deadline,
-        )
-    except ValueError as error:
-        raise SyntaxProblem(_TOO_COMPLEX) from error
 
 
 @dataclass(slots=True)
@@ -115,10 +92,10 @@ class _Survey:
     broken: list[Node] = field(default_factory=list)  # keywords of import statements with errors
 
 
-def _survey(tree: Tree, grammar: Grammar, deadline: float) -> _Survey:
+def _survey(tree: Tree, grammar: Grammar, until: float) -> _Survey:
     survey = _Survey()
     has_errors = tree.root_node.has_error
-    for node in _walk(tree, deadline):
+    for node in walk(tree, until):
         if node.type in grammar.nodes:
             survey.candidates.append(node)
         if has_errors:
@@ -157,25 +134,3 @@ def _line_of_problem(root: Node, survey: _Survey, importing: set[int]) -> int:
         elif not (node.is_extra or node.type in _BEFORE_IMPORTS):
             break
     return min((node.start_point.row + 1 for node in (*in_head, *survey.broken)), default=0)
-
-
-def _walk(tree: Tree, deadline: float) -> Iterator[Node]:
-    """All nodes, parents first.
-
-    A query of tree-sitter's own takes half the time on common files, but minutes on 200,000
-    calls inside one another.
-    """
-    cursor = tree.walk()
-    visited = 0
-    while True:
-        node = cursor.node
-        if node is not None:
-            yield node
-        visited += 1
-        if visited % 4096 == 0 and time.thread_time() > deadline:
-            raise SyntaxProblem(_TOO_COMPLEX)
-        if cursor.goto_first_child():
-            continue
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return
