@@ -48,6 +48,11 @@ class KnowledgeBase:
         """Whether anything was put into memory yet."""
         return self._memory is not None
 
+    @property
+    def databases(self) -> list[Database]:
+        """Where collections lie: in memory, once something was put there, and in the file."""
+        return [self._memory, self.database] if self._memory is not None else [self.database]
+
     @cached_property
     def names(self) -> Names:
         """Collections and documents by name, with the aliases of the project and the user.

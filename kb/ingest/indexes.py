@@ -18,11 +18,11 @@ from kb.search.bm25 import IndexOptions, count_tokens
 from kb.store.collections import insert_collection
 from kb.store.database import Connection, Database
 from kb.store.documents import NewDocument, store_document
+from kb.store.names import DEFAULT_INDEX
 from kb.text.nearest import nearest
 from kb.text.terms import is_unspaced
 
 BACKENDS = ("sqlite", "memory")
-DEFAULT_INDEX = "default"
 MAXIMUM_TITLE = 80  # characters of a first line that serves as title
 
 
@@ -52,16 +52,21 @@ def find_index(knowledge: KnowledgeBase, name: str) -> Index | None:
         IndexNotFound: with near names.
     """
     names: list[str] = []
-    for database in _databases(knowledge):
+    for database in knowledge.databases:
         with database.read() as connection:
             if row := connection.row("index_by_name", name=name):
                 options = IndexOptions.from_json(row["options"])
                 return Index(name, database, row["collection_id"], options)
             names += [row[0] for row in connection.tuples("index_names")]
-    if name == DEFAULT_INDEX:
+    hint = _other_kind(knowledge, name)
+    if name == DEFAULT_INDEX and not hint:
         return None
-    near = nearest(name, names)
-    raise IndexNotFound(f"Index not found: {name}", **({"suggestions": near} if near else {}))
+    near = nearest(name, [*names, DEFAULT_INDEX]) if not hint else []
+    raise IndexNotFound(
+        f"Index not found: {name}",
+        **({"suggestions": near} if near else {}),
+        **({"hint": hint} if hint else {}),
+    )
 
 
 def create_index(knowledge: KnowledgeBase, name: str, backend: str, options: IndexOptions) -> None:
@@ -73,9 +78,11 @@ def create_index(knowledge: KnowledgeBase, name: str, backend: str, options: Ind
     """
     if backend not in BACKENDS:
         raise UnknownBackend(f"Unknown backend: {backend}", backends=list(BACKENDS))
+    if hint := _other_kind(knowledge, name):
+        raise IndexExists(f"Index already exists: {name}", hint=hint)
     if name == DEFAULT_INDEX:
         raise IndexExists(f"Index already exists: {name}")
-    for database in _databases(knowledge):
+    for database in knowledge.databases:
         with database.read() as connection:
             if connection.value("collection_id", name=name) is not None:
                 raise IndexExists(f"Index already exists: {name}")
@@ -132,23 +139,26 @@ def add_document(
         collection_id = row["collection_id"] if row else _insert_default(connection)
         known = connection.row("stored_document", collection_id=collection_id, path=doc_id)
         store_document(connection, collection_id, new, known["document_id"] if known else None)
-    return Added(known is not None, tokens, database is knowledge.database)
+    return Added(known is not None, tokens, True)
 
 
 BLANK_CONTENT = "Content must be a non-empty string"
 
 
-def _databases(knowledge: KnowledgeBase) -> list[Database]:
-    own = [knowledge.memory] if knowledge.has_memory else []
-    return [*own, knowledge.database]
+def _other_kind(knowledge: KnowledgeBase, name: str) -> str:
+    """What to do with a name that belongs to a collection of another kind; "" if it does not."""
+    with knowledge.database.read() as connection:
+        row = next((row for row in connection.rows("collections") if row["name"] == name), None)
+    if row is None or row["kind"] == "index":
+        return ""
+    origin = f"comes from {row['source']}" if row["source"] else f"holds {row['kind']}"
+    return (
+        f'"{name}" is a collection that {origin}, not an index: search it with documents_search, '
+        "or make an index of another name with search_create_index"
+    )
 
 
 def _insert_default(connection: Connection) -> int:
-    if connection.value("collection_id", name=DEFAULT_INDEX) is not None:
-        raise UsageError(
-            f'the collection "{DEFAULT_INDEX}" comes from a folder, so there is no default index: '
-            "make another one with search_create_index, or register the folder under another name"
-        )
     return insert_collection(connection, DEFAULT_INDEX, "index", options=asdict(IndexOptions()))
 
 

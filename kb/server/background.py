@@ -39,19 +39,20 @@ def embed_added(session: Session, *, give_way: bool = False) -> None:
     """
     session.activity.take_additions()
     began = time.monotonic()
-    with session.database.read() as connection:
-        rows = [
-            row for row in connection.rows("collections") if row["kind"] in ("index", "archive")
-        ]
-    for row in rows:
-        report = embed_pending(
-            session.model,
-            within=collection_range(row["collection_id"]),
-            should_stop=lambda: give_way and session.activity.last_call > began,
-        )
-        if report.waiting:
-            session.activity.note_addition()
-            return
+    for model in session.models:
+        with model.database.read() as connection:
+            rows = [
+                row for row in connection.rows("collections") if row["kind"] in ("index", "archive")
+            ]
+        for row in rows:
+            report = embed_pending(
+                model,
+                within=collection_range(row["collection_id"]),
+                should_stop=lambda: give_way and session.activity.last_call > began,
+            )
+            if report.waiting:
+                session.activity.note_addition()
+                return
 
 
 def _run(session: Session) -> None:

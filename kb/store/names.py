@@ -15,6 +15,24 @@ from kb.text.nearest import nearest
 # project, discoveries to the context tools.
 BROWSABLE_KINDS = ("documents", "archive", "index")
 
+# This index is always there, though it has no row before its first document. No collection has
+# the id 0, so nothing is found in it.
+DEFAULT_INDEX = "default"
+EMPTY_INDEX: Row = {
+    "collection_id": 0,
+    "name": DEFAULT_INDEX,
+    "kind": "index",
+    "source": "",
+    "include": "[]",
+    "exclude": "[]",
+    "options": "{}",
+    "description": None,
+    "version": None,
+    "project_id": None,
+    "synced_at": None,
+    "has_documents": 0,
+}
+
 
 class Called(NamedTuple):
     """How a collection is shown: its alias with the full id beside it, or its id alone."""
@@ -36,7 +54,7 @@ class Names:
         self.aliases = aliases
 
     def collections(self, connection: Connection, kinds: Container[str] | None = None) -> list[Row]:
-        """The collections that hold something or have a source, by name.
+        """The collections by name; indexes also while they are empty.
 
         Args:
             kinds: of these kinds; by default all that the documents tools browse.
@@ -44,22 +62,38 @@ class Names:
         return [
             row
             for row in connection.rows("collections")
-            if (row["has_documents"] or row["source"])
+            if (row["has_documents"] or row["source"] or row["kind"] == "index")
             and (_is_browsable(row) if kinds is None else row["kind"] in kinds)
         ]
 
-    def collection(
+    def find(
         self, connection: Connection, name: str, kinds: Container[str] | None = None
+    ) -> Row | None:
+        """A collection by its id or an alias; `kinds` as in `collections`."""
+        wanted = self.aliases.get(name, name)
+        rows: dict[str, Row] = {row["name"]: row for row in self.collections(connection, kinds)}
+        if wanted == DEFAULT_INDEX and wanted not in rows and kinds is None:
+            return dict(EMPTY_INDEX)
+        return rows.get(wanted)
+
+    def collection(
+        self,
+        connection: Connection,
+        name: str,
+        kinds: Container[str] | None = None,
+        others: Sequence[str] = (),
     ) -> Row:
-        """A collection by its id or an alias; `kinds` as in `collections`.
+        """As `find`.
+
+        Args:
+            others: names that lie elsewhere and may be meant.
 
         Raises:
             CollectionNotFound: with the nearest names.
         """
-        rows = {row["name"]: row for row in self.collections(connection, kinds)}
-        wanted = self.aliases.get(name, name)
-        if wanted in rows:
-            return rows[wanted]
+        if (found := self.find(connection, name, kinds)) is not None:
+            return found
+        rows = {*others, *(row["name"] for row in self.collections(connection, kinds))}
         known = sorted([*rows, *(alias for alias, id_ in self.aliases.items() if id_ in rows)])
         near = nearest(name, known)
         hint = f" Did you mean {_either(near)}?" if near else _known_hint(known)

@@ -11,7 +11,7 @@ from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import calibration_of
 from kb.models.embedder import BUNDLED_CALIBRATION
 from kb.search.hybrid import Hit
-from kb.search.passages import nearest_documents, passage_rows, search_passages
+from kb.search.passages import nearest_documents, passage_rows
 from kb.search.ranking import shown as shown_score
 from kb.search.sections import find_section
 from kb.store.collections import count_documents
@@ -23,7 +23,8 @@ from kb.tools.call import Call
 from kb.tools.parameters import LAST_POSITION, EndLine, StartCharacter, StartLine
 from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
-from kb.tools.replies import CamelReply, CamelRow, rows_within, said
+from kb.tools.replies import CamelReply, CamelRow, cost_of, rows_within, said, shared_rows
+from kb.tools.searches import search_all
 
 MOST_ALTERNATIVES = 20
 
@@ -203,18 +204,20 @@ def documents_list_collections(call: Call) -> Collections:
     Start here to learn what is known and which names the other tools accept.
     """
     rows = []
-    with call.read() as connection:
-        for row in call.names.collections(connection):
-            called = call.names.called(row)
-            rows.append(
-                CollectionRow(
-                    collection=called.collection,
-                    collection_id=called.collection_id,
-                    document_count=count_documents(connection, row["collection_id"]),
-                    description=row["description"] or None,
-                    version=row["version"] or None,
+    for database in call.knowledge.databases:
+        with database.read() as connection:
+            for row in call.names.collections(connection):
+                called = call.names.called(row)
+                rows.append(
+                    CollectionRow(
+                        collection=called.collection,
+                        collection_id=called.collection_id,
+                        document_count=count_documents(connection, row["collection_id"]),
+                        description=row["description"] or None,
+                        version=row["version"] or None,
+                    )
                 )
-            )
+    rows.sort(key=lambda row: row.collection_id or row.collection)
     fitted = call.fit(
         rows,
         "{left} more collections; `kb list` on the command line shows them all, and every tool "
@@ -236,8 +239,7 @@ def documents_list_documents(
 
     Use it to browse what there is before searching; page with offset.
     """
-    with call.read() as connection:
-        found = call.names.collection(connection, collection)
+    with call.read_collection(collection) as (connection, found, _):
         key = found["collection_id"]
         documents = connection.rows(
             "collection_documents", collection_id=key, limit=limit, offset=offset
@@ -283,17 +285,13 @@ def documents_search(
     documents_get_document. Several questions at once: documents_search_batch.
     """
     asked = [(query, collections)]
-    found = search_passages(
-        call.model, call.names, asked, limit, max_distance, hybrid_search, rerank
-    )
+    (rows,), notice = search_all(call, asked, limit, max_distance, hybrid_search, rerank)
     fitted = call.fit(
-        _search_rows(found.rows[0]),
+        _search_rows(rows),
         "the best {kept} of {total} rows. For others narrow the query or the collections.",
     )
     return SearchResults(
-        results=fitted.rows,
-        truncated=fitted.truncated,
-        notice=said(fitted.notice, found.notice),
+        results=fitted.rows, truncated=fitted.truncated, notice=said(fitted.notice, notice)
     )
 
 
@@ -315,27 +313,23 @@ def documents_search_batch(
 
     Use it to look into several matters without a round trip for each.
     """
-    found = search_passages(
-        call.model,
-        call.names,
-        [(one.query, one.collections) for one in queries],
-        limit,
-        max_distance,
-        hybrid_search,
-        False,
+    asked = [(one.query, one.collections) for one in queries]
+    found, notice = search_all(call, asked, limit, max_distance, hybrid_search)
+    rows = [_search_rows(own) for own in found]
+    empty = [BatchRow(query=one.query, results=[]) for one in queries]
+    lists = shared_rows(rows, call.reply_tokens - cost_of(empty))
+    less = sum(kept != own for kept, own in zip(lists, rows, strict=True))
+    full = (
+        f"The reply is full: rows of {less} queries were left out or cut; ask fewer at once, or "
+        "with a lower limit."
     )
-    share = call.reply_tokens // len(queries)
-    results = []
-    shortened = 0
-    for one, rows in zip(queries, found.rows, strict=True):
-        kept = rows_within(_search_rows(rows), share)
-        shortened += len(kept) < len(rows)
-        results.append(BatchRow(query=one.query, results=kept))
-    full = f"The reply is full: rows of {shortened} queries were left out; ask fewer at once."
     return BatchResults(
-        results=results,
-        truncated=shortened > 0 or None,
-        notice=said(full if shortened else "", found.notice),
+        results=[
+            BatchRow(query=one.query, results=kept)
+            for one, kept in zip(queries, lists, strict=True)
+        ],
+        truncated=less > 0 or None,
+        notice=said(full if less else "", notice),
     )
 
 
@@ -356,16 +350,17 @@ def documents_get_document(
 
     For one section use documents_get_section, for the headings documents_get_outline.
     """
-    with call.read() as connection:
-        found, row = _find_document(call, connection, collection, document)
-    called, total = call.names.called(found), row["line_count"]
-    first = first_line(start_line, end_line, total, "document")
-    part = read_lines(row["content"], first, end_line, call.reply_tokens, skipped=start_character)
-    last = min(part.end_line, max(total, first))
-    is_part = bool(start_line or end_line or part.rest)
-    place = {}
-    if is_part:
-        with call.read() as connection:
+    with call.read_collection(collection) as (connection, found, _):
+        row = _find_document(call, connection, found, document)
+        called, total = call.names.called(found), row["line_count"]
+        first = first_line(start_line, end_line, total, "document")
+        part = read_lines(
+            row["content"], first, end_line, call.reply_tokens, skipped=start_character
+        )
+        last = min(part.end_line, max(total, first))
+        is_part = bool(start_line or end_line or part.rest)
+        place = {}
+        if is_part:
             place = place_of_lines(connection, row["document_id"], first, last)
     return DocumentContent(
         **place,
@@ -403,8 +398,8 @@ def documents_get_outline(
 
     Use it before reading single sections with documents_get_section.
     """
-    with call.read() as connection:
-        found, row = _find_document(call, connection, collection, document)
+    with call.read_collection(collection) as (connection, found, _):
+        row = _find_document(call, connection, found, document)
         sections = connection.rows("document_sections", document_id=row["document_id"])
     outline = [
         OutlineRow(
@@ -456,13 +451,12 @@ def documents_get_section(
 
     The heading may be given loosely: case and punctuation do not matter, and a part is enough.
     """
-    with call.read() as connection:
-        collection_row, row = _find_document(call, connection, collection, document)
+    with call.read_collection(collection) as (connection, collection_row, _):
+        row = _find_document(call, connection, collection_row, document)
         sections = connection.rows("document_sections", document_id=row["document_id"])
-    found, alternatives = find_section(sections, section, row["path"])
-    end = found["end_line"] if include_subsections else found["body_end_line"]
-    part = read_lines(row["content"], found["start_line"], end, call.reply_tokens)
-    with call.read() as connection:
+        found, alternatives = find_section(sections, section, row["path"])
+        end = found["end_line"] if include_subsections else found["body_end_line"]
+        part = read_lines(row["content"], found["start_line"], end, call.reply_tokens)
         place = place_of_lines(connection, row["document_id"], part.start_line, part.end_line)
     more = len(alternatives) - MOST_ALTERNATIVES
     called = call.names.called(collection_row)
@@ -517,11 +511,12 @@ def documents_find_related(
 
     One row a document, at its closest passage; with sameDocument one row a passage.
     """
-    with call.read() as connection:  # a wrong name is told before the model is loaded
-        _find_document(call, connection, collection, document)
-    vector = call.model.embed_passage(chunk) if chunk.strip() else None
-    with call.read() as connection:
-        found, row = _find_document(call, connection, collection, document)
+    # A wrong name is told before the model is loaded.
+    with call.read_collection(collection) as (connection, found, model):
+        _find_document(call, connection, found, document)
+    vector = model.embed_passage(chunk) if chunk.strip() else None
+    with call.read_collection(collection) as (connection, found, _):
+        row = _find_document(call, connection, found, document)
         called = call.names.called(found)
         source = Source(
             collection=called.collection,
@@ -563,13 +558,10 @@ def documents_find_related(
     )
 
 
-def _find_document(
-    call: Call, connection: Connection, collection: str, document: str
-) -> tuple[Row, Row]:
-    """The collection, and the document with its text."""
-    found = call.names.collection(connection, collection)
-    shown = call.names.called(found).collection
-    return found, call.names.document(connection, found, document, shown)
+def _find_document(call: Call, connection: Connection, collection: Row, document: str) -> Row:
+    """A document of a collection with its text."""
+    shown = call.names.called(collection).collection
+    return call.names.document(connection, collection, document, shown)
 
 
 def _search_rows(rows: Sequence[Row]) -> list[SearchRow]:

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kb.ingest.indexes import (
     BLANK_CONTENT,
-    DEFAULT_INDEX,
     Index,
     add_document,
     create_index,
@@ -18,6 +17,7 @@ from kb.ingest.indexes import (
 from kb.search.bm25 import IndexOptions, Ranking, rank_documents
 from kb.search.highlight import excerpts, spans
 from kb.search.query import Operand, Query, parse_query
+from kb.store.names import DEFAULT_INDEX
 from kb.tools.call import Call
 from kb.tools.registry import tool
 from kb.tools.replies import Reply, Row, said

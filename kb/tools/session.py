@@ -97,6 +97,16 @@ class Session:
 
         return ProjectInUse(self.knowledge, self.model, self._allowed_docs)
 
+    @cached_property
+    def memory_model(self) -> ModelInUse:
+        """The model of the indexes that lie in memory."""
+        return self.model.beside(self.knowledge.memory)
+
+    @property
+    def models(self) -> list[ModelInUse]:
+        """The model of the file, and of what lies in memory if anything does."""
+        return [self.model, *([self.memory_model] if self.knowledge.has_memory else [])]
+
     @property
     def database(self) -> Database:
         return self.knowledge.database

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
-from support import content_of
+from support import Filler, content_of
 
 from kb.ingest.sync import embed_pending
+from kb.server.background import embed_added
 from kb.server.mcp import make_server
 from kb.store.database import Database
 from kb.tools.registry import call_tool, load_tools
@@ -367,7 +368,8 @@ def test_an_index_in_memory_leaves_nothing_in_the_file(kb: Session, tmp_path: Pa
     create(kb, "passing", backend="memory")
     add(kb, "d", "some text", index_name="passing")
     assert ids(kb, "text", index_name="passing") == ["d"]
-    assert call_tool(kb, "documents_list_collections", {}).content == {"collections": []}
+    with kb.database.read() as connection:
+        assert connection.rows("collections") == []
     with open_session(Database(tmp_path / "kb.db"), project=tmp_path) as other:
         result = call_tool(other, "search_index", {"query": "x", "index_name": "passing"})
         assert result.content["code"] == "INDEX_NOT_FOUND"
@@ -434,3 +436,79 @@ def test_any_text_is_a_document(everything: Session, content: str, doc_id: str) 
     arguments = {"doc_id": doc_id, "content": content, "index_name": "exact"}
     result = call_tool(everything, "search_add_document", arguments)
     assert not result.is_error or result.content["code"] == "VALIDATION_ERROR", result.content
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "memory"])
+def test_an_index_is_a_collection_from_its_creation_on(kb: Session, backend: str) -> None:
+    create(kb, "notes", backend=backend)
+    listed = call_tool(kb, "documents_list_collections", {}).content["collections"]
+    assert listed == [{"collection": "notes", "documentCount": 0}]
+    empty = call_tool(kb, "documents_list_documents", {"collection": "notes"}).content
+    assert empty == {"collection": "notes", "documents": [], "total": 0, "hasMore": False}
+    asked = {"query": "mast", "collections": ["notes"]}
+    assert call_tool(kb, "documents_search", asked).content["results"] == []
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "memory"])
+def test_documents_tools_read_an_index(kb: Session, backend: str) -> None:
+    create(kb, "notes", backend=backend)
+    add(kb, "other", "Nothing of that kind.", index_name="notes")
+    add(kb, "mast", "# Mast\n\nThe mast sways.\n\n## Stays\n\nOf steel.", index_name="notes")
+
+    def read(tool: str, **arguments: Any) -> dict[str, Any]:
+        result = call_tool(kb, tool, {"collection": "notes", **arguments})
+        assert not result.is_error, result.content
+        return result.content
+
+    assert read("documents_list_documents")["total"] == 2
+    assert "sways" in read("documents_get_document", document="mast")["content"]
+    assert read("documents_get_outline", document="mast")["outline"][1]["text"] == "Stays"
+    section = read("documents_get_section", document="mast", section="Stays")
+    assert section["content"].endswith("Of steel.")
+    embed_added(kb)
+    assert read("documents_find_related", document="mast")["related"][0]["document"] == "other"
+    for collections in ([], ["notes"]):
+        asked = {"query": "does the mast sway?", "collections": collections}
+        rows = call_tool(kb, "documents_search", asked).content["results"]
+        assert (rows[0]["collection"], rows[0]["documentId"]) == ("notes", "mast")
+        assert "distance" in rows[0]
+    missing = call_tool(kb, "documents_get_document", {"collection": "notse", "document": "mast"})
+    assert missing.content["suggestions"] == ["notes"]
+
+
+def test_a_search_of_everything_finds_what_lies_in_memory_and_in_the_file(kb: Session) -> None:
+    for backend, words in (("sqlite", "blue"), ("memory", "green")):
+        create(kb, backend, backend=backend)
+        add(kb, "d", f"The mast is {words}.", index_name=backend)
+    queries = [
+        {"query": "mast"},
+        {"query": "mast", "collections": ["memory"]},
+        {"query": "mast", "collections": ["sqlite"]},
+        {"query": "mast", "collections": ["sqlite", "memory"]},
+    ]
+    batch = call_tool(kb, "documents_search_batch", {"queries": queries}).content["results"]
+    found = [{row["collection"] for row in one["results"]} for one in batch]
+    assert found == [{"sqlite", "memory"}, {"memory"}, {"sqlite"}, {"sqlite", "memory"}]
+    wrong = call_tool(kb, "documents_search", {"query": "mast", "collections": ["sqlte"]})
+    assert wrong.content["code"] == "COLLECTION_NOT_FOUND"
+
+
+def test_the_default_index_is_there_before_its_first_document(kb: Session) -> None:
+    empty = call_tool(kb, "documents_list_documents", {"collection": "default"}).content
+    assert (empty["documents"], empty["total"]) == ([], 0)
+    near = call_tool(kb, "search_index", {"query": "x", "index_name": "defalt"}).content
+    assert (near["error"], near["suggestions"]) == ("Index not found: defalt", ["default"])
+
+
+def test_a_collection_of_a_folder_is_told_as_such(kb: Session, fill: Filler) -> None:
+    fill({"wind.md": "# Wind\n"})
+    for tool, arguments in (
+        ("search_index", {"query": "wind"}),
+        ("search_add_document", {"doc_id": "d", "content": "text"}),
+        ("search_create_index", {}),
+    ):
+        content = call_tool(kb, tool, {"index_name": "docs", **arguments}).content
+        state = "already exists" if "create" in tool else "not found"
+        assert content["error"] == f"Index {state}: docs"
+        assert "comes from" in content["hint"]
+        assert "documents_search" in content["hint"]
