@@ -9,6 +9,7 @@ KbError                      INTERNAL_ERROR
 ├── FileError                FILE_SYSTEM_ERROR    the knowledge base file itself
 │   ├── DamagedFileError     DATABASE_ERROR
 │   ├── NewerFileError       DATABASE_ERROR       written by a later kb
+│   ├── ReplacedFileError    DATABASE_ERROR       removed or replaced while it was open
 │   └── BusyError            DATABASE_ERROR       another process holds the write lock
 ├── EmbeddingError           EMBEDDING_SERVICE_ERROR
 │   ├── ModelMismatchError   EMBEDDING_SERVICE_ERROR
@@ -67,6 +68,7 @@ __all__ = [
     "PermissionDenied",
     "ProjectNotActivated",
     "RateLimited",
+    "ReplacedFileError",
     "ResourceNotFound",
     "SectionNotFound",
     "SourceError",
@@ -130,6 +132,12 @@ class DamagedFileError(FileError):
 
 class NewerFileError(FileError):
     """The file was written by a later version of kb."""
+
+    code = "DATABASE_ERROR"
+
+
+class ReplacedFileError(FileError):
+    """The file was removed, or another one put in its place, while it was open."""
 
     code = "DATABASE_ERROR"
 

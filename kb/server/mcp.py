@@ -10,26 +10,24 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel import Server
-from mcp.shared.exceptions import MCPError
 
 import kb
 from kb.errors import EmbeddingError, KbError
 from kb.server.background import start_embedding
+from kb.server.refusals import explained, in_thread
 from kb.server.resources import TEMPLATES, list_resources, read_resource
 from kb.server.stdio import run_over_stdio
 from kb.tools.registry import Tool, call_tool, load_tools
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.server")
-
-T = TypeVar("T")
 
 FLUSH_SECONDS = 5
 CLOSE_SECONDS = 10
@@ -71,7 +69,7 @@ def make_server(session: Session, tools: Mapping[str, Tool]) -> Server[Any]:
         _: Any, parameters: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         cursor = parameters.cursor if parameters else None
-        found, more = await _in_thread(list_resources, session, cursor or "")
+        found, more = await in_thread(list_resources, session, cursor or "")
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -100,11 +98,11 @@ def make_server(session: Session, tools: Mapping[str, Tool]) -> Server[Any]:
         )
 
     async def read(_: Any, parameters: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        mime_type, text = await _in_thread(read_resource, session, parameters.uri)
+        mime_type, text = await in_thread(read_resource, session, parameters.uri)
         content = types.TextResourceContents(uri=parameters.uri, mime_type=mime_type, text=text)
         return types.ReadResourceResult(contents=[content])
 
-    return Server(
+    server: Server[Any] = Server(
         "kb",
         version=kb.__version__,
         title="kb",
@@ -115,14 +113,8 @@ def make_server(session: Session, tools: Mapping[str, Tool]) -> Server[Any]:
         on_list_resource_templates=templates,
         on_read_resource=read,
     )
-
-
-async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Run what waits for the disk; our errors become the protocol's."""
-    try:
-        return await anyio.to_thread.run_sync(function, *arguments)
-    except KbError as error:
-        raise MCPError(types.INVALID_PARAMS, error.message, error.as_result()) from error
+    server.middleware.insert(0, explained)
+    return server
 
 
 class _Progress:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
-from kb.errors import DocumentNotFound, KbError, ResourceNotFound, UsageError
+from kb.errors import DocumentNotFound, NotFoundError, ResourceNotFound, UsageError
 from kb.store.database import Row
 from kb.store.names import BROWSABLE_KINDS
 from kb.tools.session import Session
@@ -15,6 +15,7 @@ from kb.tools.session import Session
 __all__ = ["TEMPLATES", "Resource", "list_resources", "read_resource"]
 
 PAGE = 200  # documents of one answer
+LAST_OFFSET = 10**9
 JSON_TYPE, MARKDOWN_TYPE, TEXT_TYPE = "application/json", "text/markdown", "text/plain"
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 
@@ -77,7 +78,7 @@ def list_resources(session: Session, cursor: str = "") -> tuple[list[Resource], 
         offset = int(cursor or 0)
     except ValueError:
         offset = -1
-    if offset < 0:
+    if not 0 <= offset <= LAST_OFFSET:
         raise UsageError(f"the cursor {cursor!r} comes from no page of resources")
     fixed = [
         Resource(uri, uri.removeprefix("context://"), title, description, JSON_TYPE)
@@ -123,7 +124,7 @@ def read_resource(session: Session, uri: str) -> tuple[str, str]:
         if uri.startswith(_DOCUMENT):
             collection, _, document = uri.removeprefix(_DOCUMENT).partition("/")
             return _read_document(session, unquote(collection), unquote(document))
-    except KbError as error:
+    except NotFoundError as error:
         raise ResourceNotFound(error.message, uri=uri, **error.details) from error
     known = ", ".join([*_FIXED, *(template.uri for template in TEMPLATES)])
     raise ResourceNotFound(f"Resource {uri} not found. There are: {known}.", uri=uri)

@@ -24,7 +24,13 @@ from typing import Any
 
 import apsw
 
-from kb.errors import BusyError, DamagedFileError, FileError, NewerFileError
+from kb.errors import (
+    BusyError,
+    DamagedFileError,
+    FileError,
+    NewerFileError,
+    ReplacedFileError,
+)
 from kb.store.statements import statements
 
 APPLICATION_ID = 0x6B62646F
@@ -165,6 +171,8 @@ class Database:
             except BaseException:
                 connection.apsw.close()
                 raise
+        # What is written to a file that nobody finds any more would be lost without a word.
+        self._opened = self._identity()
         if self.in_memory:
             self._writer = connection
         else:
@@ -184,6 +192,7 @@ class Database:
                 yield self._open_writer()
             return
         with self._translated():
+            self._require_same_file()
             connection = self._begin_reading()
             try:
                 connection.apsw.pragma("query_only", True)
@@ -201,6 +210,7 @@ class Database:
 
         Raises:
             BusyError: another process wrote for longer than we wait.
+            ReplacedFileError: the file is no longer where it was.
             RuntimeError: called inside a `read` of the same thread. That would decide on a state
                 that may be gone, and the switch to WAL would wait for that very read.
         """
@@ -211,6 +221,7 @@ class Database:
                 path=str(self.path),
             )
         with self._write_lock, self._translated():
+            self._require_same_file()
             connection = self._open_writer()
             if connection.apsw.in_transaction:
                 yield connection
@@ -318,11 +329,15 @@ class Database:
             connections = [self._writer] if self._writer else []
             while not self._idle.empty():
                 connections.append(self._idle.get_nowait())
+            is_here = self._identity() == self._opened
+            for connection in connections:
+                # By its name the log would be that of the file in its place.
+                connection.apsw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, not is_here)
             for connection in connections[1:]:
                 connection.apsw.close()
             if not connections:
                 return
-            if not (self.in_memory or self.read_only):
+            if is_here and not (self.in_memory or self.read_only):
                 # Refused while another process has the file open: its own close does it.
                 with contextlib.suppress(apsw.Error):
                     connections[0].apsw.set_busy_timeout(0)
@@ -358,6 +373,36 @@ class Database:
                     self._merge_log(wait=False)
             finally:
                 self._write_lock.release()
+
+    def _identity(self) -> tuple[int, int] | None:
+        """What tells the file at our path from another one; None when there is none."""
+        if self.in_memory:
+            return None
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def _require_same_file(self) -> None:
+        """Refuse to go on with a file that nobody finds any more.
+
+        Raises:
+            ReplacedFileError: it is no longer where it was.
+        """
+        if (now := self._identity()) == self._opened:
+            return
+        if now is None:
+            raise ReplacedFileError(
+                f"{self.path} was removed while it was open: put it or a copy of it back, or make "
+                "it anew with `kb add FOLDER`; then start the server again",
+                path=str(self.path),
+            )
+        raise ReplacedFileError(
+            f"{self.path} was replaced by another file while it was open: start the server again "
+            "to use that one",
+            path=str(self.path),
+        )
 
     def _own_reads(self) -> int:
         """How many reads the current thread is inside of."""
