@@ -21,6 +21,30 @@ from kb.store.database import Database
 from kb.tools.session import Session, open_session
 
 
+# Tests that load a real model, and files whose tests start processes: `scripts/test --fast` goes
+# without them.
+SLOW_FIXTURES = {"model", "windrose", "windrose_file", "windrose_copy", "project_of_windrose"}
+SLOW_FILES = {
+    "test_budget.py",
+    "test_context_server.py",
+    "test_external_server.py",
+    "test_file_names.py",
+    "test_multilingual.py",
+    "test_packaging.py",
+    "test_readme.py",
+    "test_server.py",
+    "test_streams.py",
+    "test_watch.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        used = set(getattr(item, "fixturenames", ()))
+        if item.path.name in SLOW_FILES or used & SLOW_FIXTURES:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads the user's settings or another project's file."""

@@ -1,0 +1,31 @@
+"""The page that describes the house is true."""
+
+import re
+import tomllib
+
+from support import ROOT
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+BESIDE = {"__init__.py", "__main__.py", "py.typed", "queries", "migrations", "assets"}
+
+
+def rooms_of_the_page() -> list[str]:
+    table = PAGE.split("## Rooms")[1].split("## The write path")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    return [name.rstrip("/") for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+def test_the_page_names_every_room_and_no_other() -> None:
+    entries = {path.name for path in (ROOT / "kb").iterdir() if path.name != "__pycache__"}
+    assert set(rooms_of_the_page()) == entries - BESIDE
+
+
+def test_the_page_lists_the_floors_as_the_contract_has_them() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    floors = contracts["importlinter"]["contracts"][0]["layers"]
+    assert [name.removesuffix(".py") for name in rooms_of_the_page()] == floors
+
+
+def test_the_listing_is_short() -> None:
+    entries = [path for path in (ROOT / "kb").iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= 24
