@@ -20,7 +20,6 @@ from kb.models.embedder import FastembedEmbedder
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
 
-
 # Tests that load a real model, and files whose tests start processes: `scripts/test --fast` goes
 # without them.
 SLOW_FIXTURES = {"model", "windrose", "windrose_file", "windrose_copy", "project_of_windrose"}
