@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-WORDS_ALONE = "There are no embeddings yet: judged by words alone until `kb sync` made some."
+WORDS_ALONE = "There are no embeddings yet: judged by words alone until `kb sync` has made some."
 
 
 @dataclass(frozen=True, slots=True)
