@@ -9,6 +9,7 @@ no citation, and neither is a link to a heading of the same page or to a mail ad
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,7 +44,7 @@ class KeepingLinks(MarkdownIt):
 
 
 def find_links(
-    tokens: Sequence[Token],
+    blocks: Sequence[tuple[str, int]],
     references: Mapping[str, Any],
     front_matter: Mapping[str, Any],
     lines: Sequence[str],
@@ -52,41 +53,33 @@ def find_links(
     """All links of a document, in order.
 
     Args:
-        tokens: what the block rules made of the text behind the front matter.
-        references: the environment of that run, with the link definitions.
+        blocks: each block's text (see `may_hold_link`) with its first line, from 0, in the text
+            behind the front matter.
+        references: the environment in which the block rules ran, with the link definitions.
         front_matter: its values.
         lines: the whole file.
         first_line: lines of the front matter.
     """
     found = list(_front_matter_links(front_matter, lines[:first_line]))
     footnotes: dict[str, Link] = {}
-    for content, line in _inline_blocks(tokens, bool(references.get("references"))):
+    # A reference link needs no more than a bracket, anything else one of these.
+    marks = ("[", "://") if references.get("references") else ("](", "[[", "://")
+    for content, line in blocks:
+        if not any(mark in content for mark in marks):
+            continue
         for piece, offset in _pieces(content):
             for one, label in _links_of(piece, line + offset + first_line + 1, references):
                 if label is None:
                     found.append(one)
                 elif label not in footnotes:
                     footnotes[label] = one
-    found += _with_sentences(footnotes, tokens)
+    found += _with_sentences(footnotes, blocks)
     return tuple(sorted(found, key=lambda one: one.line))
 
 
-# Blocks
-
-
-def _inline_blocks(tokens: Sequence[Token], has_references: bool) -> Iterator[tuple[str, int]]:
-    """Text with its first line (from 0) of each block that can hold a link."""
-    line = 0
-    for token in tokens:
-        if token.map is not None:
-            line = token.map[0]
-        if token.type != "inline":
-            continue
-        content = token.content
-        # A reference link needs no more than a bracket, anything else one of these.
-        marks = ("[",) if has_references else ("](", "[[")
-        if "://" in content or any(mark in content for mark in marks):
-            yield content, line
+def may_hold_link(content: str) -> bool:
+    """Whether a block's text can hold a link or the mark of a footnote."""
+    return "[" in content or "://" in content
 
 
 def _pieces(content: str) -> Iterator[tuple[str, int]]:
@@ -248,21 +241,23 @@ def _footnote_span(
     definitions: Sequence[re.Match[str]], position: int, length: int
 ) -> tuple[int, int, str | None]:
     """The part of a block that belongs together with a position, and its footnote's label."""
-    low, label = 0, None
-    for match in definitions:
-        if match.start() > position:
-            return low, match.start(), label
-        low, label = match.end(), match["label"]
-    return low, length, label
+    following = bisect_right(definitions, position, key=lambda match: match.start())
+    high = definitions[following].start() if following < len(definitions) else length
+    if not following:
+        return 0, high, None
+    own = definitions[following - 1]
+    return own.end(), high, own["label"]
 
 
-def _with_sentences(footnotes: Mapping[str, Link], tokens: Sequence[Token]) -> Iterator[Link]:
+def _with_sentences(
+    footnotes: Mapping[str, Link], blocks: Sequence[tuple[str, int]]
+) -> Iterator[Link]:
     """Footnotes' links, each with the first sentence that its footnote belongs to, if any."""
     marks: dict[str, tuple[str, int, int]] = {}
-    for token in tokens if footnotes else ():
-        if token.type == "inline" and "[^" in token.content:
-            for match in _FOOTNOTE_MARK.finditer(token.content):
-                marks.setdefault(match["label"], (token.content, *match.span()))
+    for content, _ in blocks if footnotes else ():
+        if "[^" in content:
+            for match in _FOOTNOTE_MARK.finditer(content):
+                marks.setdefault(match["label"], (content, *match.span()))
     for key, one in footnotes.items():
         place = marks.get(key.partition("\n")[0])
         if place is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,13 @@ _BLOCK_KINDS = {
     "hr": "rule",
 }
 
+# A token takes a third of a kB, and a line of text may give eighty of them: a long text is parsed
+# in windows of about so many characters.
+WINDOW_CHARACTERS = 200_000
+# A block that fills even this is cut, but for those of one token, however long they are.
+LARGEST_WINDOW = 16 * WINDOW_CHARACTERS
+_LEAVES = frozenset({"paragraph_open", "heading_open", "fence", "code_block", "html_block"})
+
 _ATTRIBUTE = r"""(?:[#.][^\s{}]+ | [\w-]+=(?:"[^"]*"|'[^']*'|[^\s{}"']+))"""
 _ATTRIBUTE_BLOCK = re.compile(rf"\{{:?\s*{_ATTRIBUTE}(?:\s+{_ATTRIBUTE})*\s*\}}", re.VERBOSE)
 _MARKUP = re.compile(r"[\\`*_~\[\]<>&!\n]")
@@ -58,33 +66,105 @@ _MARKUP = re.compile(r"[\\`*_~\[\]<>&!\n]")
 
 def read_markdown(text: str, lines: Sequence[str], *, has_front_matter: bool = True) -> Body:
     """Read a whole file; `lines` are its lines."""
-    front = read_front_matter(text) if has_front_matter else NO_FRONT_MATTER
-    references: dict[str, Any] = {}
-    tokens = _markdown().parse(text[front.character_count :], references)
-    headings: list[Heading] = []
-    found: list[Block] = []
-    if front.line_count:
-        found.append(Block(1, front.line_count, "front_matter"))
-    summary = ""
-    for index, token in enumerate(tokens):
-        # The items of a top-level list are blocks of their own; they sit one level down.
-        if token.level != (1 if token.type == "list_item_open" else 0) or token.map is None:
-            continue
-        kind = _BLOCK_KINDS.get(token.type)
-        if kind is None:
-            continue
-        start, end = token.map[0] + front.line_count + 1, token.map[1] + front.line_count
-        found.append(Block(start, end, kind))
-        if kind == "heading":
-            heading = _heading_text(tokens[index + 1].content, references)
-            headings.append(Heading(int(token.tag[1]), heading, start, end))
-        elif kind == "paragraph" and not summary:
-            summary = prose(_plain_text(tokens[index + 1].content, references, images=False))
-    notices = (front.notice,) if front.notice else ()
     from kb.formats.links import find_links
 
-    links = find_links(tokens, references, front.values, lines, front.line_count)
-    return Body(headings, _without_gaps(found, lines), summary, front.values, notices, links)
+    front = read_front_matter(text) if has_front_matter else NO_FRONT_MATTER
+    references: dict[str, Any] = {}
+    found = _Found(front.line_count, references)
+    if front.line_count:
+        found.blocks.append(Block(1, front.line_count, "front_matter"))
+    for tokens, line in _windows(text[front.character_count :], references):
+        found.add(tokens, line)
+    # Only now are all link definitions known, of which some stand at the very end.
+    headings = [
+        Heading(level, _heading_text(source, references), block.start_line, block.end_line)
+        for block, level, source in found.headings
+    ]
+    summary = prose(_plain_text(found.paragraph, references, images=False))
+    notices = (front.notice,) if front.notice else ()
+    links = find_links(found.inline, references, front.values, lines, front.line_count)
+    blocks = _without_gaps(found.blocks, lines)
+    return Body(headings, blocks, summary, front.values, notices, links)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the block rules found so far; lines of blocks count from 1, in the file."""
+
+    first_line: int  # lines of the front matter
+    references: dict[str, Any]  # the link definitions that are known so far
+    blocks: list[Block] = field(default_factory=list)
+    headings: list[tuple[Block, int, str]] = field(default_factory=list)  # level and source
+    paragraph: str = ""  # the source of the first one with words to read
+    inline: list[tuple[str, int]] = field(default_factory=list)  # see `find_links`
+
+    def add(self, tokens: Sequence[Token], line: int) -> None:
+        """Take up blocks whose lines count from `line` of the text behind the front matter."""
+        from kb.formats.links import may_hold_link
+
+        at = line
+        for index, token in enumerate(tokens):
+            if token.map is not None:
+                at = line + token.map[0]
+            if token.type == "inline" and may_hold_link(token.content):
+                self.inline.append((token.content, at))
+            # The items of a top-level list are blocks of their own; they sit one level down.
+            if token.level != (1 if token.type == "list_item_open" else 0) or token.map is None:
+                continue
+            kind = _BLOCK_KINDS.get(token.type)
+            if kind is None:
+                continue
+            end = line + token.map[1] + self.first_line
+            block = Block(at + 1 + self.first_line, end, kind)
+            self.blocks.append(block)
+            if kind == "heading":
+                self.headings.append((block, int(token.tag[1]), tokens[index + 1].content))
+            elif kind == "paragraph" and not self.paragraph:
+                source = tokens[index + 1].content[:MAXIMUM_SOURCE]
+                if prose(_plain_text(source, self.references, images=False)):
+                    self.paragraph = source
+
+
+def _windows(text: str, references: dict[str, Any]) -> Iterator[tuple[list[Token], int]]:
+    """The tokens of a text, window by window, each with the line, from 0, at which it begins.
+
+    A block depends on nothing in front of it but link definitions, which `references` collects.
+    So each window ends before the last block that began in it, or before the last item of a
+    list, and the next one begins there. A block that fills a window is given a larger one.
+    """
+    start = line = 0
+    size = WINDOW_CHARACTERS
+    while start < len(text):
+        end = text.find("\n", start + size) + 1 or len(text)
+        tokens = _markdown().parse(text[start:end], references)
+        references.pop("duplicate_refs", None)  # of no use, and as many as there are
+        if end == len(text):
+            yield tokens, line
+            return
+        index = _last_block(tokens)
+        cut = (tokens[index].map or [0])[0] if index else 0
+        if not cut:
+            if not tokens or tokens[0].type in _LEAVES or size < LARGEST_WINDOW:
+                size *= 4
+                continue
+            # A list of one item, a quote or a table goes on as if it began anew.
+            index, cut = len(tokens), text.count("\n", start, end)
+        del tokens[index:]
+        yield tokens, line
+        for _ in range(cut):
+            start = text.find("\n", start) + 1
+        line += cut
+        size = WINDOW_CHARACTERS
+
+
+def _last_block(tokens: Sequence[Token]) -> int:
+    """Where the last top-level block begins, or the last item of a list that is the last."""
+    for index in range(len(tokens) - 1, 0, -1):
+        token = tokens[index]
+        opens = token.nesting >= 0 and token.map is not None
+        if opens and (token.level == 0 or (token.level == 1 and token.type == "list_item_open")):
+            return index
+    return 0
 
 
 def _without_gaps(found: Iterable[Block], lines: Sequence[str]) -> list[Block]:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from kb.formats.outline import Block, ParsedDocument
@@ -29,10 +29,16 @@ _MAXIMUM_WORD = 100
 # long, so that they fill chunks well.
 _FRAGMENTS = 8
 
-# Characters encoded in one call: 10 MB of base64 in a single one took 3 GB of memory. A part
-# ends behind one of these, at which words always end, so it encodes as it does in the whole.
-_ENCODED_AT_ONCE = 1 << 18
+# Characters encoded in one call: 10 MB of base64 in a single one took 3 GB of memory, and a million
+# Chinese characters take half a GB and twice the time of so many parts. A part ends behind one of
+# these, at which words always end, so it encodes as it does in the whole. A stretch without any is
+# cut if it is very long: a model knows neither such a word nor its parts.
+_ENCODED_AT_ONCE = 1 << 14
+_LONGEST_STRETCH = 1 << 16
 _WORD_ENDS = ("\n", " ", "。", ",", ".", "/", "-")
+
+# Of one line; 20 MB of ". " would be ten million pieces. More of them are no sentences.
+MOST_SENTENCES = 500_000
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*[ \t]+|[。！？；｡][”’」』）]*")
 _MODEL_SPACE = " \t\n\u3000"  # str.isspace holds for more, which the model's tokenizer drops
@@ -58,12 +64,14 @@ class Source:
             start = end
 
     def _encoding_end(self, start: int) -> int:
-        limit = start + _ENCODED_AT_ONCE
-        if limit < len(self.text):
-            for mark in _WORD_ENDS:
-                if end := self.text.rfind(mark, start, limit) + 1:
-                    return end
-        return len(self.text)
+        limit, longest = start + _ENCODED_AT_ONCE, start + _LONGEST_STRETCH
+        if limit >= len(self.text):
+            return len(self.text)
+        for mark in _WORD_ENDS:
+            if end := self.text.rfind(mark, start, limit) + 1:
+                return end
+        further = [self.text.find(mark, limit, longest) + 1 for mark in _WORD_ENDS]
+        return min(filter(None, further), default=min(longest, len(self.text)))
 
     def range(self, block: Block) -> tuple[int, int]:
         after = block.end_line < len(self._lines)
@@ -88,9 +96,16 @@ class Source:
         starts_here = token < len(self._tokens) and self._tokens[token] == character
         return not (starts_here and self._opens_word[token])
 
-    def word_starts(self, start: int, end: int) -> Iterator[int]:
-        """Yield where words start within a range, beyond its first character."""
-        for token in range(bisect_right(self._tokens, start), bisect_left(self._tokens, end)):
+    def word_starts(self, start: int, end: int, tokens: int | None = None) -> Iterator[int]:
+        """Yield where words start within a range, beyond its first character.
+
+        Args:
+            tokens: how many may stand in front of such a place.
+        """
+        last = bisect_left(self._tokens, end)
+        if tokens is not None:
+            last = min(last, bisect_left(self._tokens, start) + tokens + 1)
+        for token in range(bisect_right(self._tokens, start), last):
             if self._opens_word[token]:
                 yield self._tokens[token]
 
@@ -158,7 +173,10 @@ def _split_lines(source: Source, start: int, end: int, cut: Cut, budget: int) ->
 
 
 def _split_line(source: Source, start: int, end: int, cut: Cut, budget: int) -> Iterator[Piece]:
-    ends = [match.end() for match in _SENTENCE_END.finditer(source.text, start, end)]
+    found = _SENTENCE_END.finditer(source.text, start, end)
+    ends = [match.end() for match in islice(found, MOST_SENTENCES + 1)]
+    if len(ends) > MOST_SENTENCES:
+        ends = []
     for sentence_start, sentence_end in pairwise([start, *ends, end]):
         if source.fits(sentence_start, sentence_end, budget):
             tokens = source.token_count(sentence_start, sentence_end)
@@ -173,11 +191,11 @@ def _split_sentence(source: Source, start: int, end: int, cut: Cut, budget: int)
     """Yield pieces that end at a space, else at a word of the tokenizer's, else anywhere."""
     while start < end:
         limit = min(end, start + MAXIMUM_CHARACTERS // _FRAGMENTS)
-        words = list(source.word_starts(start, limit))
         if limit < end or source.token_count(start, limit) > budget // _FRAGMENTS:
-            few = [w for w in words if source.token_count(start, w) <= budget // _FRAGMENTS]
+            few = list(source.word_starts(start, limit, budget // _FRAGMENTS))
             spaces = [w for w in few if source.text[w - 1] in _MODEL_SPACE]
-            limit = (spaces or few or words[:1] or [limit])[-1]
+            words = few or [next(source.word_starts(start, limit), limit)]
+            limit = (spaces or words)[-1]
         yield Piece(start, limit, cut, _piece_tokens(source, start, limit))
         cut = Cut.IN_SENTENCE
         start = limit

@@ -1,4 +1,4 @@
-"""How much processor time one document may take.
+"""How much processor time one document may take, and how many lines it may have.
 
 Parsers meet text that nobody foresaw. A loop that does not end must cost one document, not the
 sync or the server: a watching thread raises an exception inside the thread that is past its
@@ -22,20 +22,28 @@ T = TypeVar("T")
 # Real Markdown takes 1 to 2 s a megabyte on one core of a small server, reStructuredText up to 5.
 BASE_SECONDS = 5.0
 SECONDS_A_CHARACTER = 20 / 1_000_000
+# Each line may be a heading, an item of a list and a link: about half a kB of memory. A book of a
+# thousand pages has 40,000 lines.
+MAXIMUM_LINES = 500_000
 WATCH_SECONDS = 0.25
 # Something on the way may have caught the exception and gone on.
 AGAIN_SECONDS = 2.0
 
 
-def within_budget(characters: int, work: Callable[[], T]) -> T:
-    """The result of work on a text of this length, if it comes in the time such a text may take.
+def within_budget(text: str, work: Callable[[], T]) -> T:
+    """The result of work on a text, if it comes in the time that a text of its length may take.
 
     Counted is the thread's own processor time, so that a busy machine changes nothing.
 
     Raises:
-        DocumentTooComplex: it was not ready by then.
+        DocumentTooComplex: it was not ready by then, or the text has too many lines.
     """
-    allowed = BASE_SECONDS + characters * SECONDS_A_CHARACTER
+    lines = text.count("\n")
+    if lines > MAXIMUM_LINES:
+        raise DocumentTooComplex(
+            f"has {lines:,} lines, more than the limit of {MAXIMUM_LINES:,}: split it or exclude it"
+        )
+    allowed = BASE_SECONDS + len(text) * SECONDS_A_CHARACTER
     watched = _Watched(allowed)
     try:
         try:

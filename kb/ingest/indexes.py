@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from kb.disk.read import too_large
 from kb.errors import DocumentTooComplex, IndexExists, IndexNotFound, UnknownBackend, UsageError
 from kb.formats.chunk import chunk
 from kb.formats.outline import ParsedDocument
@@ -15,6 +16,7 @@ from kb.ingest.budget import within_budget
 from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
 from kb.search.bm25 import IndexOptions, count_tokens
+from kb.sources.folder import MAXIMUM_BYTES
 from kb.store.collections import insert_collection
 from kb.store.database import Connection, Database
 from kb.store.documents import NewDocument, store_document
@@ -104,8 +106,14 @@ def add_document(
 
     Raises:
         IndexNotFound: there is no such index.
-        UsageError: the content is blank or too complex, or the metadata are no JSON.
+        UsageError: the content is blank, too large or too complex, or the metadata are no JSON.
     """
+    if (size := len(content.encode("utf-8", "replace"))) > MAXIMUM_BYTES:
+        why = too_large(size, MAXIMUM_BYTES)
+        raise UsageError(
+            f"The content is too large, {why}: add it in parts.",
+            details={"fieldErrors": {"content": [why]}},
+        )
     text = content.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         raise UsageError(BLANK_CONTENT, details={"fieldErrors": {"content": ["is empty or blank"]}})
@@ -126,7 +134,7 @@ def add_document(
         return Added(True, tokens, False)
     # Cut into passages before the file is locked.
     try:
-        new = within_budget(len(text), lambda: _prepared(doc_id, text, content_hash, metadata))
+        new = within_budget(text, lambda: _prepared(doc_id, text, content_hash, metadata))
     except DocumentTooComplex as error:
         raise DocumentTooComplex(
             f"The content {error.message}.",

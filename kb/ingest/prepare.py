@@ -135,7 +135,7 @@ class Preparation:
                 places=converted.places,
             )
 
-        return within_budget(len(converted.text), prepared)
+        return within_budget(converted.text, prepared)
 
 
 def prepare_document(
@@ -144,9 +144,9 @@ def prepare_document(
     """Parse and chunk a file's text; `options` are its collection's.
 
     Raises:
-        DocumentTooComplex: it takes too long.
+        DocumentTooComplex: it takes too long, or has too many lines.
     """
-    return within_budget(len(source.text), lambda: _prepare(file, source, options or {}))
+    return within_budget(source.text, lambda: _prepare(file, source, options or {}))
 
 
 def _prepare(file: SourceFile, source: SourceText, options: Mapping[str, Any]) -> NewDocument:

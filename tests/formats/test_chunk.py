@@ -304,6 +304,25 @@ def test_the_document_is_encoded_once() -> None:
     assert tokenizer.characters < len(text) + 100
 
 
+@pytest.mark.parametrize("unit", ["x", "\u4e2d\u6587", "word ", "a\n", "\U0001f600", "QUJD/+9x"])
+def test_no_part_that_is_encoded_at_once_is_large(unit: str) -> None:
+    # What the tokenizer returns takes a hundred bytes a character and more.
+    class MeasuringTokenizer:
+        truncation = padding = None
+        largest = 0
+
+        def encode(self, text: str, add_special_tokens: bool) -> object:
+            self.largest = max(self.largest, len(text))
+            return TOKENIZER.encode(text, add_special_tokens=add_special_tokens)
+
+    text = unit * (300_000 // len(unit))
+    tokenizer = MeasuringTokenizer()
+    found = chunk(text, parse(text, "a.txt"), tokenizer)
+    assert tokenizer.largest <= 1 << 16
+    covered = "".join(text[c.start_character : c.end_character] for c in found)
+    assert "".join(covered.split()) == "".join(text.split())
+
+
 @pytest.mark.parametrize("size", [1, 50, 997])
 def test_encoding_a_document_in_parts_changes_no_chunk(
     size: int, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docutils.parsers.rst import roles
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it.utils import read_fixture_file
 
+from kb.formats import markdown
 from kb.formats.outline import MAXIMUM_SUMMARY, ParsedDocument
 from kb.formats.parse import parse
 
@@ -235,3 +237,54 @@ def test_a_long_summary_is_cut_at_a_word_where_there_are_words(word: str, length
     summary = parse(word * 600, "a.md").summary
     assert len(summary) == length
     assert not summary.endswith("wor")
+
+
+# Long texts are parsed in windows
+
+LINES = st.sampled_from(
+    [
+        *("# H", "text", "", "", "- a", "  - b", "    code", "```", "> q", "> - z", "1. x", "2. y"),
+        *("***", "| a | b |", "|---|---|", "[a]: /b", "[a] and [c](d)", "<div>", "</div>", "Head"),
+        *("===", "[r]:", "/target", "'title", "on'", "* s", "<!-- c", "-->", "x[^1]. y"),
+        "[^1]: see [t](u)",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(lines=st.lists(LINES, max_size=60), size=st.sampled_from([1, 10, 40, 100]))
+def test_a_text_parsed_in_windows_is_parsed_as_in_one(lines: list[str], size: int) -> None:
+    text = "\n".join(lines)
+    whole = parse(text, "a.md")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(markdown, "WINDOW_CHARACTERS", size)
+        assert parse(text, "a.md") == whole
+
+
+def test_a_block_that_fills_the_largest_window_goes_on_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(markdown, "WINDOW_CHARACTERS", 100)
+    monkeypatch.setattr(markdown, "LARGEST_WINDOW", 400)
+    quote = parse("> a [l](m)\n" * 400 + "\n# After\n", "a.md")
+    assert {block.kind for block in quote.blocks} == {"quote", "heading"}
+    assert [link.line for link in quote.links] == list(range(1, 401))
+    # A block of code is one token, however long it is.
+    fence = parse("```\n" + "# no heading\n" * 1000 + "```\n# After\n", "a.md")
+    assert [block.kind for block in fence.blocks] == ["fence", "heading"]
+
+
+def test_few_tokens_are_alive_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 0
+    add = markdown._Found.add
+
+    def counting(self: markdown._Found, tokens: list[Any], line: int) -> None:
+        nonlocal most
+        most = max(most, len(tokens))
+        add(self, tokens, line)
+
+    monkeypatch.setattr(markdown._Found, "add", counting)
+    monkeypatch.setattr(markdown, "WINDOW_CHARACTERS", 1_000)
+    document = parse("- a\n" * 3_000, "a.md")
+    assert len(document.blocks) == 3_000
+    assert most < 1_500

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kb.cli.collect import register
-from kb.errors import DocumentTooComplex
+from kb.errors import DocumentTooComplex, UsageError
 from kb.formats import markdown
 from kb.ingest import budget
 from kb.ingest.budget import within_budget
@@ -50,9 +50,9 @@ def forever() -> None:
 
 
 def test_work_in_time_gives_its_result_and_its_own_errors() -> None:
-    assert within_budget(10, lambda: 7) == 7
+    assert within_budget("text", lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
-        within_budget(10, lambda: 1 // 0)
+        within_budget("text", lambda: 1 // 0)
 
 
 def test_work_that_does_not_end_is_stopped_in_any_thread(short: None) -> None:
@@ -60,7 +60,7 @@ def test_work_that_does_not_end_is_stopped_in_any_thread(short: None) -> None:
 
     def run() -> None:
         try:
-            within_budget(1, forever)
+            within_budget("a", forever)
         except DocumentTooComplex as error:
             stopped.append(error.message)
 
@@ -80,7 +80,7 @@ def test_work_that_catches_everything_is_stopped_all_the_same(short: None) -> No
         forever()
 
     with pytest.raises(DocumentTooComplex):
-        within_budget(1, stubborn)
+        within_budget("a", stubborn)
 
 
 def test_a_text_has_time_by_its_length(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,13 @@ def test_a_text_has_time_by_its_length(short: None, monkeypatch: pytest.MonkeyPa
             pass
         return "done"
 
-    assert within_budget(1_000, long_work) == "done"
+    assert within_budget("x" * 1_000, long_work) == "done"
+
+
+def test_a_text_has_a_limit_of_lines() -> None:
+    assert within_budget("\n" * budget.MAXIMUM_LINES, lambda: "done") == "done"
+    with pytest.raises(DocumentTooComplex, match="500,001 lines, more than the limit of 500,000"):
+        within_budget("\n" * (budget.MAXIMUM_LINES + 1), lambda: "done")
 
 
 def test_a_document_that_does_not_end_is_that_documents_error(
@@ -107,6 +113,15 @@ def test_a_document_that_does_not_end_is_that_documents_error(
     (error,) = report.errors
     assert error["path"] == "b.md"
     assert "too complex" in error["message"]
+
+
+def test_an_added_document_has_the_limits_of_a_file(kb: Session) -> None:
+    with pytest.raises(
+        UsageError, match=r"20\.0 MB is more than the limit of 20 MB: add it in parts"
+    ):
+        add_document(kb.knowledge, "default", "one", "x" * 20_000_001, {})
+    with pytest.raises(UsageError, match="500,001 lines"):
+        add_document(kb.knowledge, "default", "one", "x" + "\n" * 500_001, {})
 
 
 def test_an_added_document_that_does_not_end_is_refused(
