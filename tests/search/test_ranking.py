@@ -27,6 +27,16 @@ def test_more_evidence_of_any_kind_raises_the_score(better: dict[str, float]) ->
     assert score(replace(ANSWER, **better)) > score(ANSWER)
 
 
+@pytest.mark.parametrize("kind", ["words", "document_words"])
+def test_the_first_words_that_are_found_tell_more_than_the_last(kind: str) -> None:
+    def gain(before: float, after: float) -> float:
+        return support(replace(NOTHING, **{kind: after}), 1.0) - support(
+            replace(NOTHING, **{kind: before}), 1.0
+        )
+
+    assert gain(0.1, 0.3) > gain(0.7, 0.9) + 0.01
+
+
 def test_rare_words_that_a_passage_holds_as_typed_are_enough() -> None:
     assert score(replace(NOTHING, held=0.8, rarity=1.0)) >= 0.7
     assert score(replace(NOTHING, held=0.8, rarity=0.1)) < 0.7  # every other passage has them
