@@ -56,6 +56,7 @@ def search(kb: Session, options: argparse.Namespace) -> int:
     sources = _sources(kb)
     for row in rows:
         row["place"] = _place(row, sources)
+    _add_snippets(kb, options.query, rows)
     render.search_results(rows, found.notice, options)
     return 0 if rows else 1
 
@@ -67,6 +68,19 @@ def _require_names(kb: Session, names: list[str], registration: FolderRegistrati
         for name in names:
             if name != added:
                 kb.names.collection(connection, name)
+
+
+def _add_snippets(kb: Session, text: str, rows: list[dict[str, Any]]) -> None:
+    from kb.search.query import parse_query
+    from kb.search.snippet import snippet
+    from kb.search.typos import correct
+
+    with kb.database.read() as connection:
+        query, _ = correct(connection, parse_query(text))
+        for row in rows:
+            headings = [row["documentTitle"], row.get("sectionHeading", "")]
+            found = snippet(connection, query, row["content"], headings)
+            row |= {"snippet": found.text, "marks": found.marks}
 
 
 def list_names(kb: Session, options: argparse.Namespace) -> int:

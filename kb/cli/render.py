@@ -9,12 +9,15 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.text.file_names import writable
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 FORMATS = ("table", "json", "csv", "files", "md")
-EXCERPT_CHARACTERS = 220
+NOT_IN_JSON = ("place", "marks")  # of a row of `kb search`: for people
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 CSV_COLUMNS = (
     "collection",
@@ -104,7 +107,7 @@ def search_results(
         print(f"kb: {notice}", file=sys.stderr)
     if wanted == "json":
         result: dict[str, Any] = {
-            "results": [{k: v for k, v in row.items() if k != "place"} for row in rows]
+            "results": [{k: v for k, v in row.items() if k not in NOT_IN_JSON} for row in rows]
         }
         print_json({**result, "notice": notice} if notice else result)
     elif wanted == "csv":
@@ -130,7 +133,7 @@ def _search_table(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -
     if not sys.stdout.isatty():
         for row in rows:
             print(f"{row['place']}{_score(row, '  ')}  {_heading(row)}")
-            print(f"    {_excerpt(row['content'])}")
+            print(f"    {_flat(row['snippet'])}")
             if options.explain:
                 print(f"    {_explanation(row)}")
         return
@@ -142,7 +145,7 @@ def _search_table(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -
         console.print(
             Text.assemble((row["place"], "cyan"), _score(row, "  "), "  ", (_heading(row), "bold"))
         )
-        console.print(Text(f"    {_excerpt(row['content'])}"))
+        console.print(_with_marks(row["snippet"], row["marks"]))
         if options.explain:
             console.print(Text(f"    {_explanation(row)}", style="dim"))
 
@@ -157,9 +160,17 @@ def _score(row: dict[str, Any], before: str) -> str:
     return f"{before}{row['relevanceScore']:.2f}" if "relevanceScore" in row else ""
 
 
-def _excerpt(content: str) -> str:
-    flat = _flat(content)
-    return flat if len(flat) <= EXCERPT_CHARACTERS else flat[:EXCERPT_CHARACTERS].rstrip() + " …"
+def _with_marks(snippet: str, marks: Sequence[tuple[int, int]]) -> Text:
+    """A snippet whose matched words stand out."""
+    from rich.text import Text
+
+    shown = Text("    ")
+    done = 0
+    for start, end in marks:
+        shown.append(_CONTROL.sub("", snippet[done:start]))
+        shown.append(_CONTROL.sub("", snippet[start:end]), style="bold yellow")
+        done = end
+    return shown.append(_CONTROL.sub("", snippet[done:]))
 
 
 def _explanation(row: dict[str, Any]) -> str:

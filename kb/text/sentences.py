@@ -41,3 +41,15 @@ def _word_edge(text: str, position: int, limit: int) -> int:
         return 0
     space = text.find(" ", position, limit)
     return space + 1 if space >= 0 else position
+
+
+def first_sentences(text: str, most: int) -> str:
+    """The sentences a text begins with, on one line of about `most` characters."""
+    flat = " ".join(text.split())
+    if len(flat) <= most:
+        return flat
+    ends = [match.end() for match in _SENTENCE_END.finditer(flat, 0, most)]
+    if ends:
+        return flat[: ends[-1]]
+    cut = flat.rfind(" ", 0, most)
+    return flat[: cut if cut > 0 else most].rstrip() + "..."

@@ -498,7 +498,7 @@ def test_related_without_vectors_says_what_to_do(filled: Run) -> None:
 def test_search_prints_place_heading_and_text(filled: Run) -> None:
     outcome = filled("search", '+"quartz line"')
     assert outcome.code == 0
-    assert re.fullmatch(r"docs/wind\.md:1-3  0\.\d\d  Wind\n    # Wind quartz line\n", outcome.out)
+    assert re.fullmatch(r"docs/wind\.md:1-3  0\.\d\d  Wind\n    quartz line\n", outcome.out)
     assert "no embeddings yet" in outcome.errors
 
 

@@ -1,0 +1,108 @@
+"""What a person is shown of a passage: the text round the words that were asked for.
+
+Marks of layout say nothing of the matter and are left out: the passage's own heading, which is
+shown above it, attribute blocks, HTML tags, and the fences of code and admonitions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kb.search.highlight import excerpts, merged, spans
+from kb.search.query import STOP_WORDS, Query
+from kb.store.database import Connection
+from kb.text.sentences import first_sentences
+
+WIDTH = 220  # characters
+
+_CODE_FENCE = re.compile(r"^[ \t>]*(?P<fence>`{3,}|~{3,})")
+_BLOCK_FENCE = re.compile(r"^[ \t>]*(?::{3,}|/{3,})[^|]*(?:\|\s*(?P<title>.*))?$")
+_ADMONITION = re.compile(r"^[ \t>]*(?:!{3}|\?{3}\+?)[ \t]+[\w-]+[ \t]*(?P<title>.*)$")
+_ALERT = re.compile(r"^[ \t>]*\[!\w+\][+-]?[ \t]*")
+_ATTRIBUTE = r"""(?:[#.][\w-]+|[\w-]+=(?:"[^"\n]*"|'[^'\n]*'|[^\s{}"']+))"""
+_ATTRIBUTES = re.compile(rf"[ \t]*\{{:?\s*{_ATTRIBUTE}(?:\s+{_ATTRIBUTE})*\s*\}}")
+# Those that documents hold; `List<int>` and `<path>` are text.
+_TAGS = (
+    "a|abbr|article|b|blockquote|br|button|center|code|dd|del|details|div|dl|dt|em|figcaption|figure"
+    "|font|h[1-6]|hr|i|iframe|img|ins|kbd|li|mark|nav|ol|p|picture|pre|s|section|small|source|span"
+    "|strong|sub|summary|sup|table|tbody|td|th|thead|tr|u|ul|video"
+)
+_TAG = re.compile(rf"""</?(?:{_TAGS})(?:\s+[\w:-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>""")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>.*?)(?:[ \t]+#+)?[ \t]*$")
+_UNDERLINE = re.compile(r"^[ \t]*(?:=+|-+)[ \t]*$")
+_MARKUP = re.compile(r"[`*_\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A piece of a passage on one line, and where in it the query's words stand."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()
+
+
+def snippet(
+    connection: Connection, query: Query, content: str, headings: Sequence[str] = ()
+) -> Snippet:
+    """The piece of a passage that holds the most of a query's words, or else its first sentence.
+
+    Args:
+        headings: what is shown above the passage and need not be said again.
+    """
+    text = readable(content, headings)
+    asked = _telling(query)
+    found = spans(connection, text, asked, variants=_variants(query))
+    pieces = excerpts(text, found, most=1, width=WIDTH, mark=False)
+    if not pieces:
+        return Snippet(first_sentences(text, WIDTH))
+    piece = pieces[0]
+    again = spans(connection, piece, asked, variants=_variants(query))
+    return Snippet(piece, tuple(merged(again)))
+
+
+def readable(content: str, headings: Sequence[str] = ()) -> str:
+    """A passage without what only lays it out, and without the headings that are given."""
+    known = {_plain(heading) for heading in headings if heading}
+    kept: list[str] = []
+    code = ""  # the fence that the code began with
+    for line in _COMMENT.sub(" ", content).splitlines():
+        fence = _CODE_FENCE.match(line)
+        if fence and fence["fence"].startswith(code):
+            code = "" if code else fence["fence"]
+        elif code:
+            kept.append(line)
+        elif _UNDERLINE.match(line) and kept and _plain(kept[-1]) in known:
+            kept.pop()
+        else:
+            text = _without_marks(line)
+            if not (_HEADING.match(line) and _plain(text) in known):
+                kept.append(text)
+    return "\n".join(kept).strip() or content.strip()
+
+
+def _without_marks(line: str) -> str:
+    """A line outside code; of an admonition's fence its title stays."""
+    if fence := _BLOCK_FENCE.match(line):
+        line = fence["title"] or ""
+    elif admonition := _ADMONITION.match(line):
+        line = admonition["title"].strip("\"' ")
+    elif heading := _HEADING.match(line):
+        line = heading["text"]
+    return _TAG.sub("", _ATTRIBUTES.sub("", _ALERT.sub("", line))).rstrip()
+
+
+def _plain(text: str) -> str:
+    return " ".join(_MARKUP.sub("", text).split()).casefold()
+
+
+def _telling(query: Query) -> Query:
+    """The query without stop words, unless it has nothing else."""
+    telling = tuple(one for one in query.terms if one.text.casefold() not in STOP_WORDS)
+    return replace(query, terms=telling) if telling or query.must else query
+
+
+def _variants(query: Query) -> Mapping[str, Sequence[str]]:
+    return dict(query.guesses)

@@ -1,0 +1,57 @@
+"""Snippets: the text round the words that were asked for, without marks of layout."""
+
+import pytest
+
+from kb.search.query import parse_query
+from kb.search.snippet import WIDTH, readable, snippet
+from kb.store.database import Database
+
+DATABASE = Database(":memory:")
+
+
+def shown(content: str, query: str, *headings: str) -> tuple[str, list[str]]:
+    with DATABASE.read() as connection:
+        found = snippet(connection, parse_query(query), content, headings)
+    return found.text, [found.text[start:end] for start, end in found.marks]
+
+
+def test_a_snippet_lies_round_the_words_that_were_asked_for() -> None:
+    text, marks = shown(
+        "Filler text. " * 60 + "Spooled files rest. " + "More text. " * 60, "the file"
+    )
+    assert "Spooled files rest." in text
+    assert len(text) <= WIDTH + 6
+    assert marks == ["files"]  # by stem, and no stop word
+
+
+def test_without_a_matched_word_the_first_sentences_are_shown() -> None:
+    text, marks = shown("The first sentence. " + "It goes on " * 40, "bread")
+    assert (text, marks) == ("The first sentence.", [])
+
+
+def test_a_heading_that_is_shown_is_not_repeated() -> None:
+    assert shown("## Set up {#setup}\n\nRun it.", "run", "Guide", "Set up")[0] == "Run it."
+    assert shown("Guide\n=====\n\nRun it.", "run", "Guide")[0] == "Run it."
+    assert shown("### Another\n\nRun it.", "run", "Guide")[0] == "Another Run it."
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("Text {.lead} and [a](b){: target=_blank }", "Text and [a](b)"),
+        ('<div class="x">\nText <b>bold</b><br/>\n</div>', "Text bold"),
+        ('!!! note "Careful"\n    Text', "Careful\n    Text"),
+        ("::: warning\nText\n:::", "Text"),
+        ("/// tip | A hint\nText\n///", "A hint\nText"),
+        ("> [!NOTE]\n> Text", "> Text"),
+        ("Text <!-- not\nshown --> more", "Text   more"),
+        ("```html\n<b>{.x}</b>\n```\nText", "<b>{.x}</b>\nText"),  # code is shown as it is
+        ("List<int> and a < b, {x} and {1: 2}", "List<int> and a < b, {x} and {1: 2}"),
+    ],
+)
+def test_marks_of_layout_are_left_out(content: str, expected: str) -> None:
+    assert readable(content).replace("\n\n", "\n").strip() == expected
+
+
+def test_a_passage_of_marks_alone_is_shown_as_it_is() -> None:
+    assert readable("<br/>") == "<br/>"
