@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
 from kb.errors import DocumentNotFound, UsageError
+from kb.sources.bundle import document_file
 from kb.store.collections import count_documents
 from kb.store.database import Row
-from kb.text.file_names import below, on_disk, storable
+from kb.text.file_names import on_disk, storable
 from kb.text.nearest import nearest
 from kb.tools.session import Session
 
@@ -94,6 +95,7 @@ def list_names(kb: Session, options: argparse.Namespace) -> int:
                     "kind": row["kind"],
                     "source": row["source"],
                     "description": row["description"] or "",
+                    **({"version": row["version"]} if row["version"] else {}),
                 }
                 for row in kb.names.collections(connection)
             ]
@@ -290,9 +292,7 @@ def _place(row: dict[str, Any], sources: dict[str, str]) -> str:
     """Where to open a hit: its file seen from here when it is there, else collection/id."""
     name = row.get("collectionId", row["collection"])
     lines = f":{row['startLine']}-{row['endLine']}{_in_file(row)}"
-    root = sources.get(name) or "/nonexistent"
-    file = Path(on_disk(root))
-    file = file if file.is_file() else below(root, row["documentId"])
+    file = document_file(sources.get(name, ""), row["documentId"])
     if file.is_file():
         try:
             return f"{storable(file.relative_to(Path.cwd()))}{lines}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from kb.cli import render
 from kb.cli.soundness import problems
-from kb.errors import EmbeddingError, UsageError
+from kb.errors import EmbeddingError, SourceError, UsageError
 from kb.store.call_statistics import call_statistics
 from kb.store.collections import count_documents
 from kb.store.sessions import file_scores
@@ -153,6 +153,41 @@ def _status_of_calls(kb: Session, options: argparse.Namespace) -> int:
     render.table({"calls": rows}, shown, columns, options)
     render.remark("" if rows else "no calls yet", options)
     return 0 if rows else 1
+
+
+def pack(_: Session, options: argparse.Namespace) -> int:
+    """Write a folder's documents as a bundle that `kb add` takes, with a manifest."""
+    from kb.formats.parse import accepts
+    from kb.sources.bundle import pack as write
+    from kb.sources.folder import walk
+
+    folder = Path(options.folder).expanduser().resolve()
+    left_out: list[str] = []
+    files = list(
+        walk(
+            folder,
+            options.include,
+            options.exclude,
+            report=lambda path, message: left_out.append(f"{path}: {message}"),
+            accepts=accepts,
+        )
+    )
+    if not files:
+        raise SourceError(f"{options.folder} holds no document: nothing was packed")
+    manifest: dict[str, object] = {"name": options.name or folder.name}
+    manifest |= {
+        key: value
+        for key, value in (("version", options.edition), ("description", options.description))
+        if value
+    }
+    manifest["sources"] = {"files": [file.path for file in files]}
+    size = write(files, options.output.expanduser(), manifest)
+    for line in left_out:
+        print(f"kb: left out: {line}", file=sys.stderr)
+    result = {"bundle": str(options.output), "documents": len(files), "bytes": size}
+    text = f"{options.output}: {len(files)} documents ({size / 1e6:.1f} MB)"
+    render.text(result, text, options)
+    return 0
 
 
 def copy(kb: Session, options: argparse.Namespace) -> int:

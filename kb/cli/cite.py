@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from kb.cli import render
 from kb.cli.browse import resolve
 from kb.cli.graph_formats import FORMATS
 from kb.errors import DocumentNotFound, FileError
+from kb.sources.bundle import document_file
 from kb.store.citation_graph import (
     BrokenLink,
     broken_links,
@@ -21,7 +21,7 @@ from kb.store.citation_graph import (
     whole_graph,
 )
 from kb.store.database import Connection
-from kb.text.file_names import below, on_disk, storable
+from kb.text.file_names import storable
 from kb.tools.session import Session
 
 CONTEXT_CHARACTERS = 120
@@ -131,9 +131,7 @@ def _broken(kb: Session, options: argparse.Namespace) -> int:
 
 def _file(link: BrokenLink, sources: dict[str, str]) -> str:
     """The file as seen from here, where it is there; else COLLECTION/id."""
-    root = sources.get(link.collection) or "/nonexistent"
-    file = Path(on_disk(root))
-    file = file if file.is_file() else below(root, link.path)
+    file = document_file(sources.get(link.collection, ""), link.path)
     if not file.is_file():
         return f"{link.collection}/{link.path}"
     near = os.path.relpath(file)

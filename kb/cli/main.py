@@ -422,6 +422,17 @@ def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     sub = add("copy", "care.copy", "write a clean, compact copy of the file")
     sub.add_argument("destination", metavar="DEST", type=Path)
+    sub = add(
+        "pack", "care.pack", "write a folder's documents as one bundle, always the same bytes"
+    )
+    sub.set_defaults(needs_file=False)
+    sub.add_argument("folder", metavar="FOLDER")
+    sub.add_argument("-o", "--output", metavar="BUNDLE", type=Path, required=True)
+    sub.add_argument("--name", default="", help="its name; by default the folder's")
+    sub.add_argument("--description", default="", help="what it holds")
+    sub.add_argument("--edition", default="", metavar="VERSION", help="its version")
+    sub.add_argument("--include", action="append", default=[], metavar="GLOB")
+    sub.add_argument("--exclude", action="append", default=[], metavar="GLOB")
 
 
 def _add_allow_docs(sub: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from kb.errors import KbError
-from kb.ingest.prepare import Preparation, files_of
+from kb.ingest.prepare import Preparation, files_of, opened
 from kb.sources.folder import SecretFile, SourceFile
 from kb.store.database import Database, Row
 
@@ -44,12 +44,12 @@ def look_at(database: Database, collection: Row) -> Freshness:
         SourceError: the folder cannot be read.
     """
     found = Freshness()
-    files = files_of(collection, report=found.fail, withhold=found.withheld.append)
     preparation = Preparation.of(collection)
     with database.read() as connection:
         rows = connection.rows("stored_files", collection_id=collection["collection_id"])
     stored = {row["path"]: row for row in rows}
-    with preparation.converter:
+    with opened(collection) as root, preparation.converter:
+        files = files_of(collection, root, report=found.fail, withhold=found.withheld.append)
         _compare(found, files, stored, preparation)
     return found
 

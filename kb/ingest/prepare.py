@@ -11,6 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from kb.formats.convert.process import Converter
 from kb.formats.parse import MAXIMUM_CONVERTED, accepts, parse, parse_converted
 from kb.ingest.budget import within_budget
 from kb.models.embedder import load_tokenizer
+from kb.sources.bundle import unpacked
 from kb.sources.folder import (
     Report,
     SourceFile,
@@ -41,20 +43,30 @@ from kb.store.database import Row
 from kb.store.documents import NewDocument
 from kb.text.file_names import on_disk
 
-__all__ = ["Preparation", "ReadFile", "files_of", "prepare_document", "trusted_time"]
+__all__ = ["Preparation", "ReadFile", "files_of", "opened", "prepare_document", "trusted_time"]
 
 # File systems count time in steps of up to two seconds (FAT). A file that is younger than that
 # when it is read can change once more without a change of its time, so its time is not kept.
 TRUSTED_AGE_NS = 2_000_000_000
 
 
-def files_of(collection: Row, *, report: Report, withhold: Withhold) -> list[SourceFile]:
-    """The files that are a collection's documents, as its kind and globs say.
+def opened(collection: Row) -> AbstractContextManager[Path]:
+    """The folder or file of a collection's source, for as long as the block lasts.
+
+    Raises:
+        SourceError: it is a bundle that cannot be unpacked.
+    """
+    return unpacked(Path(on_disk(collection["source"])))
+
+
+def files_of(
+    collection: Row, root: Path, *, report: Report, withhold: Withhold
+) -> list[SourceFile]:
+    """The files below a root that are a collection's documents, as its kind and globs say.
 
     Raises:
         SourceError, UsageError: as `kb.sources.folder.walk`.
     """
-    root = Path(on_disk(collection["source"]))
     include, exclude = json.loads(collection["include"]), json.loads(collection["exclude"])
     if collection["kind"] == "archive":
         return list(walk_archive(root, include, exclude, report=report, withhold=withhold))

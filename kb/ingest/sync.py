@@ -20,13 +20,13 @@ from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
 from kb.formats.convert.formats import INSTALL
 from kb.ingest.embed import EmbedReport, Progress, embed_pending, no_progress, reembed
-from kb.ingest.prepare import Preparation, files_of, trusted_time
+from kb.ingest.prepare import Preparation, files_of, opened, trusted_time
 from kb.ingest.registration import Plan, Registration
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile
+from kb.sources.manifest import Manifest, read_manifest
 from kb.store.database import Connection, Database, Row, utc_now
 from kb.store.documents import NewDocument, delete_document, store_document
-from kb.text.file_names import on_disk
 
 __all__ = [
     "EmbedReport",
@@ -98,6 +98,29 @@ def sync_collection(
         UsageError: the collection cannot be made, or one of its globs can match nothing.
     """
     plan, registration = _plan(database, collection)
+    with opened(plan.row) as root:
+        return _sync_files(
+            database,
+            plan,
+            registration,
+            root,
+            force=force,
+            may_become_empty=may_become_empty or force,
+            progress=progress,
+        )
+
+
+def _sync_files(
+    database: Database,
+    plan: Plan,
+    registration: Registration | None,
+    root: Path,
+    *,
+    force: bool,
+    may_become_empty: bool,
+    progress: Progress,
+) -> SyncReport:
+    """The sync itself; `root` is where the source's files are for now."""
     row = plan.row
     report = SyncReport(row["name"])
     unreadable: list[str] = []
@@ -109,8 +132,7 @@ def sync_collection(
     # Before the walk: what another process adds after it is not taken for gone.
     stored = _stored(database, plan, report)
     withheld: list[str] = []
-    files = files_of(row, report=note, withhold=withheld.append)
-    may_become_empty = may_become_empty or force
+    files = files_of(row, root, report=note, withhold=withheld.append)
     if stored and not files and not may_become_empty:
         raise _would_empty(row, len(stored), is_addition=registration is not None)
     if not files and _filter(row):
@@ -121,8 +143,9 @@ def sync_collection(
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
     gone = {path: known for path, known in gone.items() if not _is_inside(path, unreadable)}
     preparation = Preparation.of(row)
-    files = _without_unavailable(files, preparation, report, Path(on_disk(row["source"])))
-    run = _Run(database, row, registration, stored, gone, force, report, preparation)
+    files = _without_unavailable(files, preparation, report, root)
+    manifest = read_manifest(root)
+    run = _Run(database, row, registration, stored, gone, force, report, preparation, manifest)
     with database.batch(), preparation.converter:
         for done, file in enumerate(files):
             progress("documents", done, len(files))
@@ -258,6 +281,7 @@ class _Run:
     force: bool
     report: SyncReport
     preparation: Preparation
+    manifest: Manifest
     secret: list[str] = field(default_factory=list)  # paths that turned out to be private keys
     _touched: list[dict[str, Any]] = field(default_factory=list)
     _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
@@ -322,7 +346,11 @@ class _Run:
             connection.run("delete_unused_vectors")
             self.report.total = connection.value("count_documents", collection_id=collection_id)
             connection.run(
-                "finish_collection_sync", collection_id=collection_id, synced_at=utc_now()
+                "finish_collection_sync",
+                collection_id=collection_id,
+                synced_at=utc_now(),
+                version=self.manifest.version,
+                description=self.manifest.description,
             )
 
     def _registered(self, connection: Connection) -> int:

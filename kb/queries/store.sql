@@ -16,8 +16,11 @@ SET kind = coalesce(:kind, kind), source = coalesce(:source, source),
 WHERE collection_id = :collection_id;
 
 -- name: finish_collection_sync!
--- Note the end of a complete sync.
-UPDATE collections SET synced_at = :synced_at WHERE collection_id = :collection_id;
+-- Note the end of a complete sync, and what the source's manifest says; a NULL keeps what there is.
+UPDATE collections
+SET synced_at = :synced_at, version = coalesce(:version, version),
+    description = coalesce(:description, description)
+WHERE collection_id = :collection_id;
 
 -- name: delete_collection!
 -- Delete a collection whose documents are gone already.
