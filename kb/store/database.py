@@ -172,6 +172,7 @@ class Database:
                 connection.apsw.close()
                 raise
         # What is written to a file that nobody finds any more would be lost without a word.
+        self._opened: tuple[int, int] | None = None
         self._opened = self._identity()
         if self.in_memory:
             self._writer = connection
@@ -380,8 +381,10 @@ class Database:
             return None
         try:
             status = os.stat(self.path)
-        except OSError:
+        except FileNotFoundError:
             return None
+        except OSError:  # a folder above that may not be entered any more: nothing is known
+            return self._opened
         return status.st_dev, status.st_ino
 
     def _require_same_file(self) -> None:
