@@ -25,6 +25,7 @@ from kb.text.nearest import nearest
 from kb.text.terms import is_unspaced
 
 BACKENDS = ("sqlite", "memory")
+MAXIMUM_METADATA = 1_000_000  # characters as JSON
 MAXIMUM_TITLE = 80  # characters of a first line that serves as title
 
 
@@ -121,6 +122,11 @@ def add_document(
         listed = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
     except ValueError as error:
         raise UsageError(f"metadata cannot be stored as JSON: {error}") from error
+    if len(listed) > MAXIMUM_METADATA:
+        raise UsageError(
+            f"metadata have {len(listed):,} characters as JSON, more than the {MAXIMUM_METADATA:,} "
+            "that are stored with a document"
+        )
     index = find_index(knowledge, name)
     database = index.database if index else knowledge.database
     options = index.options if index else IndexOptions()

@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from kb.errors import KbError, NotFoundError, UsageError
+from kb.tools.replies import echoed
 
 __all__ = ["explained", "in_thread"]
 
@@ -34,7 +35,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     except KbError as error:
         asked = isinstance(error, NotFoundError | UsageError)
         code = types.INVALID_PARAMS if asked else types.INTERNAL_ERROR
-        raise MCPError(code, error.message, error.as_result()) from error
+        raise MCPError(code, echoed(error.message), echoed(error.as_result())) from error
 
 
 async def explained(ctx: Any, call_next: Callable[[Any], Any]) -> Any:

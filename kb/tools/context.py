@@ -10,7 +10,7 @@ from pydantic import Field
 
 from kb.errors import KbError
 from kb.tools.call import Call
-from kb.tools.parameters import EndLine, StartCharacter, StartLine
+from kb.tools.parameters import LONGEST_GLOB, LONGEST_NAME, EndLine, StartCharacter, StartLine
 from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
 from kb.tools.replies import CamelReply, CamelRow, estimate_tokens, lines_within, said
@@ -121,7 +121,9 @@ def context_search(
         Literal["all", "pattern", "rule", "decision", "issue"],
         Field(description="Filter by discovery type.", alias="type"),
     ] = "all",
-    module: Annotated[str, Field(description="Filter by module name; empty: all.")] = "",
+    module: Annotated[
+        str, Field(description="Filter by module name; empty: all.", max_length=LONGEST_NAME)
+    ] = "",
     limit: Annotated[
         int, Field(description="Maximum number of results to return.", ge=1, le=20)
     ] = 5,
@@ -204,7 +206,12 @@ def context_record(
 )
 def read_file(
     call: Call,
-    path: Annotated[str, Field(description="File path relative to project root.", min_length=1)],
+    path: Annotated[
+        str,
+        Field(
+            description="File path relative to project root.", min_length=1, max_length=LONGEST_NAME
+        ),
+    ],
     include_deps: Annotated[
         bool, Field(description="Include level 1 dependencies (imports) with their content.")
     ] = False,
@@ -260,7 +267,11 @@ def grep_codebase(
         str, Field(description="Regex pattern to search for.", min_length=1, max_length=200)
     ],
     file_pattern: Annotated[
-        str, Field(description='Glob pattern to filter files (e.g. "**/*.ts"); empty: all.')
+        str,
+        Field(
+            description='Glob pattern to filter files (e.g. "**/*.ts"); empty: all.',
+            max_length=LONGEST_GLOB,
+        ),
     ] = "",
     case_sensitive: Annotated[bool, Field(description="Case-sensitive search.")] = False,
     limit: Annotated[

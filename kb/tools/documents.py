@@ -20,7 +20,14 @@ from kb.store.ids import WHOLE_FILE, collection_range
 from kb.store.places import place_fields, place_of_lines
 from kb.store.vectors import mean_vector, nearest_chunks
 from kb.tools.call import Call
-from kb.tools.parameters import LAST_POSITION, EndLine, StartCharacter, StartLine
+from kb.tools.parameters import (
+    LAST_POSITION,
+    LONGEST_NAME,
+    MOST_NAMES,
+    EndLine,
+    StartCharacter,
+    StartLine,
+)
 from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
 from kb.tools.replies import CamelReply, CamelRow, cost_of, rows_within, said, shared_rows
@@ -28,9 +35,22 @@ from kb.tools.searches import search_all
 
 MOST_ALTERNATIVES = 20
 
-CollectionName = Annotated[str, Field(description="Collection id or alias.", min_length=1)]
+LONGEST_CHUNK = 100_000  # characters of a passage that a client gives; our own have some 1,500
+
+CollectionName = Annotated[
+    str, Field(description="Collection id or alias.", min_length=1, max_length=LONGEST_NAME)
+]
+CollectionNames = Annotated[
+    list[Annotated[str, Field(max_length=LONGEST_NAME)]],
+    Field(description="Collections to search; empty: all of them.", max_length=MOST_NAMES),
+]
 DocumentId = Annotated[
-    str, Field(description="Document id, as a rule its path in the collection.", min_length=1)
+    str,
+    Field(
+        description="Document id, as a rule its path in the collection.",
+        min_length=1,
+        max_length=LONGEST_NAME,
+    ),
 ]
 QueryText = Annotated[
     str,
@@ -192,9 +212,7 @@ class BatchQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     query: QueryText
-    collections: Annotated[
-        list[str], Field(description="Collections to search; empty: all of them.")
-    ] = []
+    collections: CollectionNames = []
 
 
 @tool(family="documents", title="List collections", example={})
@@ -268,9 +286,7 @@ def documents_list_documents(
 def documents_search(
     call: Call,
     query: QueryText,
-    collections: Annotated[
-        list[str], Field(description="Collections to search; empty: all of them.")
-    ] = [],  # noqa: B006 - never changed
+    collections: CollectionNames = [],  # noqa: B006 - never changed
     limit: Annotated[int, Field(description="Most rows to return.", ge=1, le=100)] = 10,
     max_distance: MaximumDistance = 2.0,
     hybrid_search: HybridSearch = True,
@@ -441,7 +457,11 @@ def documents_get_section(
     document: DocumentId,
     section: Annotated[
         str,
-        Field(description='Heading, or path of headings such as "Install > Linux".', min_length=1),
+        Field(
+            description='Heading, or path of headings such as "Install > Linux".',
+            min_length=1,
+            max_length=LONGEST_NAME,
+        ),
     ],
     include_subsections: Annotated[
         bool, Field(description="Include the sections below it.")
@@ -500,7 +520,11 @@ def documents_find_related(
     collection: CollectionName,
     document: DocumentId,
     chunk: Annotated[
-        str, Field(description="Text of a passage to relate to; empty: the whole document.")
+        str,
+        Field(
+            description="Text of a passage to relate to; empty: the whole document.",
+            max_length=LONGEST_CHUNK,
+        ),
     ] = "",
     limit: Annotated[int, Field(description="Most rows to return.", ge=1, le=100)] = 5,
     same_document: Annotated[

@@ -22,6 +22,7 @@ from kb.search.query import parse_query
 from kb.store.collections import count_documents
 from kb.store.ids import collection_range
 from kb.tools.call import Call
+from kb.tools.parameters import LONGEST_NAME
 from kb.tools.registry import tool
 from kb.tools.replies import Reply, Row, said
 
@@ -92,11 +93,16 @@ def activate_project(
         str,
         Field(
             description="The project's .kb/config.json or .csharp-compounding-docs/config.json, or "
-            "its folder; empty: the nearest one upwards from the working directory."
+            "its folder; empty: the nearest one upwards from the working directory.",
+            max_length=LONGEST_NAME,
         ),
     ] = "",
     branch_name: Annotated[
-        str, Field(description="Branch to file the documents under; empty: as git says.")
+        str,
+        Field(
+            description="Branch to file the documents under; empty: as git says.",
+            max_length=LONGEST_NAME,
+        ),
     ] = "",
 ) -> ActivationResult:
     """Make a project the active one and sync its external documentation.

@@ -17,14 +17,16 @@ from kb.ingest.indexes import (
 from kb.search.bm25 import IndexOptions, Ranking, rank_documents
 from kb.search.highlight import excerpts, spans
 from kb.search.query import Operand, Query, parse_query
+from kb.sources.folder import MAXIMUM_BYTES
 from kb.store.names import DEFAULT_INDEX
 from kb.tools.call import Call
+from kb.tools.parameters import LONGEST_NAME
 from kb.tools.registry import tool
 from kb.tools.replies import Reply, Row, said
 
 MOST_HIGHLIGHTS = 3
 
-IndexName = Annotated[str, Field(description="Name of the index.")]
+IndexName = Annotated[str, Field(description="Name of the index.", max_length=LONGEST_NAME)]
 
 
 class IndexRow(Row):
@@ -152,8 +154,15 @@ def search_index(
 )
 def search_add_document(
     call: Call,
-    doc_id: Annotated[str, Field(description="Id of the document, of your choice.", min_length=1)],
-    content: Annotated[str, Field(description="Its text, plain or Markdown.")],
+    doc_id: Annotated[
+        str,
+        Field(
+            description="Id of the document, of your choice.", min_length=1, max_length=LONGEST_NAME
+        ),
+    ],
+    content: Annotated[
+        str, Field(description="Its text, plain or Markdown.", max_length=MAXIMUM_BYTES)
+    ],
     metadata: Annotated[
         dict[str, Any], Field(description="Whatever you want back with it in results.")
     ] = {},  # noqa: B006 - never changed
@@ -189,7 +198,10 @@ def search_create_index(
     ],
     backend: Annotated[
         str,
-        Field(description='"sqlite": kept in the file; "memory": gone when the server ends.'),
+        Field(
+            description='"sqlite": kept in the file; "memory": gone when the server ends.',
+            max_length=LONGEST_NAME,
+        ),
     ] = "sqlite",
     tokenizer_config: Annotated[
         TokenizerConfig, Field(description="How the index takes words.")

@@ -7,6 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 LAST_POSITION = 1_000_000_000  # no list and no document is longer
+LONGEST_NAME = 4096  # characters; no path of a system is longer
+LONGEST_GLOB = 1000
+MOST_NAMES = 1000  # in one list
 
 StartLine = Annotated[
     int,

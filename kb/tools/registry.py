@@ -27,7 +27,7 @@ from kb.search.query import clean
 from kb.text.file_names import writable
 from kb.text.nearest import nearest
 from kb.tools.call import Call, Progress
-from kb.tools.replies import Reply, as_json
+from kb.tools.replies import Reply, as_json, echoed
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.tools")
@@ -288,11 +288,12 @@ def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> ToolResult:
     content: dict[str, Any] = {"error": f"Unknown tool: {name}.{hint}", "code": "VALIDATION_ERROR"}
     if near:
         content["suggestions"] = near
-    return ToolResult(content, is_error=True)
+    return ToolResult(echoed(content), is_error=True)
 
 
 def _shaped(family: str, content: dict[str, Any]) -> dict[str, Any]:
-    """An error in its family's shape."""
+    """An error in its family's shape, which does not repeat all of a long argument."""
+    content = echoed(content)
     if family != "external":
         return content
     details = content.pop("details", {})

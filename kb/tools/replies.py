@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 # About what tokenizers of current models make of English and of everything else.
 ASCII_CHARACTERS_PER_TOKEN = 4
 
+LONGEST_ECHO = 1000  # characters of a text in an error
 SHORTEST_TEXT = 40  # characters that are left of a text which is cut
 # What other calls are made with: a part of it names nothing.
 EXACT_KEYS = frozenset(
@@ -178,3 +179,14 @@ def lines_within(lines: Sequence[str], tokens: int) -> tuple[str, int, bool]:
             return line[: max(tokens, 1)], 1, True
         tokens -= cost
     return "\n".join(lines), len(lines), False
+
+
+def echoed(value: Any) -> Any:
+    """What an error says, with the middle of long texts left out."""
+    if isinstance(value, str):
+        # What to do next stands at the end of a message.
+        half = LONGEST_ECHO // 2
+        return value if len(value) <= LONGEST_ECHO else f"{value[:half]} … {value[-half:]}"
+    if isinstance(value, dict):
+        return {echoed(name): echoed(part) for name, part in value.items()}
+    return [echoed(item) for item in value] if isinstance(value, list) else value

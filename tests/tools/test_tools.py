@@ -131,6 +131,19 @@ def test_every_parameter_says_what_it_is_and_what_it_takes(tool: Tool) -> None:
             assert {"minimum", "maximum"} <= schema.keys(), f"{name} has no bounds"
         if schema["type"] == "array":
             assert schema["items"]["type"]
+            assert "maxItems" in schema, f"{name} has no bounds"
+        if schema["type"] == "string" and "enum" not in schema and "pattern" not in schema:
+            # Of a question the beginning is taken.
+            assert name == "query" or "maxLength" in schema, f"{name} has no bounds"
+
+
+@every_tool
+def test_an_error_does_not_repeat_a_long_argument(tool: Tool, kb: Session) -> None:
+    for name in parameters_of(tool, "string"):
+        arguments = {**tool.example, name: "walrus 漢 " * 400_000, "nonsense " * 1000: 1}
+        result = call_tool(kb, tool.name, arguments)
+        assert is_clean_error(tool, result)
+        assert len(result.text) < 20_000
 
 
 @every_tool
