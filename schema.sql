@@ -140,7 +140,8 @@ CREATE TABLE citations (
   target_document_id INTEGER REFERENCES documents (document_id) ON DELETE SET NULL,
   target_url         TEXT NOT NULL,     -- as written
   target_key         TEXT NOT NULL,     -- normalised path, page name or URL: what resolves it
-  kind               TEXT NOT NULL,     -- inline, reference, autolink, wiki, footnote, metadata, similar
+  kind               TEXT NOT NULL,     -- inline, reference, autolink, wiki, footnote, metadata, similar;
+                                        -- of Sphinx: doc, ref, toctree, include
   context            TEXT NOT NULL,     -- the sentence round the link
   confidence         REAL NOT NULL CHECK (confidence BETWEEN 0 AND 1),
   line               INTEGER NOT NULL

@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kb"
 OWNERS = {
     "apsw": {"store.database"},
-    "markdown_it": {"formats.links", "formats.markdown"},
+    "markdown_it": {"formats.link_texts", "formats.links", "formats.markdown"},
     "html_to_markdown": {"formats.convert.markup"},
     "mammoth": {"formats.convert.word"},
     "nbformat": {"formats.convert.notebook"},

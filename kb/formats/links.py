@@ -2,8 +2,9 @@
 
 Inline and reference links, autolinks (`<https://...>` and, as GitHub does, a bare `https://...`
 in the text), wiki links (`[[Page]]`, `[[Page#part|text]]`), links inside or behind footnotes, and
-the `url` and `source` of the front matter. Never from code, comments or other HTML. A picture is
-no citation, and neither is a link to a heading of the same page or to a mail address.
+the `url` and `source` of the front matter; and in HTML `<a href>` and `<img src>`. Never from code
+or comments. A picture of Markdown's own is no citation, and neither is a link to a heading of the
+same page or to a mail address.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import unescape
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import normalizeReference
-from markdown_it.rules_inline import StateInline, autolink, link
+from markdown_it.rules_inline import StateInline, autolink, html_inline, link
 from markdown_it.token import Token
 
 from kb.text.sentences import context_of
@@ -44,7 +46,7 @@ class KeepingLinks(MarkdownIt):
 
 
 def find_links(
-    blocks: Sequence[tuple[str, int]],
+    texts: Sequence[tuple[str, int, str | None]],
     references: Mapping[str, Any],
     front_matter: Mapping[str, Any],
     lines: Sequence[str],
@@ -53,8 +55,7 @@ def find_links(
     """All links of a document, in order.
 
     Args:
-        blocks: each block's text (see `may_hold_link`) with its first line, from 0, in the text
-            behind the front matter.
+        texts: see `LinkText`; lines count from 0 in the text behind the front matter.
         references: the environment in which the block rules ran, with the link definitions.
         front_matter: its values.
         lines: the whole file.
@@ -63,23 +64,19 @@ def find_links(
     found = list(_front_matter_links(front_matter, lines[:first_line]))
     footnotes: dict[str, Link] = {}
     # A reference link needs no more than a bracket, anything else one of these.
-    marks = ("[", "://") if references.get("references") else ("](", "[[", "://")
-    for content, line in blocks:
+    marks: tuple[str, ...] = ("[",) if references.get("references") else ("](", "[[")
+    marks += ("<a", "<A", "<img", "<IMG", "://", "((")
+    for content, line, note in texts:
         if not any(mark in content for mark in marks):
             continue
         for piece, offset in _pieces(content):
-            for one, label in _links_of(piece, line + offset + first_line + 1, references):
+            for one, label in _links_of(piece, line + offset + first_line + 1, references, note):
                 if label is None:
                     found.append(one)
                 elif label not in footnotes:
                     footnotes[label] = one
-    found += _with_sentences(footnotes, blocks)
+    found += _with_sentences(footnotes, texts)
     return tuple(sorted(found, key=lambda one: one.line))
-
-
-def may_hold_link(content: str) -> bool:
-    """Whether a block's text can hold a link or the mark of a footnote."""
-    return "[" in content or "://" in content
 
 
 def _pieces(content: str) -> Iterator[tuple[str, int]]:
@@ -147,7 +144,7 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
     match = _BARE_URL.match(state.src, state.pos, state.posMax)
     if scheme is None or match is None:
         return False
-    rest = _without_trailing_punctuation(match[0])
+    rest = without_trailing_punctuation(match[0])
     if len(rest) < 4 or not rest[3].isalnum():
         return False
     length = len(scheme[0])
@@ -158,7 +155,7 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _without_trailing_punctuation(url: str) -> str:
+def without_trailing_punctuation(url: str) -> str:
     """GitHub's rule: a sentence's punctuation and a closing bracket too many are not the URL's."""
     while url:
         if url[-1] in "?!.,:;*_~'" or (url[-1] == ")" and url.count(")") > url.count("(")):
@@ -166,6 +163,41 @@ def _without_trailing_punctuation(url: str) -> str:
         else:
             break
     return url
+
+
+_HTML_LINK = re.compile(
+    r"""<(?:a|img)\s(?:[^>]*\s)?(?:href|src)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""",
+    re.IGNORECASE,
+)
+
+
+def _html(state: StateInline, silent: bool) -> bool:
+    start = state.pos
+    if not html_inline(state, silent):
+        return False
+    found = _HTML_LINK.match(state.src, start, state.pos)
+    if found is not None and not silent:
+        url = next(filter(None, found.groups()), "")
+        _push_link(state, unescape(url), "html", start, state.pos)
+    return True
+
+
+_BLOCK_REFERENCE = re.compile(
+    r"\(\((?P<id>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)\)"
+)
+
+
+_CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+
+
+def _block_references(content: str, line: int) -> Iterator[Link]:
+    """`((id))` of Logseq: a block of some page, by its id."""
+    shown = (
+        _CODE_SPAN.sub(lambda found: " " * len(found[0]), content) if "`" in content else content
+    )
+    for found in _BLOCK_REFERENCE.finditer(shown):
+        context = context_of(content, found.start(), found.end(), 0, len(content))
+        yield Link(found["id"], "ref", line + content.count("\n", 0, found.start()), context)
 
 
 def _push_link(state: StateInline, url: str, kind: str, start: int, end: int) -> None:
@@ -176,7 +208,8 @@ def _push_link(state: StateInline, url: str, kind: str, start: int, end: int) ->
     state.push("link_close", "a", -1)
 
 
-_INLINE_RULES = ["text", "escape", "bare_url", "backticks", "wiki", "link", "image"]
+_INLINE_RULES = ["text", "escape", "bare_url", "backticks", "wiki"]
+_INLINE_RULES += ["link", "image"]
 _INLINE_RULES += ["autolink", "html_inline"]
 
 
@@ -185,6 +218,7 @@ def _make_parser() -> MarkdownIt:
     rules = parser.inline.ruler
     rules.at("link", _positioned(link))
     rules.at("autolink", _positioned(autolink))
+    rules.at("html_inline", _html)
     rules.before("link", "wiki", _wiki_link)
     rules.after("escape", "bare_url", _bare_url)
     rules.enableOnly(_INLINE_RULES)
@@ -202,12 +236,19 @@ _OTHER_SCHEME = re.compile(r"(?!https?:)[A-Za-z][A-Za-z0-9+.-]*:", re.IGNORECASE
 
 
 def _links_of(
-    content: str, line: int, references: Mapping[str, Any]
+    content: str, line: int, references: Mapping[str, Any], note: str | None
 ) -> Iterator[tuple[Link, str | None]]:
-    """The links of one block's text, each with the label of the footnote it belongs to."""
+    """The links of one block's text, each with the label of the footnote it belongs to.
+
+    Args:
+        note: the footnote that the whole block belongs to.
+    """
     tokens: list[Token] = []
     _PARSER.inline.parse(content, _PARSER, dict(references), tokens)
     opened = [token for token in tokens if token.type == "link_open" and token.meta]
+    if "((" in content:
+        for one in _block_references(content, line):
+            yield one, None
     if not opened:
         return
     definitions = list(_FOOTNOTE.finditer(content)) if "[^" in content else []
@@ -217,11 +258,12 @@ def _links_of(
         if not url or url.startswith("#") or _OTHER_SCHEME.match(url):
             continue
         low, high, label = _footnote_span(definitions, start, len(content))
-        kind = token.info if token.info in ("wiki", "autolink") else ""
+        label = label if label is not None else note
+        kind = token.info if token.info in ("wiki", "autolink", "ref") else ""
         if not kind and token.markup == "autolink":
             kind = "autolink"
         elif not kind:
-            kind = "inline" if content[end - 1] == ")" else "reference"
+            kind = "inline" if content[end - 1] in ")>" else "reference"
         written = content[start:end]
         if label is None and written.startswith("[^"):
             # `[^1]: https://...` on a line of its own is a link definition to the parser.
@@ -250,11 +292,11 @@ def _footnote_span(
 
 
 def _with_sentences(
-    footnotes: Mapping[str, Link], blocks: Sequence[tuple[str, int]]
+    footnotes: Mapping[str, Link], texts: Sequence[tuple[str, int, str | None]]
 ) -> Iterator[Link]:
     """Footnotes' links, each with the first sentence that its footnote belongs to, if any."""
     marks: dict[str, tuple[str, int, int]] = {}
-    for content, _ in blocks if footnotes else ():
+    for content, *_ in texts if footnotes else ():
         if "[^" in content:
             for match in _FOOTNOTE_MARK.finditer(content):
                 marks.setdefault(match["label"], (content, *match.span()))

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ["read_markdown"]
+    from kb.formats.link_texts import LinkTexts
+
+__all__ = ["plain_heading", "read_markdown"]
 
 
 # Block rules only: 2 to 4 times faster than the full parser, same outline. The inline text of a
@@ -82,9 +84,15 @@ def read_markdown(text: str, lines: Sequence[str], *, has_front_matter: bool = T
     ]
     summary = prose(_plain_text(found.paragraph, references, images=False))
     notices = (front.notice,) if front.notice else ()
-    links = find_links(found.inline, references, front.values, lines, front.line_count)
+    links = find_links(found.texts.found, references, front.values, lines, front.line_count)
     blocks = _without_gaps(found.blocks, lines)
     return Body(headings, blocks, summary, front.values, notices, links)
+
+
+def _link_texts() -> LinkTexts:
+    from kb.formats.link_texts import LinkTexts
+
+    return LinkTexts()
 
 
 @dataclass(slots=True)
@@ -96,18 +104,15 @@ class _Found:
     blocks: list[Block] = field(default_factory=list)
     headings: list[tuple[Block, int, str]] = field(default_factory=list)  # level and source
     paragraph: str = ""  # the source of the first one with words to read
-    inline: list[tuple[str, int]] = field(default_factory=list)  # see `find_links`
+    texts: LinkTexts = field(default_factory=_link_texts)  # for `find_links`
 
     def add(self, tokens: Sequence[Token], line: int) -> None:
         """Take up blocks whose lines count from `line` of the text behind the front matter."""
-        from kb.formats.links import may_hold_link
-
         at = line
         for index, token in enumerate(tokens):
             if token.map is not None:
                 at = line + token.map[0]
-            if token.type == "inline" and may_hold_link(token.content):
-                self.inline.append((token.content, at))
+            self.texts.take(token, at)
             # The items of a top-level list are blocks of their own; they sit one level down.
             if token.level != (1 if token.type == "list_item_open" else 0) or token.map is None:
                 continue
@@ -184,6 +189,11 @@ def _without_gaps(found: Iterable[Block], lines: Sequence[str]) -> list[Block]:
         covered = max(covered, block.end_line)
     add(covered + 1, len(lines), "reference")
     return blocks
+
+
+def plain_heading(source: str) -> str:
+    """A heading as it is written, with markup, links and attributes, as the text that it shows."""
+    return _heading_text(source, {})
 
 
 def _heading_text(source: str, references: dict[str, Any]) -> str:

@@ -77,7 +77,9 @@ class ParsedDocument:
     blocks: tuple[Block, ...]
     total_lines: int
     notices: tuple[str, ...]  # what the user should be told about the file
-    links: tuple[Link, ...] = ()  # of Markdown, in order
+    links: tuple[Link, ...] = ()  # in order
+    # Names by which places of the document are referred to in all its collection.
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class Body:
     front_matter: dict[str, Any]
     notices: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
 def build_sections(

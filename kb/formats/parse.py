@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 
 from kb.formats.convert.formats import format_of
 from kb.formats.convert.result import Converted
 from kb.formats.front_matter import front_matter_title
+from kb.formats.logseq import block_ids, page_properties
 from kb.formats.markdown import read_markdown
+from kb.formats.navigation import NAVIGATION_FILES, read_navigation
 from kb.formats.outline import (
     MAXIMUM_HEADING,
     Block,
@@ -52,7 +55,8 @@ MAXIMUM_CONVERTED = 200_000_000  # bytes of a file that is converted: pictures t
 
 def accepts(path: str) -> int:
     """How many bytes a file of this path may have as a document; 0 when it is none."""
-    if PurePosixPath(path).suffix.lower() in TEXT_SUFFIXES:
+    name = PurePosixPath(path)
+    if name.suffix.lower() in TEXT_SUFFIXES or name.name in NAVIGATION_FILES:
         return MAXIMUM_BYTES
     return MAXIMUM_CONVERTED if format_of(path) else 0
 
@@ -65,8 +69,12 @@ def parse(text: str, path: str) -> ParsedDocument:
     """
     lines = _lines(text)
     suffix = PurePosixPath(path).suffix.lower()
-    if suffix in MARKDOWN_SUFFIXES:
+    if PurePosixPath(path).name in NAVIGATION_FILES:
+        body = read_navigation(text, lines, PurePosixPath(path).name)
+    elif suffix in MARKDOWN_SUFFIXES:
         body = read_markdown(text, lines)
+        properties = body.front_matter or page_properties(lines, path)
+        body = replace(body, front_matter=properties, labels=block_ids(text))
     elif suffix in RESTRUCTURED_TEXT_SUFFIXES:
         body = _read_restructured_text(text, lines)
     elif suffix in ASCIIDOC_SUFFIXES or suffix in ORG_SUFFIXES:
@@ -108,6 +116,7 @@ def _document(body: Body, lines: Sequence[str], path: str, title: str) -> Parsed
         total_lines=len(lines),
         notices=body.notices,
         links=body.links,
+        labels=body.labels,
     )
 
 
@@ -125,6 +134,7 @@ def _read_lined(text: str, lines: Sequence[str], suffix: str) -> Body:
 
 def _read_restructured_text(text: str, lines: Sequence[str]) -> Body:
     # Only files of this format pay for importing docutils (.03 s).
+    from kb.formats.restructured_links import find_references
     from kb.formats.restructured_text import (
         RestructuredTextError,
         plain_text,
@@ -132,18 +142,21 @@ def _read_restructured_text(text: str, lines: Sequence[str]) -> Body:
         read_titles,
     )
 
+    found = find_references(lines)
+    links, labels = tuple(found.links), tuple(found.labels)
     try:
-        titles = read_titles(text)
+        titles = read_titles(text, found.substitutions)
     except RestructuredTextError as error:
         plain = _read_plain_text(lines)
         notice = f"The file could not be read as reStructuredText, so it has no headings: {error}."
-        return Body((), plain.blocks, plain.summary, {}, (notice,))
+        return Body((), plain.blocks, plain.summary, {}, (notice,), links, labels)
     headings = [
         Heading(min(t.level, 6), one_line(t.text[:MAXIMUM_HEADING]), t.start_line, t.end_line)
         for t in titles
     ]
     blocks = [Block(*block) for block in read_blocks(lines, titles)]
-    return Body(headings, blocks, first_prose(blocks, lines, plain_text), {})
+    summary = first_prose(blocks, lines, partial(plain_text, substitutions=found.substitutions))
+    return Body(headings, blocks, summary, {}, (), links, labels)
 
 
 def _read_plain_text(lines: Sequence[str]) -> Body:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from docutils import frontend, nodes, utils
 from docutils.parsers.rst import Parser, states
 from docutils.statemachine import StringList
+
+from kb.formats.restructured_links import normal_name
 
 # docutils' own default; its patterns may take quadratic time on a longer line.
 LINE_LENGTH_LIMIT = 10_000
@@ -31,6 +33,9 @@ _INLINE_MARKUP = (
 )
 
 
+_NOTHING: Mapping[str, str] = {}
+_SUBSTITUTED = re.compile(r"(?<![\w|])\|([^|\s]|[^|\s][^|]*[^|\s])\|_{0,2}(?![\w|])")
+
 _ITEM = "list_item"
 _LIST_ITEM = re.compile(r"(?:[-*+•]|\(?(?:\d+|[A-Za-z]|#)[.)])\s")
 _EXPLICIT_MARKUP = re.compile(r"\.\.(?:\s|$)|:[^:\s][^:]*:(?:\s|$)|__\s")
@@ -50,7 +55,7 @@ class Title:
     end_line: int
 
 
-def read_titles(text: str) -> tuple[Title, ...]:
+def read_titles(text: str, substitutions: Mapping[str, str] = _NOTHING) -> tuple[Title, ...]:
     """Return the section titles in document order, with 1-based lines.
 
     Only the block structure is parsed: no directive, role or substitution runs, nothing is
@@ -64,6 +69,7 @@ def read_titles(text: str) -> tuple[Title, ...]:
         raise RestructuredTextError(f"a line is longer than {LINE_LENGTH_LIMIT:,} characters")
     document: Any = utils.new_document("", _settings())
     document.kb_titles = []
+    document.kb_substitutions = substitutions
     machine = _OutlineMachine(state_classes=_STATES, initial_state="Body")
     try:
         machine.run(_Lines(lines, source=""), document, inliner=_inliner())
@@ -107,8 +113,16 @@ def _runs(lines: Sequence[str], first: int, last: int) -> Iterator[tuple[int, in
         yield start, end, kind
 
 
-def plain_text(source: str) -> str:
-    """Remove inline markup from a title or a paragraph, and fold its whitespace."""
+def plain_text(source: str, substitutions: Mapping[str, str] = _NOTHING) -> str:
+    """Remove inline markup from a title or a paragraph, and fold its whitespace.
+
+    Args:
+        substitutions: texts by the normal form of their names.
+    """
+    if substitutions and "|" in source:
+        source = _SUBSTITUTED.sub(
+            lambda found: substitutions.get(normal_name(found[1]), found[0]), source
+        )
     for pattern, replacement in _INLINE_MARKUP:
         source = pattern.sub(replacement, source)
     return " ".join(source.split())
@@ -158,7 +172,7 @@ class _OutlineState(states.RSTState):
     A title cannot stand inside a list, a quote or a directive, so nothing inside them matters.
     """
 
-    document: Any  # with `kb_titles`
+    document: Any  # with `kb_titles` and `kb_substitutions`
     state_machine: Any
 
     def __init__(self, state_machine: Any, debug: bool = False) -> None:
@@ -174,7 +188,12 @@ class _OutlineState(states.RSTState):
         end_line = self.state_machine.abs_line_number()
         start_line = end_line - source.count("\n")
         self.document.kb_titles.append(
-            Title(level, plain_text(title[:MAXIMUM_TITLE]), start_line, end_line)
+            Title(
+                level,
+                plain_text(title[:MAXIMUM_TITLE], self.document.kb_substitutions),
+                start_line,
+                end_line,
+            )
         )
 
     def run_directive(

@@ -141,9 +141,11 @@ def _is_file(row: Row) -> bool:
     root = Path(on_disk(row["source"])) if row["source"] else None
     if root is not None and root.is_file():
         root = root.parent
-    if row["kind"] == "wiki":
+    if row["kind"] == "ref":  # a label is no file
+        return False
+    if row["kind"] in ("wiki", "doc", "toctree"):
         name = row["target_url"].partition("#")[0]
-        places = [os.path.join(os.path.dirname(row["path"]), name), name]
+        places = [os.path.join(os.path.dirname(row["path"]), name), name.lstrip("/")]
     else:
         # The key holds the path below the root; it may lead out of it.
         places = [row["target_key"].partition("/")[2]]

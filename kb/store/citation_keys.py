@@ -6,10 +6,11 @@ to several keys; each has a rank, 0 for the most literal one.
 
 from __future__ import annotations
 
+import datetime
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -29,8 +30,15 @@ _SPACES = re.compile(r"[\s_-]+")
 
 def link_key(link: Link, path: str, collection_id: int) -> str:
     """The key of a link's target, seen from the document at `path`; "" when it has none."""
+    if link.kind == "ref":
+        return label_key(link.url, collection_id)
     if link.kind == "wiki":
-        return page_key(link.url.partition("#")[0])
+        page = link.url.partition("#")[0]
+        if not page.startswith(("./", "../")):
+            return page_key(page)
+        return path_key(MARKDOWN_SUFFIX.sub("", page), posixpath.dirname(path), collection_id)
+    if link.kind in ("doc", "toctree") and link.url.startswith("/"):
+        return page_key(link.url)  # from the top of the Sphinx project, wherever that lies
     if re.match(r"(?:https?:)?//", link.url, re.IGNORECASE):
         return url_key(link.url)
     # The fragment goes first: a "%23" in a file's name is not one.
@@ -43,6 +51,11 @@ def path_key(name: str, folder: str, collection_id: int) -> str:
     joined = name.lstrip("/") if name.startswith("/") else posixpath.join(folder, name)
     normal = posixpath.normpath(joined)
     return f"path:{collection_id}/" + unicodedata.normalize("NFC", "" if normal == "." else normal)
+
+
+def label_key(label: str, collection_id: int) -> str:
+    """The key of a label that is known in a whole collection."""
+    return f"label:{collection_id}/" + " ".join(label.split()).casefold()
 
 
 def page_key(name: str) -> str:
@@ -83,6 +96,7 @@ def document_keys(
     metadata: Mapping[str, Any],
     collection_id: int,
     published: Iterable[tuple[str, str]] = (),
+    labels: Iterable[str] = (),
 ) -> dict[str, int]:
     """Every key that a document answers to, with its rank.
 
@@ -108,6 +122,10 @@ def document_keys(
     for start in range(len(parts)):
         add(page_key("/".join(parts[start:])), 0)
     add(page_key(title), 1)
+    for label in labels:
+        add(label_key(label, collection_id), 0)
+    for name, rank in _other_names(bare, metadata):
+        add(page_key(name), rank)
     for rank, urls in enumerate(_urls(metadata)):
         for url in urls:
             add(url_key(url), rank)
@@ -118,6 +136,35 @@ def document_keys(
             for ending in (suffix, "", ".html"):
                 add(url_key(f"{address.rstrip('/')}/{quote(name)}{ending}"), 1)
     return keys
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_ZETTEL_ID = re.compile(r"\d{8,17}(?!\d)")
+_JOURNAL = re.compile(r"(?:.*/)?journals/(?P<date>\d{4}[_-]\d{2}[_-]\d{2})\Z")
+
+
+def _other_names(bare: str, metadata: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """What notes are called besides their file and title: aliases, ids, names of journals."""
+    for key in ("aliases", "alias", "id", "uid", "zettel-id"):
+        value = metadata.get(key)
+        if isinstance(value, str) and key == "alias":
+            value = [part.strip().strip("[]") for part in value.split(",")]
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str | int) and not isinstance(name, bool):
+                yield str(name), 2
+    stem = posixpath.basename(bare)
+    if zettel := _ZETTEL_ID.match(stem):
+        yield zettel[0], 2
+    if "___" in stem or "%2F" in stem:  # a namespace of Logseq
+        yield stem.replace("___", "/").replace("%2F", "/"), 1
+    if journal := _JOURNAL.match(bare):
+        try:
+            day = datetime.date.fromisoformat(journal["date"].replace("_", "-"))
+        except ValueError:
+            return
+        ending = "th" if 10 < day.day < 20 else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
+        yield f"{_MONTHS[day.month - 1]} {day.day}{ending}, {day.year}", 1
+        yield day.isoformat(), 1
 
 
 def _urls(metadata: Mapping[str, Any]) -> list[list[str]]:

@@ -41,12 +41,13 @@ def store_citations(
     title: str,
     metadata: Mapping[str, Any],
     links: Sequence[Link],
+    labels: Sequence[str] = (),
 ) -> None:
     """Replace a document's citations and keys. Call when its own row is stored."""
     options = json.loads(connection.value("collection_options", collection_id=collection_id))
     published = [(str(one[0]), str(one[1])) for one in options.get("published", [])]
     before = _keys_of(connection, document_id)
-    after = document_keys(path, title, metadata, collection_id, published)
+    after = document_keys(path, title, metadata, collection_id, published, labels)
     if before != after:
         connection.run("delete_document_keys", document_id=document_id)
         connection.run(

@@ -98,6 +98,7 @@ def store_document(
         new.parsed.title,
         metadata,
         new.parsed.links,
+        new.parsed.labels,
     )
     store_similar(connection, document_id, new.parsed, new.text, metadata)
     rebuild_slabs(connection, {*old_chunk_ids, *with_vector})

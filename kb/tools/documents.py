@@ -469,12 +469,13 @@ def documents_get_section(
 ) -> SectionContent:
     """Read one section of a document by its heading.
 
-    The heading may be given loosely: case and punctuation do not matter, and a part is enough.
+    The heading may be given loosely: case and punctuation do not matter, and a part is enough. An
+    anchor does as well, such as the `#fragment` of a link.
     """
     with call.read_collection(collection) as (connection, collection_row, _):
         row = _find_document(call, connection, collection_row, document)
         sections = connection.rows("document_sections", document_id=row["document_id"])
-        found, alternatives = find_section(sections, section, row["path"])
+        found, alternatives = find_section(sections, section, row["path"], row["content"])
         end = found["end_line"] if include_subsections else found["body_end_line"]
         part = read_lines(row["content"], found["start_line"], end, call.reply_tokens)
         place = place_of_lines(connection, row["document_id"], part.start_line, part.end_line)

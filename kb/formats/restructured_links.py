@@ -1,0 +1,256 @@
+"""The links of a reStructuredText file, those of docutils and those that Sphinx adds.
+
+`text <address>`_, references to hyperlink targets, bare addresses; :doc:, :ref:, toctree and
+include. A label is known in the whole collection, as Sphinx has it, so a file also tells which ones
+it sets. Nothing in a literal, in code or in a comment is a link.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kb.formats.links import Link, without_trailing_punctuation
+from kb.text.sentences import context_of
+
+__all__ = ["References", "find_references", "normal_name"]
+
+# Directives whose content is no text, and those whose argument is none.
+_CODE = frozenset(
+    {
+        *("code", "code-block", "sourcecode", "literalinclude", "parsed-literal", "highlight"),
+        *("math", "raw", "productionlist", "graphviz", "digraph", "graph", "uml", "mermaid"),
+        *("doctest", "testcode", "testsetup", "testoutput", "testcleanup", "prompt", "ipython"),
+        *("image", "index", "meta", "default-role", "role", "highlightlang", "kernel-render"),
+        *("kernel-figure", "kernel-doc", "ifconfig", "tabularcolumns", "csv-table"),
+    }
+)
+_NO_ARGUMENT = frozenset({"figure", "automodule", "module", "currentmodule", "toctree"})
+_STANDARD_LABELS = frozenset({"genindex", "modindex", "search"})
+
+# Explicit markup; it may begin an item, as labels in the cells of a list table do.
+_EXPLICIT = re.compile(r"(?P<indent>\s*(?:[-*+]\s+)*)\.\.\s+(?P<rest>\S.*)\Z")
+_TARGET = re.compile(r"_(?:`(?P<quoted>[^`]+)`|(?P<name>(?:\\.|[^:\\`])+)):(?:\s+(?P<place>.*))?\Z")
+_ANONYMOUS = re.compile(r"\s*(?:\.\.\s+__:|__)\s+(?P<place>\S.*)\Z")
+_SUBSTITUTION = re.compile(r"\|(?P<name>[^|]+)\|\s+(?P<directive>[\w-]+)::\s*(?P<text>.*)\Z")
+_DIRECTIVE = re.compile(r"(?P<name>[\w:.+-]+?)::(?:\s+(?P<argument>.*))?\Z")
+_FOOTNOTE = re.compile(r"\[[^\]]+\]\s+(?P<text>.*)\Z")
+_ITEM = re.compile(r"\s*(?:[-*+•]|\(?(?:\d+|[A-Za-z]|#)[.)])\s+")
+_OPTION = re.compile(r"\s*:[\w-]+:")
+_ENTRY = re.compile(r"(?:.*<(?P<titled>[^<>]+)>|(?P<bare>\S+))\s*\Z")
+
+_LITERAL = re.compile(r"``.+?``", re.DOTALL)
+_INLINE = re.compile(
+    r"""
+      :(?P<role>[A-Za-z][\w:+.-]*):`(?P<content>[^`]+)`
+    | `(?P<text>[^`<>]*)<(?P<embedded>[^`<>]+)>`(?P<marks>__?)
+    | `(?P<phrase>[^`]+)`(?P<anonymous>__?)(?![\w`])
+    | \|(?P<substituted>[^|\n]+)\|__?(?!\w)
+    | (?P<address>https?://[^\s<>"`|\\]+)
+    | (?<![\w`:/.\\-])(?P<word>[A-Za-z0-9](?:[\w.+-]*[A-Za-z0-9])?)(?P<ending>__?)(?!\w)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(slots=True)
+class References:
+    """What a file refers to, and what it can be referred to by."""
+
+    links: list[Link] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)  # in their normal form
+    substitutions: dict[str, str] = field(default_factory=dict)  # texts by name
+
+
+def find_references(lines: Sequence[str]) -> References:
+    """All links and labels of a file, in order."""
+    scan = _Scan(lines)
+    scan.run()
+    found = References([], scan.labels, scan.substitutions)
+    anonymous = iter(scan.anonymous)
+    for first, text in scan.texts:
+        found.links += _links_of(first, text, scan.targets, anonymous)
+    found.links += scan.links
+    found.links.sort(key=lambda link: link.line)
+    return found
+
+
+def normal_name(name: str) -> str:
+    """A reference name as it compares: without regard to case and blanks."""
+    return " ".join(name.replace("\\", "").split()).casefold()
+
+
+class _Scan:
+    """One pass over the lines: pieces of text, targets and what directives name."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self.texts: list[tuple[int, str]] = []  # first line (from 1) and text
+        self.targets: dict[str, str] = {}  # places by normal name
+        self.anonymous: list[str] = []
+        self.labels: list[str] = []
+        self.links: list[Link] = []
+        self.substitutions: dict[str, str] = {}
+        self._paragraph: list[str] = []
+        self._start = 0
+
+    def run(self) -> None:
+        """Read all lines."""
+        index = 0
+        while index < len(self._lines):
+            line = self._lines[index].expandtabs(8).rstrip()
+            if not line:
+                index = self._end_paragraph(index + 1)
+            elif (explicit := _EXPLICIT.match(line)) and (
+                not self._paragraph or explicit["indent"].strip()
+            ):
+                self._end_paragraph(index)
+                index = self._explicit(index, len(explicit["indent"]), explicit["rest"])
+            elif anonymous := _ANONYMOUS.match(line):
+                self.anonymous.append(anonymous["place"])
+                index += 1
+            elif line.lstrip().startswith(">>>"):
+                index = self._skip(index, -1)
+            else:
+                self._start = self._start if self._paragraph else index
+                self._paragraph.append(line)
+                index += 1
+        self._end_paragraph(index)
+
+    def _end_paragraph(self, following: int) -> int:
+        """Close the paragraph; what follows `::` further in is no text. Returns where to go on."""
+        if not self._paragraph:
+            return following
+        paragraph, self._paragraph = self._paragraph, []
+        self.texts.append((self._start + 1, "\n".join(paragraph)))
+        if not paragraph[-1].endswith("::"):
+            return following
+        first = paragraph[0]
+        item = _ITEM.match(first)
+        indent = len(item[0]) if item else len(first) - len(first.lstrip())
+        return self._skip(following, indent)
+
+    def _skip(self, index: int, indent: int) -> int:
+        """The first line from there on that is no further in; with -1 the next blank one."""
+        while index < len(self._lines):
+            line = self._lines[index].expandtabs(8)
+            if indent < 0:
+                if not line.strip():
+                    return index
+            elif line.strip() and len(line) - len(line.lstrip()) <= indent:
+                return index
+            index += 1
+        return index
+
+    def _explicit(self, index: int, indent: int, rest: str) -> int:
+        if anonymous := re.match(r"__:\s+(?P<place>.*)\Z", rest):
+            self.anonymous.append(anonymous["place"])
+            return index + 1
+        if target := _TARGET.match(rest):
+            name = normal_name(target["quoted"] or target["name"])
+            end = self._skip(index + 1, indent)
+            more = "".join(line.strip() for line in self._lines[index + 1 : end])
+            place = (target["place"] or "").strip() + ("" if target["place"] is None else more)
+            if place:
+                self.targets[name] = place
+                return end
+            self.labels.append(name)
+            return index + 1
+        if substitution := _SUBSTITUTION.match(rest):
+            if substitution["directive"] == "replace":
+                self.substitutions[normal_name(substitution["name"])] = substitution["text"]
+                self.texts.append((index + 1, substitution["text"]))
+            return self._skip(index + 1, indent)
+        if directive := _DIRECTIVE.match(rest):
+            return self._directive(index, indent, directive["name"], directive["argument"] or "")
+        if footnote := _FOOTNOTE.match(rest):
+            self._start = index
+            self._paragraph = [footnote["text"]]
+            return index + 1
+        return self._skip(index + 1, indent)  # a comment
+
+    def _directive(self, index: int, indent: int, name: str, argument: str) -> int:
+        name = name.rpartition(":")[2]
+        end = self._skip(index + 1, indent)
+        if name == "toctree":
+            self._contents(index + 1, end)
+            return end
+        if name == "include" and argument and not argument.startswith("<"):
+            self._link(argument, "include", index)
+            return end
+        if name in _CODE:
+            return end
+        if argument and name not in _NO_ARGUMENT:
+            self.texts.append((index + 1, argument))
+        return index + 1
+
+    def _contents(self, first: int, end: int) -> None:
+        """The entries of a toctree; a pattern names no single document."""
+        for number in range(first, end):
+            line = self._lines[number].strip()
+            entry = _ENTRY.match(line)
+            if not line or _OPTION.match(line) or entry is None or "*" in line:
+                continue
+            place = (entry["titled"] or entry["bare"]).strip()
+            is_address = re.match(r"https?://", place) is not None
+            if place != "self":
+                self._link(place, "autolink" if is_address else "toctree", number)
+
+    def _link(self, place: str, kind: str, index: int) -> None:
+        context = " ".join(self._lines[index].split())
+        self.links.append(Link(place, kind, index + 1, context))
+
+
+def _links_of(
+    first: int, text: str, targets: dict[str, str], anonymous: Iterator[str]
+) -> Iterator[Link]:
+    shown = _LITERAL.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    for found in _INLINE.finditer(shown):
+        place, kind = _place(found, targets, anonymous)
+        if place and not place.startswith(("#", "mailto:")):
+            line = first + shown.count("\n", 0, found.start())
+            context = context_of(text, found.start(), found.end(), 0, len(text))
+            yield Link(place, kind, line, context)
+
+
+def _place(
+    found: re.Match[str], targets: dict[str, str], anonymous: Iterator[str]
+) -> tuple[str, str]:
+    """Where one match leads and the kind of link; ("", "") for what is none."""
+    if found["role"]:
+        return _of_role(found["role"], found["content"])
+    if found["address"]:
+        return without_trailing_punctuation(found["address"]), "autolink"
+    if found["embedded"]:
+        place = " ".join(found["embedded"].split())
+        if place.endswith("_") and not place.endswith("\\_"):
+            return _of_name(place[:-1].strip("`"), targets)
+        return (place.replace(" ", "") if "://" in place else place), "inline"
+    if "__" in (found["anonymous"], found["ending"]):
+        return next(anonymous, ""), "reference"
+    return _of_name(found["phrase"] or found["substituted"] or found["word"], targets)
+
+
+def _of_name(name: str, targets: dict[str, str]) -> tuple[str, str]:
+    """The place that a name stands for, through other names where a target is one."""
+    for _ in range(10):
+        place = targets.get(normal_name(name), "")
+        if not place.endswith("_") or "://" in place:
+            break
+        name = place[:-1].strip("`")
+    return place, "reference"
+
+
+def _of_role(role: str, content: str) -> tuple[str, str]:
+    role = role.rpartition(":")[2]
+    titled = re.search(r"<([^<>]+)>\s*\Z", content)
+    place = " ".join((titled[1] if titled else content).split())
+    if role not in ("doc", "ref", "numref") or place.startswith("!"):
+        return "", ""
+    if role == "doc":
+        return place, "doc"
+    # Another project's label, or one of Sphinx's own pages.
+    if ":" in place or place in _STANDARD_LABELS or "%s" in place:
+        return "", ""
+    return place, "ref"
