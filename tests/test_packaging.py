@@ -134,4 +134,4 @@ def test_installed_package_works_from_another_folder(program: Path, tmp_path: Pa
     )
     (row,) = json.loads(answer)["results"]
     assert row["documentId"] == "a.md"
-    assert os.listdir(tmp_path / ".kb") == ["kb.db"]
+    assert sorted(os.listdir(tmp_path / ".kb")) == [".gitignore", "kb.db"]

@@ -38,6 +38,14 @@ SCHEMA_VERSION = 3
 BUSY_MILLISECONDS = 20_000
 CLOSE_SECONDS = 5
 MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
+PROJECT_FOLDER = ".kb"
+# The first file in a project's folder: what git leaves out; config.json there belongs to git.
+IGNORED = """\
+# The knowledge base is made anew by `kb sync`; other files here are kept.
+*.db
+*.db-*
+*.db.*
+"""
 SQLITE_HEADER = b"SQLite format 3\0"
 PAGE_SIZE = 8192  # 10-20 % faster than 4096 on vector reads (measured)
 MIGRATIONS: Traversable = resources.files("kb") / "migrations"  # NNNN.sql: to version NNNN
@@ -429,8 +437,14 @@ class Database:
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if folder.name == PROJECT_FOLDER:
+                with (
+                    contextlib.suppress(FileExistsError),
+                    (folder / ".gitignore").open("x") as file,
+                ):
+                    file.write(IGNORED)
         except OSError as error:
-            raise FileError(f"cannot make the folder {folder}: {error.strerror}") from error
+            raise FileError(f"cannot write to the folder {folder}: {error.strerror}") from error
         self._make()
         return False
 

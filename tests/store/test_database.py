@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -761,3 +762,25 @@ def test_readers_cannot_be_given_a_statement_that_writes(database: Database) -> 
         connection.apsw.execute("PRAGMA user_version = 5")
     with database.read() as connection:
         assert connection.apsw.pragma("user_version") == SCHEMA_VERSION
+
+
+def test_git_leaves_the_file_out_and_keeps_the_configuration(tmp_path: Path) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    with contextlib.closing(Database(tmp_path / ".kb" / "kb.db")):
+        (tmp_path / ".kb" / "config.json").write_text("{}")
+        (tmp_path / ".kb" / "kb.db-wal").touch()
+        command = ["git", "-C", tmp_path, "status", "--porcelain", "--untracked-files=all"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown.split() == ["??", ".kb/.gitignore", "??", ".kb/config.json"]
+
+
+def test_a_gitignore_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / ".kb").mkdir()
+    (tmp_path / ".kb" / ".gitignore").write_text("mine")
+    with contextlib.closing(Database(tmp_path / ".kb" / "kb.db")):
+        assert (tmp_path / ".kb" / ".gitignore").read_text() == "mine"
+    with contextlib.closing(Database(tmp_path / "elsewhere" / "kb.db")):
+        assert os.listdir(tmp_path / "elsewhere") != [".gitignore"]
+        assert not (tmp_path / "elsewhere" / ".gitignore").exists()
