@@ -12,9 +12,11 @@ import pytest
 from docutils.parsers.rst import roles
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from markdown_it.utils import read_fixture_file
 
 from kb.formats import markdown
+from kb.formats.links import may_hold_link
 from kb.formats.outline import MAXIMUM_SUMMARY, ParsedDocument
 from kb.formats.parse import parse
 
@@ -288,3 +290,50 @@ def test_few_tokens_are_alive_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None
     document = parse("- a\n" * 3_000, "a.md")
     assert len(document.blocks) == 3_000
     assert most < 1_500
+
+
+# Tables have a rule of their own
+
+TABLE_LINES = st.sampled_from(
+    [
+        *("|a|b|", "|-|-|", "|---|:-:|", "|-|", "a|b", "-|-", "|x", "||", "", "text", "***", "```"),
+        *(
+            "| [a](b) | c \\| d |",
+            "x|y|z|[q](r)",
+            "| https://a.b | [[w]] |",
+            "  |[l](m)|",
+            "|[k](v)",
+        ),
+        *("- a", "> q", "# h", "<div>", "- |a|b|", "  |-|-|", "    |c|d|", "\t|a|", "   ", "1. x"),
+    ]
+)
+
+
+def _blocks_and_cells(parser: MarkdownIt, text: str) -> list[object]:
+    found: list[object] = []
+    at = None
+    for token in parser.parse(text):
+        at = token.map[0] if token.map else at
+        if token.type == "inline" and may_hold_link(token.content):
+            found.append((token.content, at))
+        elif token.map and not token.type.startswith(("t", "inline")):
+            found.append((token.type, token.map, token.level))
+        elif token.type == "table_open":
+            found.append((token.map, token.level))
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(lines=st.lists(TABLE_LINES, min_size=2, max_size=12))
+def test_tables_are_where_the_parsers_own_rule_finds_them(lines: list[str]) -> None:
+    reference = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    reference.core.ruler.enableOnly(["block"])
+    text = "\n".join(lines)
+    assert _blocks_and_cells(markdown._markdown(), text) == _blocks_and_cells(reference, text)
+
+
+def test_cells_without_links_leave_no_tokens() -> None:
+    wide = "|" + "a|" * 500 + "\n|" + "-|" * 500 + "\n" + "|\n" * 130 + "|[l](m)|\n"
+    assert len(markdown._markdown().parse(wide)) == 3
+    (link,) = parse(wide, "a.md").links
+    assert (link.url, link.line) == ("m", 133)
