@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from markdown_it.token import Token
 
-from kb.formats.links import KeepingLinks
+from kb.formats.links import KeepingLinks, may_hold_link
 
 __all__ = ["LinkText", "LinkTexts"]
 
@@ -54,8 +54,7 @@ class LinkTexts:
             self._opening = None
 
     def _keep(self, content: str, line: int, label: str | None) -> None:
-        # Also the mark of a footnote, whose sentence is shown with the footnote's link.
-        if "[" in content or "://" in content or "<" in content or "((" in content:
+        if may_hold_link(content):
             self.found.append((content, line, label))
 
 

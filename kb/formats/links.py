@@ -79,6 +79,11 @@ def find_links(
     return tuple(sorted(found, key=lambda one: one.line))
 
 
+def may_hold_link(content: str) -> bool:
+    """Whether a block's text can hold a link, or the mark of a footnote: its sentence is shown."""
+    return "[" in content or "://" in content or "<" in content or "((" in content
+
+
 def _pieces(content: str) -> Iterator[tuple[str, int]]:
     """A block's text, in pieces if it is very long, each with the lines before it."""
     offset = start = 0
