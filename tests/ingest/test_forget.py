@@ -104,9 +104,13 @@ def test_the_old_text_of_a_changed_document_is_overwritten(knowledge: Session) -
 
 def test_all_else_stays_and_is_found(knowledge: Session) -> None:
     first = record_discovery(knowledge.model, SECRET, "rule")
-    before = call(knowledge, "documents_search", query="word7x30 gateway")
+    before = call(knowledge, "documents_search", query="word7x30 gateway")["results"]
+    # How rare a word is counts over the whole file, so that scores may move a little.
+    for row in before:
+        row["relevanceScore"] = pytest.approx(row["relevanceScore"], abs=0.02)
     forget_discovery(knowledge.database, first.discovery_id)
-    assert call(knowledge, "documents_search", query="word7x30 gateway") == before
+    after = call(knowledge, "documents_search", query="word7x30 gateway")["results"]
+    assert after == before
     with knowledge.database.read() as connection:
         assert len(all_discoveries(connection)) == 30
         assert variants(connection, "gatewey")[0].word == "gateway"
