@@ -205,7 +205,9 @@ def reader(path: Path) -> Iterator[subprocess.Popen[str]]:
         pass
     holder = Database(path)  # keeps the file in WAL mode
     with holder.write() as connection:
-        connection.run("finish_collection_sync", collection_id=1, synced_at="a")
+        connection.run(
+            "finish_collection_sync", collection_id=1, synced_at="a", version=None, description=None
+        )
         other = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(READER), str(path)],
             stdin=subprocess.PIPE,
