@@ -30,7 +30,7 @@ from kb.evaluation.questions import (
     write_questions,
 )
 from kb.evaluation.score_figures import judged_figures, made_figures, pages
-from kb.ingest.sync import embed_pending
+from kb.ingest.embed import embed_pending
 from kb.model_in_use import ModelInUse
 from kb.store.database import Database
 from kb.store.names import Names

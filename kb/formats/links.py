@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -21,21 +21,12 @@ from markdown_it.common.utils import normalizeReference
 from markdown_it.rules_inline import StateInline, autolink, html_inline, link
 from markdown_it.token import Token
 
+from kb.formats.outline import Link
 from kb.text.sentences import context_of
 
 # Characters of one block that are searched as one. Inline parsing of hostile text is quadratic;
 # a longer paragraph is read in pieces of this size, cut at line ends.
 MAXIMUM_INLINE = 8_000
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One link of a document."""
-
-    url: str  # the destination as written; of a wiki link the page with its "#part"
-    kind: str  # inline, reference, autolink, wiki, footnote or metadata
-    line: int  # 1-based, of the file
-    context: str  # the sentence round it, as written, on one line
 
 
 class KeepingLinks(MarkdownIt):

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
-from kb.formats.links import Link
-from kb.formats.outline import Block, Body, Heading, one_line
+from kb.formats.outline import Block, Body, Heading, Link, one_line
 from kb.formats.syntax_tree import Node, TooComplexError, deadline, parse_source, text
 
 __all__ = ["NAVIGATION_FILES", "read_navigation"]

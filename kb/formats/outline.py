@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from kb.formats.links import Link
+from typing import Any
 
 __all__ = [
     "MAXIMUM_HEADING",
@@ -18,6 +15,7 @@ __all__ = [
     "Block",
     "Body",
     "Heading",
+    "Link",
     "ParsedDocument",
     "Section",
     "build_sections",
@@ -64,6 +62,16 @@ class Block:
     start_line: int
     end_line: int
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of a document."""
+
+    url: str  # the destination as written; of a wiki link the page with its "#part"
+    kind: str  # inline, reference, autolink, wiki, footnote or metadata
+    line: int  # 1-based, of the file
+    context: str  # the sentence round it, as written, on one line
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kb.formats.links import Link, without_trailing_punctuation
+from kb.formats.links import without_trailing_punctuation
+from kb.formats.outline import Link
 from kb.text.sentences import context_of
 
 __all__ = ["References", "find_references", "normal_name"]

@@ -7,7 +7,7 @@ import threading
 import time
 
 from kb.errors import EmbeddingError, FileError
-from kb.ingest.sync import embed_pending
+from kb.ingest.embed import embed_pending
 from kb.store.ids import collection_range
 from kb.tools.session import Session
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 if TYPE_CHECKING:
-    from kb.formats.links import Link
+    from kb.formats.outline import Link
 
 
 MARKDOWN_SUFFIX = re.compile(r"\.(?:md|markdown|mdx|rst|txt)\Z", re.IGNORECASE)

@@ -17,7 +17,7 @@ from kb.store.citation_keys import document_keys, link_key
 from kb.store.database import Connection
 
 if TYPE_CHECKING:
-    from kb.formats.links import Link
+    from kb.formats.outline import Link
 
 EXPLICIT = 1.0  # confidence of a link that somebody wrote
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.formats.links import MAXIMUM_INLINE, Link
+from kb.formats.links import MAXIMUM_INLINE
+from kb.formats.outline import Link
 from kb.formats.parse import parse
 from kb.text.sentences import CONTEXT_MARGIN
 
