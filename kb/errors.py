@@ -93,9 +93,18 @@ class KbError(Exception):
 
 
 class UsageError(KbError):
-    """Arguments that make no sense together or are out of bounds."""
+    """Arguments that make no sense together or are out of bounds.
+
+    Args:
+        field: the argument that is wrong, as a tool's caller knows it.
+    """
 
     code = "VALIDATION_ERROR"
+
+    def __init__(self, message: str, *, field: str = "", **details: Any) -> None:
+        if field:
+            details["details"] = {"fieldErrors": {field: [message]}}
+        super().__init__(message, **details)
 
 
 class DocumentTooComplex(UsageError):

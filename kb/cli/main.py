@@ -71,6 +71,8 @@ def _outcome(arguments: list[str]) -> int:
         with ending_on_signals():
             return _run(options)
     except KbError as error:
+        if options.command == "care.call" and not isinstance(error, UsageError):
+            return _tool_failure(error, options.name)
         _print_error(error, as_json=options.json)
         return _exit_code(error)
     except KeyboardInterrupt:
@@ -137,6 +139,16 @@ def _exit_code(error: KbError) -> int:
     if isinstance(error, NotFoundError):
         return NOTHING_FOUND
     return WRONG_USE if isinstance(error, UsageError | InvalidPattern) else FAILURE
+
+
+def _tool_failure(error: KbError, name: str) -> int:
+    """What keeps a tool from being called, in the shape that the tool's errors have."""
+    from kb.tools.registry import failure_shape, load_tools
+
+    tool = load_tools().get(name)
+    print(render.as_json(failure_shape(error.as_result(), tool.family if tool else "")))
+    _print_error(error, as_json=False)
+    return NOTHING_FOUND
 
 
 def _print_error(error: KbError, *, as_json: bool, program: str = "kb") -> None:

@@ -117,15 +117,16 @@ def add_document(
         )
     text = content.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise UsageError(BLANK_CONTENT, details={"fieldErrors": {"content": ["is empty or blank"]}})
+        raise UsageError(BLANK_CONTENT, field="content")
     try:
         listed = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
     except ValueError as error:
-        raise UsageError(f"metadata cannot be stored as JSON: {error}") from error
+        raise UsageError(f"metadata cannot be stored as JSON: {error}", field="metadata") from error
     if len(listed) > MAXIMUM_METADATA:
         raise UsageError(
             f"metadata have {len(listed):,} characters as JSON, more than the {MAXIMUM_METADATA:,} "
-            "that are stored with a document"
+            "that are stored with a document",
+            field="metadata",
         )
     index = find_index(knowledge, name)
     database = index.database if index else knowledge.database

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import mcp_types as types
 
 from kb.text.file_names import writable
-from kb.tools.registry import clean_values
+from kb.tools.arguments import clean_values
 
 __all__ = ["LONGEST_LINE", "Line", "as_line", "parse_line", "read_line"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from kb.errors import KbError
+from kb.errors import KbError, UsageError
 from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_GLOB, LONGEST_NAME, EndLine, StartCharacter, StartLine
 from kb.tools.reading import first_line, read_lines
@@ -286,7 +286,10 @@ def grep_codebase(
     from kb.project.tree import STORED, grep_project
 
     started = time.perf_counter()
-    found, searched = grep_project(call.project, pattern, file_pattern, case_sensitive, limit)
+    try:
+        found, searched = grep_project(call.project, pattern, file_pattern, case_sensitive, limit)
+    except UsageError as error:  # a glob that matches nothing
+        raise UsageError(error.message, field="filePattern") from error
     rows = [
         MatchRow(
             file=match.file,

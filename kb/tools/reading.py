@@ -30,10 +30,11 @@ def first_line(start: int, end: int, total: int, what: str) -> int:
     """
     first = max(start, 1)
     if end and end < first:
-        raise UsageError(f"endLine {end} lies before startLine {first}")
+        raise UsageError(f"endLine {end} lies before startLine {first}", field="endLine")
     if first > max(total, 1):
         raise UsageError(
             f"startLine {start} lies behind the end: the {what} has {total} lines",
+            field="startLine",
             totalLines=total,
         )
     return first
@@ -54,7 +55,8 @@ def read_lines(text: str, first: int, last: int, tokens: int, *, skipped: int = 
     if skipped > len(lines[0]):
         raise UsageError(
             f"startCharacter {skipped} lies behind the end of line {first}, which has "
-            f"{len(lines[0])} characters"
+            f"{len(lines[0])} characters",
+            field="startCharacter",
         )
     lines[0] = lines[0][skipped:]
     content, count, is_cut = lines_within(lines, tokens)

@@ -7,7 +7,6 @@ one function under `kb/tools/` with its named SQL.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import inspect
 import json
@@ -20,14 +19,13 @@ from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic.alias_generators import to_camel
-from pydantic_core import ErrorDetails
 
 from kb.errors import KbError, UsageError
-from kb.search.query import clean
 from kb.text.file_names import writable
 from kb.text.nearest import nearest
+from kb.tools.arguments import LONGEST_NAME, Messages, field_errors, tolerant
 from kb.tools.call import Call, Progress
-from kb.tools.replies import Reply, as_json, echoed
+from kb.tools.replies import Reply, as_json, echoed, shortened
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.tools")
@@ -52,8 +50,7 @@ class Tool:
     idempotent: bool
     destructive: bool
     example: Mapping[str, Any]
-    # Texts that a client relies on, by (parameter, kind of pydantic error).
-    messages: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    messages: Messages = field(default_factory=dict)
 
     @cached_property
     def description(self) -> str:
@@ -110,7 +107,7 @@ def tool(
     read_only: bool = True,
     idempotent: bool = True,
     destructive: bool = False,
-    messages: Mapping[tuple[str, str], str] | None = None,
+    messages: Messages | None = None,
     name: str = "",
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as a tool, under its own name unless another one is given."""
@@ -167,14 +164,14 @@ def call_tool(
             session.limits.check(name)
             result = _run(Call(session, progress), tools[name], arguments or {})
     except KbError as error:
-        result = ToolResult(_shaped(tools[name].family, error.as_result()), is_error=True)
+        result = _failure(session, tools[name], error.as_result())
     except Exception as error:
         log.exception("%s failed", name)
         content = {
             "error": f"{name} failed: {type(error).__name__}: {error}. Its log has the details.",
             "code": "INTERNAL_ERROR",
         }
-        result = ToolResult(_shaped(tools[name].family, content), is_error=True)
+        result = _failure(session, tools[name], content)
     session.activity.note_call()
     milliseconds = (time.perf_counter() - started) * 1000
     code = result.content.get("code", "INTERNAL_ERROR") if result.is_error else ""
@@ -186,114 +183,39 @@ def call_tool(
     return result
 
 
-def clean_values(value: Any) -> Any:
-    """Text without lone surrogates, which neither SQLite nor a JSON reply can hold."""
-    if isinstance(value, str):
-        return value if value.isascii() and "\0" not in value else clean(value)
-    if isinstance(value, list):
-        return [clean_values(item) for item in value]
-    if isinstance(value, dict):
-        return {clean_values(key): clean_values(item) for key, item in value.items()}
-    return value
-
-
 def _run(call: Call, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
     try:
-        values = tool.parameters.model_validate(_tolerant(tool, arguments))
+        values = tool.parameters.model_validate(tolerant(arguments, tool.input_schema))
     except ValidationError as error:
-        return ToolResult(_shaped(tool.family, _validation_result(tool, error)), is_error=True)
+        content = field_errors(error, tool.input_schema, tool.messages)
+        return _failure(call.session, tool, content)
     keywords = {name: getattr(values, name) for name in type(values).model_fields}
     return ToolResult(as_json(tool.function(call, **keywords)), is_error=False)
 
 
-def _tolerant(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as careless clients send them: null for absent, lists as JSON text."""
-    return _without_nulls(clean_values(dict(arguments)), tool.input_schema)
-
-
-def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    accepted: dict[str, Any] = {}
-    for name, value in values.items():
-        part = properties.get(name, {})
-        if value is None and name in properties:
-            continue
-        if isinstance(value, str):
-            value = _from_json_text(value, part.get("type"))
-        if isinstance(value, dict) and "properties" in part:
-            value = _without_nulls(value, part)
-        elif isinstance(value, list) and "properties" in part.get("items", {}):
-            value = [
-                _without_nulls(item, part["items"]) if isinstance(item, dict) else item
-                for item in value
-            ]
-        accepted[name] = value
-    return accepted
-
-
-def _from_json_text(text: str, expected: str | None) -> Any:
-    """A list or object that came as text; a single text where a list is expected is its item."""
-    if expected not in ("array", "object"):
-        return text
-    value = None
-    with contextlib.suppress(ValueError, RecursionError):
-        value = clean_values(json.loads(text))
-    if expected == "object":
-        return value if isinstance(value, dict) else text
-    if isinstance(value, list):
-        return value
-    return [text] if text.strip() else []
-
-
-def _validation_result(tool: Tool, error: ValidationError) -> dict[str, Any]:
-    """All failures at once, by parameter; the first one's text in front."""
-    messages: dict[str, list[str]] = {}
-    for problem in error.errors(include_url=False):
-        path = ".".join(str(part) for part in problem["loc"]) or "arguments"
-        messages.setdefault(path, []).append(_problem_text(tool, problem))
-    first_path = next(iter(messages))
-    own = tool.messages.get((first_path, error.errors()[0]["type"]))
-    summary = own or "Invalid arguments: " + "; ".join(
-        f"{path}: {'; '.join(texts)}" for path, texts in messages.items()
-    )
-    return {
-        "error": summary,
-        "code": "VALIDATION_ERROR",
-        "details": {"fieldErrors": messages},
-    }
-
-
-def _problem_text(tool: Tool, problem: ErrorDetails) -> str:
-    path = ".".join(str(part) for part in problem["loc"])
-    if own := tool.messages.get((path, problem["type"])):
-        return own
-    if problem["type"] == "extra_forbidden":
-        known = list(tool.input_schema["properties"])
-        if len(problem["loc"]) > 1:
-            items = tool.input_schema["properties"][str(problem["loc"][0])].get("items", {})
-            known = list(items.get("properties", {}))
-        near = nearest(str(problem["loc"][-1]), known, limit=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}"
-        return f"unknown argument, {hint}"
-    if problem["type"] == "missing":
-        return "is required"
-    if problem["type"] in ("model_type", "dict_type"):
-        return "must be an object"
-    return problem["msg"][0].lower() + problem["msg"][1:]
-
-
 def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> ToolResult:
-    near = nearest(name, tools)
+    near = nearest(name[:LONGEST_NAME], tools)
     hint = f" Did you mean {near[0]}?" if near else f" There are: {', '.join(tools)}."
-    content: dict[str, Any] = {"error": f"Unknown tool: {name}.{hint}", "code": "VALIDATION_ERROR"}
-    if near:
-        content["suggestions"] = near
-    return ToolResult(echoed(content), is_error=True)
+    content = {
+        "error": f"Unknown tool: {name[:LONGEST_NAME]}.{hint}",
+        "code": "VALIDATION_ERROR",
+        "details": {"fieldErrors": {"name": ["there is no such tool"]}},
+    }
+    return ToolResult({**content, "suggestions": near} if near else content, is_error=True)
 
 
-def _shaped(family: str, content: dict[str, Any]) -> dict[str, Any]:
-    """An error in its family's shape, which does not repeat all of a long argument."""
-    content = echoed(content)
+def _failure(session: Session, tool: Tool, content: dict[str, Any]) -> ToolResult:
+    return ToolResult(
+        failure_shape(shortened(echoed(content), session.reply_tokens, exact=()), tool.family),
+        is_error=True,
+    )
+
+
+def failure_shape(said: Mapping[str, Any], family: str) -> dict[str, Any]:
+    """An error as the tools of a family answer with it."""
+    content: dict[str, Any] = echoed(dict(said))
+    if content["code"] == "VALIDATION_ERROR" and "details" not in content:
+        content["details"] = {"fieldErrors": {"arguments": [content["error"]]}}
     if family != "external":
         return content
     details = content.pop("details", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -125,16 +125,19 @@ def shared_rows(lists: Sequence[Sequence[T]], tokens: int) -> list[list[T]]:
     return kept
 
 
-def shortened(value: T, tokens: int) -> T:
+def shortened(value: T, tokens: int, *, exact: Container[str] = EXACT_KEYS) -> T:
     """A row whose longest texts are cut until it fits, or until they are too short to be cut.
 
     A row that was cut says so: `truncated` is true in it.
+
+    Args:
+        exact: keys whose text is not cut.
     """
     if not isinstance(value, Row | CamelRow | dict) or cost_of(value) <= tokens:
         return value
     row: Any = {**copy.deepcopy(as_json(value)), "truncated": True}
     while cost_of(row) > tokens:
-        place = _longest_text(row)
+        place = _longest_text(row, exact)
         if place is None:
             break
         holder, key = place
@@ -145,7 +148,7 @@ def shortened(value: T, tokens: int) -> T:
     return cast(T, row if isinstance(value, dict) else type(value).model_validate(row))
 
 
-def _longest_text(value: Any) -> tuple[Any, Any] | None:
+def _longest_text(value: Any, exact: Container[str]) -> tuple[Any, Any] | None:
     """The holder and key of the longest text in a row that is worth to be cut."""
     longest: tuple[int, Any, Any] = (SHORTEST_TEXT + 2, None, None)
     waiting = [value]
@@ -155,7 +158,7 @@ def _longest_text(value: Any) -> tuple[Any, Any] | None:
         for key, inner in pairs:
             if isinstance(inner, dict | list):
                 waiting.append(inner)
-            elif isinstance(inner, str) and len(inner) > longest[0] and key not in EXACT_KEYS:
+            elif isinstance(inner, str) and len(inner) > longest[0] and key not in exact:
                 longest = (len(inner), holder, key)
     return None if longest[1] is None else longest[1:]
 

@@ -688,3 +688,16 @@ def test_a_folder_that_is_a_projects_docs_can_be_a_collection_too(
     (project / "manual" / "pump.md").write_text("# Pump\n\nPrime it with water.\n")
     assert filled("tool", "activate_project", "{}").code == 0
     assert filled("add", "manual", "--no-embed").out == "manual: 1 added (1 documents)\n"
+
+
+def test_a_tool_answers_in_json_where_the_file_is_damaged(filled: Run, project: Path) -> None:
+    (project / ".kb" / "kb.db").write_bytes(b"no database at all")
+    outcome = filled("tool", "documents_list_collections")
+    assert (outcome.code, outcome.json["code"]) == (1, "DATABASE_ERROR")
+    outcome = filled("tool", "search_external_docs", '{"query": "wind"}')
+    assert (outcome.code, outcome.json["error"], outcome.json["code"]) == (
+        1,
+        True,
+        "DATABASE_ERROR",
+    )
+    assert "damaged" in outcome.json["message"]

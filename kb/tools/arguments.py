@@ -1,0 +1,134 @@
+"""Arguments as clients send them: what is forgiven, and what is said of the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from kb.search.query import clean
+from kb.text.nearest import nearest
+
+__all__ = ["Messages", "clean_values", "field_errors", "tolerant"]
+
+# Texts that a client relies on, by (parameter, kind of pydantic error).
+Messages = Mapping[tuple[str, str], str]
+
+MOST_FIELDS = 20  # that an error lists
+LONGEST_NAME = 100  # characters of an unknown argument's name
+_MUST_BE = {
+    "bool": "must be true or false",
+    "dict": "must be an object",
+    "float": "must be a number",
+    "int": "must be a whole number",
+    "list": "must be a list",
+    "model": "must be an object",
+    "string": "must be text",
+}
+
+
+def tolerant(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as careless clients send them: null for absent, lists as JSON text."""
+    return _without_nulls(clean_values(dict(arguments)), schema)
+
+
+def clean_values(value: Any) -> Any:
+    """Text without lone surrogates, which neither SQLite nor a JSON reply can hold."""
+    if isinstance(value, str):
+        return value if value.isascii() and "\0" not in value else clean(value)
+    if isinstance(value, list):
+        return [clean_values(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_values(key): clean_values(item) for key, item in value.items()}
+    return value
+
+
+def field_errors(
+    error: ValidationError, schema: Mapping[str, Any], messages: Messages
+) -> dict[str, Any]:
+    """All that is wrong with some arguments, by parameter; the first one's text in front."""
+    found: dict[str, list[str]] = {}
+    problems = error.errors(include_url=False)
+    for problem in problems:
+        path = ".".join(str(part)[:LONGEST_NAME] for part in problem["loc"]) or "arguments"
+        found.setdefault(path, []).append(_problem_text(problem, schema, messages))
+    shown = dict(list(found.items())[:MOST_FIELDS])
+    if len(found) > MOST_FIELDS:
+        shown["..."] = [f"{len(found) - MOST_FIELDS} more"]
+    own = messages.get((next(iter(found)), problems[0]["type"]))
+    summary = own or "Invalid arguments: " + "; ".join(
+        f"{path}: {'; '.join(texts)}" for path, texts in shown.items()
+    )
+    return {"error": summary, "code": "VALIDATION_ERROR", "details": {"fieldErrors": shown}}
+
+
+def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    accepted: dict[str, Any] = {}
+    for name, value in values.items():
+        part = properties.get(name, {})
+        if value is None and name in properties:
+            continue
+        if isinstance(value, str):
+            value = _from_json_text(value, part.get("type"))
+        elif isinstance(value, bool) and part.get("type") in ("integer", "number"):
+            value = str(value)  # else `true` would be taken for 1
+        if isinstance(value, dict) and "properties" in part:
+            value = _without_nulls(value, part)
+        elif isinstance(value, list) and "properties" in part.get("items", {}):
+            value = [
+                _without_nulls(item, part["items"]) if isinstance(item, dict) else item
+                for item in value
+            ]
+        accepted[name] = value
+    return accepted
+
+
+def _from_json_text(text: str, expected: str | None) -> Any:
+    """A list or object that came as text; a single text where a list is expected is its item."""
+    if expected not in ("array", "object"):
+        return text
+    value = None
+    with contextlib.suppress(ValueError, RecursionError):
+        value = clean_values(json.loads(text))
+    if expected == "object":
+        return value if isinstance(value, dict) else text
+    if isinstance(value, list):
+        return value
+    return [text] if text.strip() else []
+
+
+def _problem_text(problem: ErrorDetails, schema: Mapping[str, Any], messages: Messages) -> str:
+    path = ".".join(str(part) for part in problem["loc"])
+    kind = problem["type"]
+    if own := messages.get((path, kind)):
+        return own
+    if kind == "extra_forbidden":
+        known = _known_names(schema, problem["loc"][:-1])
+        near = nearest(str(problem["loc"][-1])[:LONGEST_NAME], known, limit=1)
+        hint = "none is taken here" if not known else f"there are {', '.join(known)}"
+        if near:
+            hint = f'did you mean "{near[0]}"?'
+        return f"unknown argument, {hint}"
+    if kind == "missing":
+        return "is required"
+    expected, _, suffix = kind.partition("_")
+    if suffix in ("type", "parsing", "from_float") and expected in _MUST_BE:
+        return _MUST_BE[expected]
+    return problem["msg"][0].lower() + problem["msg"][1:]
+
+
+def _known_names(schema: Mapping[str, Any], place: tuple[int | str, ...]) -> list[str]:
+    """The names that an object at some place of the arguments may hold."""
+    for part in place:
+        schema = schema.get("items", {}) if isinstance(part, int) else _property(schema, part)
+    return list(schema.get("properties", {}))
+
+
+def _property(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = schema.get("properties", {}).get(name, {})
+    return found
