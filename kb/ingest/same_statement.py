@@ -108,11 +108,12 @@ def read_statement(text: str, stem: Stem) -> Statement:
         stem: gives the stem of a word.
     """
     tokens = _tokens(text)
+    stems = {token: _stemmed(token, stem) for token in set(tokens)}
     turned = any(token in _TURNS for token in tokens)
 
     def said(words: Sequence[str]) -> Phrase:
         kept = [w for w in words if w not in _FILLERS and w not in _STOPS and w != ","]
-        return tuple(_stemmed(w, stem) for w in kept if turned or w != "all")
+        return tuple(stems[w] for w in kept if turned or w != "all")
 
     readings = dict.fromkeys(
         tuple(sorted(filter(None, map(said, phrases))))
@@ -163,10 +164,12 @@ def _ways(tokens: list[str]) -> Iterator[list[str]]:
     """A text as it stands, and with "X of Y" and "X for Y" as "Y X"."""
     ways = [tokens]
     for place in reversed([i for i, token in enumerate(tokens) if token in ("of", "for")]):
-        for way in ways[: MOST_WAYS - len(ways)]:
+        for way in list(ways):
             for length in range(1, LONGEST_COMPOUND + 1):
                 ways += _compound(way, place, length)
-    yield from ways
+        if len(ways) >= MOST_WAYS:
+            break
+    yield from ways[:MOST_WAYS]
 
 
 def _compound(way: list[str], place: int, length: int) -> list[list[str]]:

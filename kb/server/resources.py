@@ -8,8 +8,10 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from kb.errors import DocumentNotFound, NotFoundError, ResourceNotFound, UsageError
-from kb.store.database import Row
+from kb.store.database import Connection, Row
 from kb.store.names import BROWSABLE_KINDS
+from kb.tools.reading import read_lines
+from kb.tools.replies import bounded
 from kb.tools.session import Session
 
 __all__ = ["TEMPLATES", "Resource", "list_resources", "read_resource"]
@@ -116,11 +118,10 @@ def read_resource(session: Session, uri: str) -> tuple[str, str]:
                     shown = overview.current_session(session.database, session.log.current_id)
                 case _:
                     shown = overview.recent_sessions(session.database)
-            return JSON_TYPE, _json(shown)
+            return JSON_TYPE, _bounded_json(session, shown)
         if uri.startswith(_MODULE):
-            return JSON_TYPE, _json(
-                overview.module_overview(session.project, unquote(uri.removeprefix(_MODULE)))
-            )
+            shown = overview.module_overview(session.project, unquote(uri.removeprefix(_MODULE)))
+            return JSON_TYPE, _bounded_json(session, shown)
         if uri.startswith(_DOCUMENT):
             collection, _, document = uri.removeprefix(_DOCUMENT).partition("/")
             return _read_document(session, unquote(collection), unquote(document))
@@ -136,21 +137,36 @@ def document_uri(collection: str, document: str) -> str:
 
 
 def _read_document(session: Session, name: str, document: str) -> tuple[str, str]:
-    with session.database.read() as connection:
-        rows = session.names.collections(connection, (*BROWSABLE_KINDS, "external", "discoveries"))
-        visible = [row for row in rows if row["project_id"] in (None, _project_id(session))]
-        wanted = session.names.aliases.get(name, name)
-        # Many programs take the part before the slash for a host and write it in lower case.
-        same = [row for row in visible if row["name"] == wanted] or [
-            row for row in visible if row["name"].casefold() == wanted.casefold()
-        ]
-        if not same:
-            # Only to raise the error that tells the near names.
-            same = [session.names.collection(connection, name)]
-        found = session.names.document(connection, same[0], document, name)
+    """A document's text, as much of it as a reply may hold."""
     if not document:
         raise DocumentNotFound(f'Document "" not found in collection "{name}".')
-    return _mime_type(found["path"]), found["content"]
+    for database in session.knowledge.databases:
+        with database.read() as connection:
+            collection = _visible_collection(session, connection, name)
+            if collection is None:
+                continue
+            found = session.names.document(connection, collection, document, name)
+        part = read_lines(found["content"].removesuffix("\n"), 1, 0, session.reply_tokens)
+        if not part.rest:
+            return _mime_type(found["path"]), found["content"]
+        readable = collection["kind"] in BROWSABLE_KINDS
+        rest = f"Read on with documents_get_document, {part.rest}." if readable else ""
+        said = f"[This is the beginning of {found['line_count']} lines. {rest}".rstrip() + "]"
+        return _mime_type(found["path"]), f"{part.content}\n\n{said}\n"
+    with session.database.read() as connection:
+        session.names.collection(connection, name)  # raises, with the near names
+    raise DocumentNotFound(f'Document "{document}" not found in collection "{name}".')
+
+
+def _visible_collection(session: Session, connection: Connection, name: str) -> Row | None:
+    rows = session.names.collections(connection, (*BROWSABLE_KINDS, "external", "discoveries"))
+    visible = [row for row in rows if row["project_id"] in (None, _project_id(session))]
+    wanted = session.names.aliases.get(name, name)
+    # Many programs take the part before the slash for a host and write it in lower case.
+    same = [row for row in visible if row["name"] == wanted] or [
+        row for row in visible if row["name"].casefold() == wanted.casefold()
+    ]
+    return same[0] if same else None
 
 
 def _document_resource(row: Row) -> Resource:
@@ -172,5 +188,7 @@ def _project_id(session: Session) -> int | None:
     return session.project.active.project_id if session.project.active is not None else None
 
 
-def _json(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1)
+def _bounded_json(session: Session, value: dict[str, Any]) -> str:
+    # A third more for the blanks that people read it by.
+    kept = bounded(value, session.reply_tokens * 3 // 4)
+    return json.dumps(kept, ensure_ascii=False, indent=1)

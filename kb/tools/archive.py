@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
@@ -123,24 +123,31 @@ def search_local_archives(
     With includeCitations each result says which pages it cites (citing) and which documents cite
     it (cited), and citationGraph holds the neighbourhood to citationDepth steps.
     """
-    shown = _Citations()
+    graph = None
     try:
         if sync_configured_archives(call.database):
             call.session.activity.note_addition()
         found, notice = search_archives(call.model, call.names, query, fuzzy=fuzzy, limit=limit)
-        if include_citations and found:
-            with call.read() as connection:
-                shown = _cited(connection, found, citation_depth, call.reply_tokens)
+        with call.read() as connection:
+            cited, cut = _cited(connection, found) if include_citations else ({}, "")
+            rows = [_row(one, cited.get(one.row["document_id"])) for one in found]
+            for_graph = int(call.reply_tokens * GRAPH_SHARE) if cited else 0
+            fitted = replace(call, budget=call.reply_tokens - for_graph).fit(
+                rows, "{total} documents were found; lower the limit."
+            )
+            if cited:
+                shown = [one.row["document_id"] for one in found[: len(fitted.rows)]]
+                graph, less = _graph(connection, shown, citation_depth, for_graph)
+                cut = ", ".join(filter(None, (cut, less)))
     except KbError as error:
         raise type(error)(FAILURE + error.message, **error.details) from error
     except Exception as error:
         log.exception("searchLocalArchives failed")
         raise KbError(f"{FAILURE}{type(error).__name__}: {error}") from error
-    rows = [_row(one, shown.of_documents.get(one.row["document_id"])) for one in found]
-    fitted = call.fit(rows, "{total} documents were found; lower the limit.")
+    left_out = f"The reply is full: {cut}; `kb graph` exports all." if cut else ""
     return ArchiveResults(
         results=fitted.rows,
-        citation_graph=shown.graph,
+        citation_graph=graph,
         metadata=Metadata(
             total_results=len(fitted.rows),
             query=query,
@@ -149,18 +156,9 @@ def search_local_archives(
             citation_depth=citation_depth,
             limit=limit,
         ),
-        truncated=bool(fitted.notice or shown.notice) or None,
-        notice=said(shown.notice, fitted.notice, notice),
+        truncated=bool(fitted.notice or left_out) or None,
+        notice=said(left_out, fitted.notice, notice),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Citations:
-    """Who cites whom of what was found, as much as a reply has room for."""
-
-    of_documents: dict[int, Citations] = field(default_factory=dict)
-    graph: CitationGraph | None = None
-    notice: str = ""
 
 
 def _row(found: FoundDocument, citations: Citations | None) -> ArchiveRow:
@@ -189,19 +187,14 @@ def _folder_name(row: Row) -> str:
 
 
 def _cited(
-    connection: Connection, found: Sequence[FoundDocument], depth: int, reply_tokens: int
-) -> _Citations:
+    connection: Connection, found: Sequence[FoundDocument]
+) -> tuple[dict[int, Citations], str]:
+    """Who cites whom, by document, and what of it was left out."""
     ids = [one.row["document_id"] for one in found]
     listed = [_citations(connection, document_id) for document_id in ids]
     names = document_names(connection, _documents_in(listed))
-    graph = citation_graph(connection, ids, depth)
-    kept = _graph_within(graph, {names[i] for i in ids if i in names}, reply_tokens * GRAPH_SHARE)
-    left_out = []
-    if any(len(rows) > MOST_CITATIONS for ways in listed for rows in ways):
-        left_out.append(f"of a document's citations the first {MOST_CITATIONS} are listed")
-    if len(kept.edges) < len(graph.edges):
-        left_out.append(f"the graph shows {len(kept.edges)} of {len(graph.edges)} citations")
-    return _Citations(
+    shortened = any(len(rows) > MOST_CITATIONS for ways in listed for rows in ways)
+    return (
         {
             document_id: Citations(
                 citing=[_citation(one, names) for one in citing[:MOST_CITATIONS]],
@@ -209,9 +202,19 @@ def _cited(
             )
             for document_id, (citing, cited) in zip(ids, listed, strict=True)
         },
-        kept,
-        f"The reply is full: {', '.join(left_out)}; `kb graph` exports all." if left_out else "",
+        f"of a document's citations the first {MOST_CITATIONS} are listed" if shortened else "",
     )
+
+
+def _graph(
+    connection: Connection, ids: Sequence[int], depth: int, tokens: int
+) -> tuple[CitationGraph, str]:
+    """The citations round some documents, as many as fit, and what of them was left out."""
+    graph = citation_graph(connection, ids, depth)
+    kept = _graph_within(graph, set(document_names(connection, ids).values()), tokens)
+    if len(kept.edges) == len(graph.edges):
+        return kept, ""
+    return kept, f"the graph shows {len(kept.edges)} of {len(graph.edges)} citations"
 
 
 def _citations(connection: Connection, document_id: int) -> tuple[list[Row], list[Row]]:
@@ -254,8 +257,12 @@ def _graph_within(graph: Graph, results: set[str], tokens: float) -> CitationGra
     if estimate_tokens(str(graph_dict(graph))) <= tokens:
         return CitationGraph(nodes=list(nodes.values()), edges=edges)
     kept: list[GraphEdge] = []
-    used = {id_: nodes[id_] for id_ in sorted(results) if id_ in nodes}
-    tokens -= sum(estimate_tokens(str(node)) for node in used.values())
+    used: dict[str, GraphNode] = {}
+    for id_ in sorted(results & nodes.keys()):
+        tokens -= estimate_tokens(str(nodes[id_]))
+        if tokens < 0:
+            break
+        used[id_] = nodes[id_]
     for edge in sorted(edges, key=lambda e: not (e.source in results or e.target in results)):
         ends = [id_ for id_ in (edge.source, edge.target) if id_ not in used]
         tokens -= estimate_tokens(str(edge)) + sum(estimate_tokens(str(nodes[i])) for i in ends)

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 ASCII_CHARACTERS_PER_TOKEN = 4
 
 LONGEST_ECHO = 1000  # characters of a text in an error
+NOTICE_TOKENS = 60  # about what is said of a list that ends earlier
 SHORTEST_TEXT = 40  # characters that are left of a text which is cut
 # What other calls are made with: a part of it names nothing.
 EXACT_KEYS = frozenset(
@@ -126,7 +127,7 @@ def shared_rows(lists: Sequence[Sequence[T]], tokens: int) -> list[list[T]]:
 
 
 def shortened(value: T, tokens: int, *, exact: Container[str] = EXACT_KEYS) -> T:
-    """A row whose longest texts are cut until it fits, or until they are too short to be cut.
+    """A row whose longest texts are cut until it fits, and then its lists.
 
     A row that was cut says so: `truncated` is true in it.
 
@@ -139,13 +140,43 @@ def shortened(value: T, tokens: int, *, exact: Container[str] = EXACT_KEYS) -> T
     while cost_of(row) > tokens:
         place = _longest_text(row, exact)
         if place is None:
-            break
+            longest = max(_lists_in(row), key=len, default=[])
+            if not longest:
+                break
+            del longest[len(longest) // 2 :]
+            continue
         holder, key = place
         text = holder[key]
         surplus = cost_of(row) - tokens
         most = max(SHORTEST_TEXT, min(len(text) - surplus, 3 * len(text) // 4))
         holder[key] = f"{text[:most].rstrip()} …"
     return cast(T, row if isinstance(value, dict) else type(value).model_validate(row))
+
+
+def bounded(value: dict[str, Any], tokens: int) -> dict[str, Any]:
+    """An object whose longest lists end earlier, and then its texts, until it fits.
+
+    What was left out is said in its `notice`.
+    """
+    if cost_of(value) <= tokens:
+        return value
+    cut = {key: [*part] if isinstance(part, list) else part for key, part in value.items()}
+    while (surplus := cost_of(cut) + NOTICE_TOKENS - tokens) > 0:
+        lists = [key for key, part in cut.items() if isinstance(part, list) and part]
+        if not lists:
+            break
+        key = max(lists, key=lambda name: cost_of(cut[name]))
+        while cut[key] and surplus > 0:
+            surplus -= cost_of(cut[key].pop())
+    said = [
+        f"{len(cut[key])} of {len(part)} {key}"
+        for key, part in value.items()
+        if isinstance(part, list) and len(cut[key]) < len(part)
+    ]
+    if said:
+        before = f"{cut['notice']} " if cut.get("notice") else ""
+        cut["notice"] = f"{before}The reply is full: it shows {', '.join(said)}."
+    return shortened({**cut, "truncated": True}, tokens)
 
 
 def _longest_text(value: Any, exact: Container[str]) -> tuple[Any, Any] | None:
@@ -161,6 +192,12 @@ def _longest_text(value: Any, exact: Container[str]) -> tuple[Any, Any] | None:
             elif isinstance(inner, str) and len(inner) > longest[0] and key not in exact:
                 longest = (len(inner), holder, key)
     return None if longest[1] is None else longest[1:]
+
+
+def _lists_in(value: Any) -> list[list[Any]]:
+    parts = value.values() if isinstance(value, dict) else value
+    below = [one for part in parts if isinstance(part, dict | list) for one in _lists_in(part)]
+    return [value, *below] if isinstance(value, list) else below
 
 
 def cost_of(row: Any) -> int:

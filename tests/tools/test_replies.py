@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kb.tools.replies import cost_of, rows_within, shared_rows, shortened
+from kb.tools.replies import bounded, cost_of, rows_within, shared_rows, shortened
 
 
 def row(number: int, content: str) -> dict[str, Any]:
@@ -59,3 +59,19 @@ def test_a_list_that_is_short_leaves_its_room_to_the_others() -> None:
     long = [row(number, "word " * 20) for number in range(20)]
     kept = shared_rows([[], long, [row(1, "x")]], 300)
     assert len(kept[1]) > 5
+
+
+def test_an_object_ends_its_longest_lists_earlier_and_says_so() -> None:
+    whole = {
+        "name": "project",
+        "modules": [{"name": f"module-{number}", "files": number} for number in range(500)],
+        "languages": {"python": 3},
+        "keyFiles": [row(1, "x")],
+    }
+    for tokens in (200, 1000):
+        cut = bounded(whole, tokens)
+        assert cost_of(cut) <= tokens
+        assert cut["truncated"] is True
+        assert cut["keyFiles"] == whole["keyFiles"]
+        assert f"{len(cut['modules'])} of 500 modules" in cut["notice"]
+    assert bounded(whole, 100_000) == whole
