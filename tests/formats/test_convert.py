@@ -196,6 +196,17 @@ def test_navigation_and_scripts_are_left_out(convert: Callable[[str, bytes], Con
         assert word not in converted.text
 
 
+def test_a_title_above_what_is_called_the_content_is_kept(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    page = (
+        "<title>wind(1)</title><body><div id=header><h1>wind(1)</h1><h2>NAME</h2><p>w</p></div>"
+        f"<div id=content><h2>OPTIONS</h2><p>{'Some text here. ' * 30}</p></div></body>"
+    )
+    parsed = parse_converted(convert("a.html", page.encode()), "a.html")
+    assert outline(parsed) == [(1, "wind(1)"), (2, "NAME"), (2, "OPTIONS")]
+
+
 def test_a_page_is_read_in_the_encoding_it_declares(
     convert: Callable[[str, bytes], Converted],
 ) -> None:
@@ -270,6 +281,14 @@ def test_a_notebook_of_the_first_kind_is_read(convert: Callable[[str, bytes], Co
     converted = convert("old.ipynb", json.dumps(old).encode())
     assert outline(parse_converted(converted, "old.ipynb")) == [(2, "Old")]
     assert "1 + 1" in converted.text
+
+
+def test_a_notebook_without_what_does_not_matter_is_read(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    cells = [{"cell_type": "markdown", "source": ["# Wind"]}, {"cell_type": "code", "source": "1"}]
+    for book in ({"cells": cells}, {"cells": cells, "metadata": "x", "nbformat": 4}):
+        assert convert("a.ipynb", json.dumps(book).encode()).text == "# Wind\n\n```\n1\n```\n"
 
 
 def test_an_open_fence_in_a_cell_ends_with_the_cell(

@@ -67,13 +67,15 @@ def content_of(tree: LexborHTMLParser) -> LexborNode | None:
         # A page that hides its content until a script runs still has it.
         if node.tag not in ("body", "main", "article"):
             node.decompose()
+    titles = len(body.css("h1"))
     for selector in _MAIN:
         found = [node for node in tree.css(selector) if _length(node) > _LITTLE_TEXT]
         if found:
             largest = max(found, key=_length)
-            if len(found) == 1 or selector in ("main", "body", "[role=main]"):
-                return largest
-            if _length(largest) * 2 > _length(body):
+            # A name alone proves little: the title may stand above what is called the content.
+            is_sure = selector in ("main", "body", "[role=main]")
+            is_most = _length(largest) * 2 > _length(body) and len(largest.css("h1")) == titles
+            if is_sure or is_most:
                 return largest
     return whole
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -23,30 +24,48 @@ _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 
 def convert(data: bytes, name: str) -> Converted:
     """Markdown cells as they are, code in fences; pictures and other data are left out."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # old notebooks lack ids and the like
-            book = nbformat.reads(decode(data).text, as_version=4)  # type: ignore[no-untyped-call]
-    except NoTextError as error:
-        raise ConverterError(f"is no notebook: {error}") from error
-    except Exception as error:
-        # nbformat raises what its parts raise: for JSON, for versions, for missing keys.
-        raise ConverterError(f"is damaged or no notebook ({type(error).__name__})") from error
-    metadata = book.get("metadata", {})
+    book = _book(data)
+    metadata = _mapping(book.get("metadata"))
     language = str(
-        metadata.get("language_info", {}).get("name")
-        or metadata.get("kernelspec", {}).get("language")
+        _mapping(metadata.get("language_info")).get("name")
+        or _mapping(metadata.get("kernelspec")).get("language")
         or ""
     )
     lines: list[str] = []
     places: list[Place] = []
-    for number, cell in enumerate(book.get("cells", []), start=1):
+    for number, cell in enumerate(book["cells"], start=1):
         found = list(_cell_lines(cell, language))
         if found:
             places.append(Place(len(lines) + 1, "cell", str(number)))
             lines += [*found, ""]
     title = str(metadata.get("title") or "")
     return Converted("\n".join(lines).rstrip("\n") + "\n" if lines else "", title, tuple(places))
+
+
+def _book(data: bytes) -> Mapping[str, Any]:
+    """The notebook in its newest form; as it is, where it breaks rules that do not matter here."""
+    try:
+        text = decode(data).text
+    except NoTextError as error:
+        raise ConverterError(f"is no notebook: {error}") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # old notebooks lack ids and the like
+            book = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
+    # nbformat raises what its parts raise: for JSON, for versions, for missing keys.
+    except Exception as error:
+        try:
+            book = json.loads(text)
+        except ValueError:
+            book = None
+        if not isinstance(_mapping(book).get("cells"), list):
+            raise ConverterError(f"is damaged or no notebook ({type(error).__name__})") from error
+    cells = [cell for cell in book["cells"] if isinstance(cell, dict)]
+    return {**book, "cells": cells}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _cell_lines(cell: Mapping[str, Any], language: str) -> Iterator[str]:
