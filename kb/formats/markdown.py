@@ -198,6 +198,9 @@ def _windows(text: str, references: dict[str, Any]) -> Iterator[tuple[list[Token
             return
         index = _last_block(tokens)
         cut = (tokens[index].map or [0])[0] if index else 0
+        if not tokens and (blank := text.rfind("\n\n", start, end)) >= 0:
+            # Nothing but definitions and blank lines, and no definition goes on behind one.
+            cut = text.count("\n", start, blank + 2)
         if not cut:
             if not tokens or tokens[0].type in _LEAVES:
                 size *= 4
