@@ -83,6 +83,13 @@ class Globs:
         """Whether a segment of any glob names this part of a path."""
         return any(named_by(segments, [part]) for *_, segments in self._expressions)
 
+    @property
+    def names_hidden(self) -> bool:
+        """Whether a segment of any glob names something that begins with a dot."""
+        return any(
+            segment.startswith(".") for *_, segments in self._expressions for segment in segments
+        )
+
 
 def compiled(text: str) -> GitIgnoreSpecPattern | None:
     """The pattern, or None for one that git passes over because it cannot be used."""

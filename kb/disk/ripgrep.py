@@ -7,11 +7,14 @@ and are as safe: matching takes time linear in the text, and `REGEX_BYTES` bound
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
+import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +22,16 @@ from pathlib import Path
 
 from kb.errors import ConfigurationError, InvalidPattern
 
-__all__ = ["MAXIMUM_BYTES", "Place", "Query", "count_in_folder", "count_in_text", "first_places"]
+__all__ = [
+    "MAXIMUM_BYTES",
+    "Listing",
+    "Place",
+    "Query",
+    "count_in_folder",
+    "count_in_text",
+    "first_places",
+    "list_files",
+]
 
 # A compiled pattern of 1 MB takes at most 0.1 s for a line of 1 MB; `(a{1,100}){1,100}b`, which
 # has 1.5 MB, would take minutes.
@@ -27,10 +39,16 @@ REGEX_BYTES = 1024 * 1024
 
 MAXIMUM_BYTES = 20 * 1024 * 1024  # larger files are not searched
 
+# A listing that is silent for so long waits for something that does not come, such as the writer
+# of a fifo that is called `.gitignore`.
+SILENT_SECONDS = 30.0
+
 _OPTIONS = (
     *("--no-config", "--no-messages", "--color=never", "--dfa-size-limit=20M"),
     "--crlf",  # `$` stands before "\r\n" too
 )
+_COMPLAINT = re.compile(r"^rg: (\.[^\0]*?): ([^:\n]+) \(os error (\d+)\)\n", re.MULTILINE)
+_BAD_GLOB = re.compile(r"^rg: [^\n]*: error parsing glob [^\n]*\n", re.MULTILINE)
 _TEXT_OPTIONS = ("--text", "--encoding=none")  # the text is UTF-8 by now, whatever it looks like
 
 # What ripgrep says -> what to do about it; its own advice is about options we do not offer.
@@ -57,6 +75,99 @@ class Place:
     byte: int  # from 0, in the line
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The regular files in and below a folder that no ignore file hides."""
+
+    files: list[str]  # paths from the folder; bytes that are not UTF-8 as lone surrogates
+    unread: list[tuple[str, str]]  # what could not be read, and why; "" for the folder itself
+
+
+def list_files(
+    root: Path, *, hidden: bool, skipped: Sequence[str], with_parents: bool = True
+) -> Listing:
+    """List a folder. Ignore files count as in git, with or without a repository.
+
+    Links are neither listed nor followed.
+
+    Args:
+        hidden: list what begins with a dot too.
+        skipped: names of files and folders to leave out.
+        with_parents: ignore files above the folder count too, if it is inside of a repository.
+
+    Raises:
+        OSError: the folder cannot be listed, or that does not end.
+    """
+    command = [_ripgrep(), "--files", "--null", "--no-config", "--color=never"]
+    command += _walk_options(root, with_parents=with_parents)
+    if hidden:
+        command.append("--hidden")
+    command += [f"--glob=!{name}" for name in skipped]
+    with tempfile.TemporaryFile() as complaints:
+        with subprocess.Popen(
+            [*command, "./"],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+        ) as process:
+            output = _read_while_it_speaks(process)
+        complaints.seek(0)
+        said = os.fsdecode(complaints.read())
+    names = os.fsdecode(output).split("\0")[:-1]
+    return Listing([name.removeprefix("./") for name in names], _unread(root, said))
+
+
+def _read_while_it_speaks(process: subprocess.Popen[bytes]) -> bytes:
+    """All output of a process; one that is silent for too long is ended.
+
+    Raises:
+        OSError: it was.
+    """
+    assert process.stdout is not None
+    parts: list[bytes] = []
+    heard, ended, silent = threading.Event(), threading.Event(), threading.Event()
+
+    def listen() -> None:
+        while heard.wait(SILENT_SECONDS):
+            heard.clear()
+            if ended.is_set():
+                return
+        silent.set()
+        process.kill()
+
+    watcher = threading.Thread(target=listen, name="kb-listing", daemon=True)
+    watcher.start()
+    while part := os.read(process.stdout.fileno(), 1 << 20):
+        parts.append(part)
+        heard.set()
+    ended.set()
+    heard.set()
+    watcher.join()
+    if silent.is_set():
+        raise OSError(
+            "listing it does not end; look for a .gitignore or .ignore that is no regular file, or "
+            "a network folder that does not answer"
+        )
+    return b"".join(parts)
+
+
+def _unread(root: Path, said: str) -> list[tuple[str, str]]:
+    """What ripgrep could not read, from its complaints."""
+    found: list[tuple[str, str]] = []
+    rest = _BAD_GLOB.sub("", said)
+    for match in _COMPLAINT.finditer(rest):
+        path, why, number = match[1].removeprefix("./").rstrip("/"), match[2], int(match[3])
+        if number in (errno.ENOENT, errno.ENOTDIR):
+            continue  # gone since its folder was listed
+        # A name may hold a line end and look like two complaints: then all of it is unknown.
+        known = os.path.lexists(root / path)
+        found.append((path if known else "", why[:1].lower() + why[1:]))
+    if _COMPLAINT.sub("", rest).strip():
+        found.append(("", rest.strip().split("\n")[0].removeprefix("rg: ")))
+    return found
+
+
 def count_in_folder(
     query: Query, root: Path, skipped: Sequence[str], hidden: Sequence[str], seconds: float
 ) -> tuple[dict[str, int], bool]:
@@ -73,9 +184,7 @@ def count_in_folder(
     Raises:
         InvalidPattern: ripgrep does not accept the pattern.
     """
-    walk = ["--hidden", "--no-require-git", "--no-ignore-global", "--path-separator=/"]
-    if not _is_below_repository(root):
-        walk.append("--no-ignore-parent")  # else a stray .gitignore far above would count
+    walk = ["--hidden", *_walk_options(root)]
     walk += [f"--max-filesize={MAXIMUM_BYTES}"]
     walk += [f"--glob=!{glob}" for glob in skipped] + [f"--iglob=!{glob}" for glob in hidden]
     report = ["--count", "--include-zero", "--null", "--with-filename"]
@@ -179,8 +288,14 @@ def _ripgrep() -> str:
     return on_path
 
 
-def _is_below_repository(root: Path) -> bool:
-    """Whether a repository begins above `root`, so that ignore files up there count."""
-    return not os.path.exists(root / ".git") and any(
-        os.path.exists(at / ".git") for at in root.parents
-    )
+def _walk_options(root: Path, *, with_parents: bool = True) -> list[str]:
+    """How ignore files count: as in git, in a repository or not."""
+    options = ["--no-ignore-global", "--path-separator=/"]
+    is_repository = os.path.exists(root / ".git")
+    is_below = not is_repository and any(os.path.exists(at / ".git") for at in root.parents)
+    if not (is_repository or is_below):
+        # Not otherwise, since then ripgrep does not look for the excludes of a worktree.
+        options.append("--no-require-git")
+    if not (is_below and with_parents):
+        options.append("--no-ignore-parent")  # else a stray .gitignore far above would count
+    return options

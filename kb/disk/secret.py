@@ -9,6 +9,8 @@ from __future__ import annotations
 import fnmatch
 import re
 import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
 
 __all__ = [
     "SECRET_GLOBS",
@@ -39,6 +41,7 @@ _FILES = (
     *(".credentials", ".secret", ".bash_history", ".zsh_history", ".python_history"),
     *(".psql_history", ".mysql_history", ".sqlite_history", ".node_repl_history", ".Xauthority"),
     *("secrets.json", "secrets.y*ml", "secrets.toml", "secrets.ini", "credentials.json"),
+    *("credentials.csv", "*accesskeys.csv", "rootkey.csv"),
     *("client_secret*.json", "service-account*.json", "service_account*.json", "*.kubeconfig"),
 )
 
@@ -53,6 +56,7 @@ def _any_of(globs: tuple[str, ...], *, with_slash: bool) -> re.Pattern[str]:
 
 _NAME, _NAMES = _any_of(SECRET_GLOBS, with_slash=False), _any_of(SECRET_GLOBS, with_slash=True)
 _FOLDER, _FOLDER_NAMES = _any_of(_FOLDERS, with_slash=False), _any_of(_FOLDERS, with_slash=True)
+_FIRST_NAMES = {glob.casefold().split("/")[0] for glob in SECRET_GLOBS if "/" in glob}
 _LONGEST = max(glob.count("/") for glob in SECRET_GLOBS) + 1  # names in a glob
 
 # Characters that look like a dot or a slash and that NFKC leaves as they are.
@@ -77,12 +81,12 @@ _PRIVATE_KEY = re.compile(
 
 def is_secret(path: str) -> bool:
     """Whether any part of a path, written with "/", has a secret name."""
-    return _any_part(path, _NAME, _NAMES)
+    return _any_part(path, _is_secret_name, _NAMES)
 
 
 def secret_folder(path: str) -> bool:
     """Whether any part of a path has the name of a folder that holds nothing but credentials."""
-    return _any_part(path, _FOLDER, _FOLDER_NAMES)
+    return _any_part(path, _is_secret_folder, _FOLDER_NAMES)
 
 
 def begins_as_private_key(text: str) -> bool:
@@ -108,15 +112,28 @@ def folded(text: str) -> str:
     return "".join(letter for letter in plain if not _is_invisible(letter))
 
 
-def _any_part(path: str, name: re.Pattern[str], names: re.Pattern[str]) -> bool:
-    parts = [plain_name(part) for part in path.split("/")]
-    if any(name.match(part) for part in parts):
+def _any_part(path: str, is_one: Callable[[str], bool], several: re.Pattern[str]) -> bool:
+    parts = path.split("/")
+    if any(is_one(part) for part in parts):
         return True
+    if _FIRST_NAMES.isdisjoint(part.casefold() for part in parts) and path.isascii():
+        return False
+    plain = [plain_name(part) for part in parts]
     return any(
-        names.match("/".join(parts[start : start + length]))
-        for length in range(2, min(_LONGEST, len(parts)) + 1)
-        for start in range(len(parts) - length + 1)
+        several.match("/".join(plain[start : start + length]))
+        for length in range(2, min(_LONGEST, len(plain)) + 1)
+        for start in range(len(plain) - length + 1)
     )
+
+
+# Names come again and again in the paths of a folder, which are judged by the thousand.
+@lru_cache(maxsize=10_000)
+def _is_secret_name(name: str) -> bool:
+    return _NAME.match(plain_name(name)) is not None
+
+
+def _is_secret_folder(name: str) -> bool:
+    return _FOLDER.match(plain_name(name)) is not None
 
 
 def _is_invisible(letter: str) -> bool:

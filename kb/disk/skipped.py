@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 
-__all__ = ["NEVER_ENTERED", "NOISY_FOLDERS", "named_by", "skipped_parts"]
+__all__ = ["NEVER_ENTERED", "NOISY_FOLDERS", "TOOL_FOLDERS", "named_by", "skipped_parts"]
 
 # The insides of repositories and of kb itself: no glob opens them.
 NEVER_ENTERED = frozenset({".git", ".hg", ".svn", ".kb"})
@@ -17,7 +17,8 @@ NEVER_ENTERED = frozenset({".git", ".hg", ".svn", ".kb"})
 # Folders that programs fill, often and with much. Changes in them start no sync.
 NOISY_FOLDERS = NEVER_ENTERED | {".context", ".venv", "__pycache__", "node_modules"}
 
-_TOOL_FOLDERS = NOISY_FOLDERS | {
+# Folders of tools and systems; what begins with a dot is hidden whatever its name is.
+TOOL_FOLDERS = NOISY_FOLDERS | {
     *("venv", "virtualenv", "site-packages", "dist-packages", "__pypackages__", "target"),
     *("bower_components", "jspm_packages", "elm-stuff", "DerivedData", "__MACOSX"),
     *("$RECYCLE.BIN", "#recycle", "@eaDir", "System Volume Information", "lost+found"),
@@ -34,7 +35,7 @@ def skipped_parts(path: str) -> list[str]:
         part
         for before, part in zip(["", *parts], parts, strict=False)
         if part.startswith((".", _LOCK_FILE))
-        or part in _TOOL_FOLDERS
+        or part in TOOL_FOLDERS
         or (before, part) in _TOOL_PAIRS
     ]
 

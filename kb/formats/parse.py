@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
+from posixpath import splitext
 
 from kb.formats.convert.formats import format_of
 from kb.formats.convert.result import Converted
@@ -55,8 +56,8 @@ MAXIMUM_CONVERTED = 200_000_000  # bytes of a file that is converted: pictures t
 
 def accepts(path: str) -> int:
     """How many bytes a file of this path may have as a document; 0 when it is none."""
-    name = PurePosixPath(path)
-    if name.suffix.lower() in TEXT_SUFFIXES or name.name in NAVIGATION_FILES:
+    name = path.rpartition("/")[2]  # every file of a folder is asked about: no Path here
+    if splitext(name)[1].lower() in TEXT_SUFFIXES or name in NAVIGATION_FILES:
         return MAXIMUM_BYTES
     return MAXIMUM_CONVERTED if format_of(path) else 0
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kb.disk.globs import Globs
-from kb.disk.ignore import IGNORE_FILES, IgnoreRules
+from kb.disk.ignore import IGNORE_FILES, IgnoreFiles
 from kb.disk.read import read_bytes, reason, too_large
+from kb.disk.ripgrep import list_files
 from kb.disk.secret import begins_as_private_key, is_secret, secret_folder
-from kb.disk.skipped import NEVER_ENTERED, NOISY_FOLDERS, skipped_parts
+from kb.disk.skipped import NEVER_ENTERED, NOISY_FOLDERS, TOOL_FOLDERS, skipped_parts
 from kb.errors import SourceError
 from kb.text.decode import NoTextError, decode
 from kb.text.file_names import storable
@@ -38,6 +40,8 @@ __all__ = [
 
 DOCUMENT_SUFFIXES = (".md", ".markdown", ".mdx", ".txt", ".rst")
 MAXIMUM_BYTES = 20_000_000
+
+_BARE_NEGATION = re.compile(r"^!\s*$", re.MULTILINE)
 
 Report = Callable[[str, str], None]
 Withhold = Callable[[str], None]
@@ -181,8 +185,8 @@ class _Walker:
         self._hidden = hidden
         self._accepts = accepts
         self._root = ""
-        self._folders: set[str] = set()  # real paths already listed
-        self._links: list[tuple[str, str, IgnoreRules]] = []  # path, location, rules there
+        self._folders: set[str] = set()  # real paths whose entries were looked at
+        self._links: list[tuple[str, str]] = []  # path and location
 
     def start(self, root: Path) -> None:
         self._root = os.path.realpath(root, strict=True)
@@ -191,66 +195,110 @@ class _Walker:
         status = os.stat(self._root)
         if stat.S_ISDIR(status.st_mode):
             os.scandir(self._root).close()  # an unreadable root is an error, not an empty folder
-            self._list(self._root, "", IgnoreRules.above(Path(self._root), self._report))
+            self._ignore_files = IgnoreFiles(Path(self._root))
+            self._list(self._root, "")
             while self._links:
-                links, self._links = sorted(self._links, key=lambda link: link[0]), []
-                for path, location, rules in links:
-                    self._follow(path, location, rules)
+                links, self._links = sorted(self._links), []
+                for path, location in links:
+                    self._follow(path, location)
         elif not stat.S_ISREG(status.st_mode):
             raise OSError("neither a folder nor a regular file")
         else:
             self._add(root.name, self._root, status)
 
-    def _list(self, folder: str, prefix: str, rules: IgnoreRules) -> None:
-        """List a real folder and all below it; `prefix` is its path with a slash."""
-        pending = [(folder, prefix, rules)]
-        while pending:
-            folder, prefix, rules = pending.pop()
-            if folder in self._folders:
-                continue
-            self._folders.add(folder)
-            try:
-                with os.scandir(folder) as listing:
-                    entries = list(listing)
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # gone since its parent was listed
-            except OSError as error:
-                self._report(prefix.rstrip("/"), f"folder not read: {reason(error)}")
-                continue
-            ignore_files = [entry.name for entry in entries if entry.name in IGNORE_FILES]
-            rules = rules.inside(folder, prefix, ignore_files)
-            for entry in entries:
-                try:
-                    if self._enters(entry, prefix, rules):
-                        pending.append((entry.path, f"{prefix}{entry.name}/", rules))
-                except FileNotFoundError:
-                    continue  # gone since the folder was listed
-                except OSError as error:
-                    self._report(prefix + entry.name, f"skipped: {reason(error)}")
+    def _list(self, folder: str, prefix: str) -> None:
+        """Take in all below a real folder; `prefix` is its path with a slash."""
+        skipped = NOISY_FOLDERS if self._hidden else TOOL_FOLDERS
+        listing = list_files(
+            Path(folder),
+            hidden=self._hidden or (self._include is not None and self._include.names_hidden),
+            skipped=sorted(name for name in skipped if not self._is_named(name)),
+            with_parents=not prefix,
+        )
+        for inner, why in listing.unread:
+            is_ignore_file = inner.rpartition("/")[2] in IGNORE_FILES
+            what = "ignore file not used" if is_ignore_file else "folder not read"
+            self._report((prefix + inner).rstrip("/"), f"{what}: {why}")
+        holding = {""}
+        for inner in listing.files:
+            above = inner.rpartition("/")[0]
+            while above not in holding:
+                holding.add(above)
+                above = above.rpartition("/")[0]
+        # ripgrep does not see the path through a link, and reads ignore files as UTF-8 only.
+        is_sure = self._look_for_links(folder, prefix, holding) and not prefix
+        for inner in listing.files:
+            self._take(prefix + inner, os.path.join(folder, inner), is_sure)
 
-    def _enters(self, entry: os.DirEntry[str], prefix: str, rules: IgnoreRules) -> bool:
-        """Take in a file or link; True for a folder that is to be listed."""
-        name, path = entry.name, prefix + entry.name
-        if self._skips(path, name):
-            return False
-        is_link = entry.is_symlink()
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if not (is_link or is_folder or self._wanted(path)):
-            return False
-        if self._exclude.match(path + "/" if is_folder else path):
-            return False
-        if rules.ignores(path, name, is_folder):
-            return False
+    def _take(self, path: str, location: str, is_sure: bool) -> None:
+        """Take in a regular file that ripgrep does not find ignored."""
+        if not self._wanted(path) or self._exclude.match(path):
+            return
+        # It also compares names byte by byte, in whatever Unicode form they are.
+        if not (is_sure and path.isascii()) and self._ignore_files.hides(path):
+            return
         if is_secret(path):
-            self._withhold(path + "/" if is_folder else path)
-            return False
-        if is_link:
-            self._links.append((path, entry.path, rules))
-        elif not is_folder:
-            self._add(path, entry.path, entry.stat(follow_symlinks=False))
-        return is_folder
+            self._withhold(path)
+            return
+        if location in self.found:
+            return
+        try:
+            self._add(path, location, os.stat(location, follow_symlinks=False))
+        except FileNotFoundError:
+            pass  # gone since the folder was listed
+        except OSError as error:
+            self._report(path, f"skipped: {reason(error)}")
 
-    def _follow(self, path: str, location: str, rules: IgnoreRules) -> None:
+    def _look_for_links(self, folder: str, prefix: str, holding: set[str]) -> bool:
+        """Note the links below a folder; report what is neither file, folder nor link.
+
+        Args:
+            holding: the folders that hold a file which is not ignored, directly or not.
+
+        Returns:
+            whether ripgrep can have read all ignore files right.
+        """
+        is_sure = True
+        pending = [""]
+        while pending:
+            inner = pending.pop()
+            place = os.path.join(folder, inner) if inner else folder
+            if place in self._folders:
+                continue
+            self._folders.add(place)
+            try:
+                with os.scandir(place) as entries:
+                    listed = list(entries)
+            except OSError:
+                continue  # gone, or ripgrep could not read it either and it is reported
+            before = f"{inner}/" if inner else ""
+            for entry in listed:
+                path = prefix + before + entry.name
+                if entry.is_symlink():
+                    if not (self._skips(path) or self._ignored(path)):
+                        self._links.append((path, entry.path))
+                elif entry.is_dir(follow_symlinks=False):
+                    known = before + entry.name in holding
+                    if known or not (self._skips(path) or self._ignored(path, is_folder=True)):
+                        pending.append(before + entry.name)
+                elif not entry.is_file(follow_symlinks=False) and self._wanted(path):
+                    self._report(path, "skipped: not a regular file")
+                if entry.name in IGNORE_FILES:
+                    is_sure &= self._is_plain(path, entry.path)
+        return is_sure
+
+    def _is_plain(self, path: str, ignore_file: str) -> bool:
+        """Whether ripgrep reads an ignore file as git does; tell it when it cannot be read."""
+        try:
+            text = read_bytes(Path(os.path.realpath(ignore_file)), MAXIMUM_BYTES).decode()
+        except UnicodeDecodeError:
+            return False  # of which ripgrep uses what comes before
+        except OSError as error:
+            self._report(path, f"ignore file not used: {reason(error)}")
+            return True
+        return _BARE_NEGATION.search(text) is None  # which takes back everything in ripgrep
+
+    def _follow(self, path: str, location: str) -> None:
         try:
             target = os.path.realpath(location, strict=True)
             status = os.stat(target)
@@ -266,32 +314,42 @@ class _Walker:
         if not Path(target).is_relative_to(self._root):
             self._report(path, "link not followed: it leads out of the collection's folder")
             return
-        inner = Path(target).relative_to(self._root)
-        if is_secret(inner.as_posix()):
+        inner = Path(target).relative_to(self._root).as_posix()
+        if is_secret(path) or is_secret(inner):
             self._withhold(path)
+        elif self._skips(inner) or self._exclude.match(inner + slash):
             return
-        if any(self._skips("/".join(inner.parts[: n + 1]), p) for n, p in enumerate(inner.parts)):
-            return
-        if self._exclude.match(inner.as_posix() + slash):
-            return
-        if is_folder:
-            self._list(target, path + "/", rules)
-        elif target not in self.found:
+        elif is_folder and target not in self._folders:
+            self._list(target, path + "/")
+        elif not is_folder and target not in self.found:
             self._add(path, target, status)
 
-    def _skips(self, path: str, name: str) -> bool:
-        """Whether an entry is left out with all it may hold: no glob names its last part."""
-        if name in NEVER_ENTERED or (self._hidden and name in NOISY_FOLDERS):
+    def _skips(self, path: str) -> bool:
+        """Whether an entry is left out with all it may hold: no glob names a part of it."""
+        parts = path.split("/")
+        if not NEVER_ENTERED.isdisjoint(parts):
             return True
-        last_two = "/".join(path.rsplit("/", 2)[-2:])
-        if self._hidden or name not in skipped_parts(last_two)[-1:]:
-            return False
-        return self._include is None or not self._include.may_name(name)
+        if self._hidden:
+            return not NOISY_FOLDERS.isdisjoint(parts)
+        return any(not self._is_named(part) for part in skipped_parts(path))
+
+    def _is_named(self, part: str) -> bool:
+        return (
+            self._include is not None
+            and part not in NEVER_ENTERED
+            and self._include.may_name(part)
+            and not self._hidden
+        )
+
+    def _ignored(self, path: str, *, is_folder: bool = False) -> bool:
+        return self._ignore_files.ignores(path, is_folder)
 
     def _wanted(self, path: str) -> bool:
+        if self._hidden:
+            return self._include is None or self._include.match(path)
         if self._include is not None:
-            return self._include.match(path, () if self._hidden else skipped_parts(path))
-        return self._accepts(path) > 0
+            return self._include.match(path, skipped_parts(path))
+        return self._accepts(path) > 0 and not skipped_parts(path)
 
     def _add(self, path: str, location: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):

@@ -143,7 +143,7 @@ def test_an_unchanged_file_is_not_converted_again(
 ) -> None:
     put(folder, "harbour.docx")
     run("add", "docs", "--no-embed")
-    monkeypatch.setattr("subprocess.Popen", None)  # no child could be started
+    monkeypatch.setattr("kb.formats.convert.process._start", None)  # no child could be started
     (folder / "harbour.docx").touch()
     capsys.readouterr()
     assert run("sync", "--no-embed") == 0

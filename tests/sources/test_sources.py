@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from support import ordinary_user
 
 from kb.disk import read as files
+from kb.disk import ripgrep
 from kb.errors import SourceError, UsageError
 from kb.sources import folder as sources
 from kb.sources.folder import SourceFile, SourceText
@@ -133,15 +134,25 @@ def test_a_missing_root_is_an_error_that_names_it(tmp_path: Path) -> None:
 def test_special_files_are_reported_and_never_opened(tmp_path: Path) -> None:
     write(tmp_path, "real.md")
     os.mkfifo(tmp_path / "fifo.md")
-    os.mkfifo(tmp_path / ".gitignore")  # reading it would wait for ever
     (tmp_path / "link.md").symlink_to("fifo.md")
     with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(tmp_path):
         server.bind("socket.md")
         found, reports = walked_with_reports(tmp_path)
     assert found == ["real.md"]
-    assert sorted(reports) == [".gitignore", "fifo.md", "link.md", "socket.md"]
+    assert sorted(reports) == ["fifo.md", "link.md", "socket.md"]
     with pytest.raises(SourceError, match="neither a folder nor a regular file"):
         sources.walk(tmp_path / "fifo.md", report=fail_on_report)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs fifos")
+def test_an_ignore_file_without_end_is_an_error_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a.md")
+    os.mkfifo(tmp_path / ".gitignore")
+    monkeypatch.setattr(ripgrep, "SILENT_SECONDS", 0.2)
+    with pytest.raises(SourceError, match=r"does not end; look for a \.gitignore"):
+        sources.walk(tmp_path, report=fail_on_report)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs fifos")
@@ -515,13 +526,10 @@ def test_ignore_files_count_without_a_repository_and_dot_ignore_overrules(tmp_pa
     assert walked(tmp_path) == ["b.md", "sub/a.md"]
 
 
-def test_an_ignore_file_that_is_a_link_is_reported_and_not_read(tmp_path: Path) -> None:
-    write(tmp_path, "rules", "a.md", text="*.md\n")
+def test_an_ignore_file_that_is_a_link_counts(tmp_path: Path) -> None:
+    write(tmp_path, "rules", "a.md", "b.md", text="a.md\n")
     (tmp_path / ".gitignore").symlink_to("rules")
-    assert walked_with_reports(tmp_path) == (
-        ["a.md"],
-        {".gitignore": "ignore file not used: it is a link"},
-    )
+    assert walked(tmp_path) == ["b.md"]
 
 
 def test_an_ignore_file_that_is_no_utf8_still_counts(tmp_path: Path) -> None:

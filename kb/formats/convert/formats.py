@@ -6,7 +6,7 @@ import importlib.util
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import PurePosixPath
+from posixpath import splitext
 
 __all__ = ["FORMATS", "INSTALL", "Format", "format_of"]
 
@@ -57,10 +57,10 @@ def format_of(path: str, *, by_name: bool = False) -> Format | None:
         by_name: whether somebody named this very file or its ending, so that `ls.1` is taken
             for a manual page wherever it lies.
     """
-    where = PurePosixPath(path)
-    known = _BY_SUFFIX.get(where.suffix.lower())
-    if known is None and _MANUAL_NAME.match(where.name):
-        folder = where.parent.name
+    above, _, name = path.rpartition("/")  # every file of a folder is asked about: no Path here
+    known = _BY_SUFFIX.get(splitext(name)[1].lower())
+    if known is None and _MANUAL_NAME.match(name):
+        folder = above.rpartition("/")[2]
         return _MANUAL if by_name or _MANUAL_FOLDER.match(folder) else None
     return known
 
