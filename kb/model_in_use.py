@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
@@ -12,7 +11,9 @@ from kb.models.choose import make_embedder as make_named_embedder
 from kb.models.choose import suited_model
 from kb.models.embedder import PACKAGED_MODELS, Calibration, Embedder, is_english_model
 from kb.models.rerank import LateInteraction, Reranker, TokenEmbedder
+from kb.store.contents import all_document_ids, beginnings_of_documents
 from kb.store.database import Connection, Database, Row
+from kb.store.embeddings import current_model, has_vectors_without_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +70,7 @@ class ModelInUse:
     def _current_model(self) -> Row | None:
         self.database.require_no_read("embed")
         with self.database.read() as connection:
-            return connection.row("current_model")
+            return current_model(connection)
 
     def _embedder_for(self, current: Row | None) -> Embedder:
         name = self._name_of(current)
@@ -121,11 +122,9 @@ class ModelInUse:
     def suited_model(self) -> str:
         """The packaged model for the language of the documents that the file holds now."""
         with self.database.read() as connection:
-            ids = [row[0] for row in connection.tuples("all_document_ids")]
-            some = json.dumps(ids[:: 1 + len(ids) // LANGUAGE_SAMPLES])
-            texts = [
-                row[0] for row in connection.tuples("beginnings_of_documents", document_ids=some)
-            ]
+            ids = all_document_ids(connection)
+            some = ids[:: 1 + len(ids) // LANGUAGE_SAMPLES]
+            texts = beginnings_of_documents(connection, some)
         return suited_model(texts)
 
     def better_model(self) -> str:
@@ -195,7 +194,7 @@ class ModelInUse:
     def _why_no_vectors(self) -> str:
         """What to say where a file has no model: nothing, unless its row was deleted."""
         with self.database.read() as connection:
-            is_gone = connection.value("has_vectors_without_model")
+            is_gone = has_vectors_without_model(connection)
         if not is_gone:
             return ""
         return "searched by keywords alone: the row of the file's model is gone; run `kb reembed`"
@@ -203,13 +202,13 @@ class ModelInUse:
 
 def has_english_model(connection: Connection) -> bool:
     """Whether the file's vectors mean little for text in other scripts."""
-    current = connection.row("current_model")
+    current = current_model(connection)
     return current is None or is_english_model(current["name"])
 
 
 def calibration_of(connection: Connection) -> Calibration | None:
     """How the current model's distances become scores."""
-    current = connection.row("current_model")
+    current = current_model(connection)
     return Calibration(current["slope"], current["intercept"]) if current else None
 
 

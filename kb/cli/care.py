@@ -13,6 +13,7 @@ from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, SourceError, UsageError
 from kb.store.call_statistics import call_statistics
 from kb.store.collections import count_documents
+from kb.store.embeddings import current_model
 from kb.store.sessions import file_scores
 from kb.tools.session import Session
 
@@ -89,7 +90,7 @@ def status(kb: Session, options: argparse.Namespace) -> int:
     with kb.database.read() as connection:
         files = [file for file in file_scores(connection) if not file.is_archived]
         counts = connection.row("status_counts") or {}
-        model = connection.row("current_model")
+        model = current_model(connection)
         rows = [
             {**row, "documents": count_documents(connection, row["collection_id"])}
             for row in connection.rows("collections")

@@ -21,6 +21,7 @@ from kb.ingest.sync import (
     sync_collection,
 )
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
+from kb.store.chunks import count_waiting
 from kb.store.collections import count_documents, delete_collection
 from kb.store.database import Database, Row
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
@@ -67,8 +68,7 @@ def sync(kb: Session, options: argparse.Namespace) -> int:
                 for row in kb.names.collections(connection, ALL_KINDS)
                 if row["source"] and row["project_id"] is None
             ]
-        first, last = WHOLE_FILE
-        waiting = connection.value("count_chunks_without_vector", first=first, last=last)
+        waiting = count_waiting(connection)
     for row in rows:
         require_source(row)
     if not rows and not waiting:

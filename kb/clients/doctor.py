@@ -20,12 +20,13 @@ from kb.ingest.freshness import Freshness, look_at
 from kb.model_in_use import ModelInUse
 from kb.models.choose import packaged_sha256
 from kb.models.embedder import Embedder
+from kb.store.chunks import count_waiting
 from kb.store.database import Database, Row
+from kb.store.embeddings import current_model
 from kb.store.health import BROKEN, HINT, REPAIRS, SOUND, Finding, quick, repair, thorough
 from kb.text.secrets import secrets_in
 
 SHOWN = 5  # names in one message
-LAST_CHUNK = 2**63 - 1
 
 
 def look_at_file(path: Path) -> Iterator[Finding]:
@@ -68,7 +69,7 @@ def mend(
             yield what
         model = ModelInUse(database, make_embedder=make_embedder)
         with database.read() as connection:
-            waiting = connection.value("count_chunks_without_vector", first=0, last=LAST_CHUNK)
+            waiting = count_waiting(connection)
         if waiting and not database.read_only:
             done = embed_pending(model, progress=progress)
             yield f"{done.embedded + done.reused} passages got their vector"
@@ -77,7 +78,7 @@ def mend(
 def _opened(database: Database) -> Iterator[Finding]:
     with database.read() as connection:
         problems = quick(connection, packaged_sha256())
-        model = connection.row("current_model")
+        model = current_model(connection)
         collections = connection.rows("collections")
     yield from thorough(database)
     yield from problems

@@ -6,7 +6,6 @@ never reaches a chunk whose text another process has changed meanwhile.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,10 +15,30 @@ from kb.errors import ModelMismatchError
 from kb.formats.chunk import embedding_text
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import BATCH_SIZE, Embedder, available_cores, quantize
+from kb.store.chunks import (
+    StoredChunk,
+    chunks_with_text,
+    chunks_with_vector,
+    chunks_without_vector,
+    count_chunks,
+    count_waiting,
+    documents_of_chunks,
+    has_more_vectors,
+)
+from kb.store.contents import title_and_text
 from kb.store.database import Connection, Database
-from kb.store.documents import vectors_of
-from kb.store.ids import WHOLE_FILE
-from kb.store.vectors import rebuild_all_vectors, rebuild_document_vectors, rebuild_slabs
+from kb.store.embeddings import (
+    current_model,
+    insert_model,
+    insert_vectors,
+    model_id,
+    set_chunk_vectors,
+    set_current_model,
+    switch_model,
+    vectors_of,
+)
+from kb.store.ids import WHOLE_FILE, ChunkRange
+from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 
 MANY_TIMES = 20  # as many passages wait as have a vector: another model costs little then
 WINDOW = 512  # chunks that are sorted by length together before they are embedded
@@ -59,9 +78,8 @@ def embed_pending(
         ModelMismatchError: another process gave the file another model meanwhile.
     """
     report = EmbedReport()
-    bounds = {"first": within[0], "last": within[1]}
     with model.database.read() as connection:
-        total = connection.value("count_chunks_without_vector", **bounds)
+        total = count_waiting(connection, within)
     if not total:
         return report
     _follow_language(model, total, report)
@@ -70,7 +88,7 @@ def embed_pending(
         embedder = model.embedder()
         run = _Run(model.database, embedder, _model_in_use(model.database, embedder), report)
         with model.database.batch():
-            for done in run.embed("chunks_without_vector", within):
+            for done in run.embed(chunks_without_vector, within):
                 progress("embedding", min(done, total), total)
                 if report.embedded and should_stop():
                     break
@@ -82,7 +100,7 @@ def embed_pending(
         # Where this is not the one asked for, `model.embedder` says so.
         embed()
     with model.database.read() as connection:
-        report.waiting = connection.value("count_chunks_without_vector", **bounds)
+        report.waiting = count_waiting(connection, within)
     progress("embedding", total, total)
     return report
 
@@ -100,16 +118,16 @@ def reembed(
     report = EmbedReport()
     embedder.embed(["width"])
     with model.database.write() as connection:
-        model_id = _insert_model(connection, embedder)
+        new_id = _insert_model(connection, embedder)
     with model.database.read() as connection:
-        total = connection.value("count_chunks")
-    run = _Run(model.database, embedder, model_id, report, keeps_old=True)
+        total = count_chunks(connection)
+    run = _Run(model.database, embedder, new_id, report, keeps_old=True)
     with model.database.batch():
-        for done in run.embed("chunks_with_text"):
+        for done in run.embed(chunks_with_text):
             progress("embedding", min(done, total), total)
         with model.database.write() as connection:
             run.require_model(connection)
-            _switch_model(connection, model_id)
+            switch_model(connection, new_id)
     model.keep_embedder(embedder)
     # What was stored while the model was changed.
     rest = embed_pending(model, progress=progress)
@@ -119,16 +137,8 @@ def reembed(
     return report
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """A chunk that is to get the vector of its text."""
-
-    chunk_id: int
-    document_id: int
-    heading_path: str
-    start: int
-    end: int
-    text_hash: bytes
+# Gives the next chunks behind one and up to another, at most so many, in order.
+NextChunks = Callable[[Connection, int, int, int], list[StoredChunk]]
 
 
 @dataclass(slots=True)
@@ -141,21 +151,20 @@ class _Run:
     report: EmbedReport
     keeps_old: bool = False  # the chunks keep the vectors that they have
 
-    def embed(self, statement: str, within: tuple[int, int] = WHOLE_FILE) -> Iterator[int]:
-        """Embed the chunks that a statement lists; how many are done, after each transaction."""
+    def embed(self, chunks: NextChunks, within: ChunkRange = WHOLE_FILE) -> Iterator[int]:
+        """Embed chunks; how many are done, after each transaction."""
         after, last = within[0] - 1, within[1]
         while True:
             with self.database.read() as connection:
-                rows = connection.tuples(statement, after=after, last=last, limit=WINDOW)
-                if not rows:
+                window = chunks(connection, after, last, WINDOW)
+                if not window:
                     return
-                after = rows[-1][0]
-                by_hash: dict[bytes, list[_Pending]] = {}
-                for row in rows:
-                    pending = _Pending(*row)
-                    by_hash.setdefault(pending.text_hash, []).append(pending)
+                after = window[-1].chunk_id
+                by_hash: dict[bytes, list[StoredChunk]] = {}
+                for chunk in window:
+                    by_hash.setdefault(chunk.text_hash, []).append(chunk)
                 known = vectors_of(connection, self.model_id, list(by_hash))
-                missing = [chunks[0] for key, chunks in by_hash.items() if key not in known]
+                missing = [same[0] for key, same in by_hash.items() if key not in known]
                 texts = _texts(connection, missing)
             if known:
                 with self.database.write() as connection:
@@ -165,7 +174,7 @@ class _Run:
             yield from self._embed_texts(texts, by_hash)
 
     def _embed_texts(
-        self, texts: dict[bytes, str], by_hash: dict[bytes, list[_Pending]]
+        self, texts: dict[bytes, str], by_hash: dict[bytes, list[StoredChunk]]
     ) -> Iterator[int]:
         # A batch costs what its longest text costs, so texts of like length go together.
         keys = sorted(texts, key=lambda key: len(texts[key]))
@@ -179,32 +188,22 @@ class _Run:
             chunks = [chunk for key in batch for chunk in by_hash[key]]
             with self.database.write() as connection:
                 self.require_model(connection)
-                connection.run_many(
-                    "insert_vector",
-                    (
-                        {"model_id": self.model_id, "text_hash": key, "vector": vector}
-                        for key, vector in zip(batch, vectors, strict=True)
-                    ),
-                )
+                insert_vectors(connection, self.model_id, zip(batch, vectors, strict=True))
                 self._use(connection, chunks)
             self.report.embedded += len(batch)
             self.report.reused += len(chunks) - len(batch)
             yield self.report.embedded + self.report.reused
 
-    def _use(self, connection: Connection, chunks: Sequence[_Pending]) -> None:
+    def _use(self, connection: Connection, chunks: Sequence[StoredChunk]) -> None:
         """Give chunks the vectors of their texts and bring the vector index in line."""
         if self.keeps_old:
             return
         self.require_model(connection)
         vector_ids = vectors_of(connection, self.model_id, [chunk.text_hash for chunk in chunks])
-        connection.run_many(
-            "set_chunk_vector",
+        set_chunk_vectors(
+            connection,
             (
-                {
-                    "chunk_id": chunk.chunk_id,
-                    "text_hash": chunk.text_hash,
-                    "vector_id": vector_ids[chunk.text_hash],
-                }
+                (chunk.chunk_id, chunk.text_hash, vector_ids[chunk.text_hash])
                 for chunk in chunks
                 # A sync in another process may have deleted a vector that nothing used yet.
                 if chunk.text_hash in vector_ids
@@ -213,8 +212,7 @@ class _Run:
         chunk_ids = [chunk.chunk_id for chunk in chunks]
         rebuild_slabs(connection, chunk_ids)
         # Not the documents that we read them from: meanwhile the ids may be another's.
-        documents = connection.tuples("documents_of_chunks", chunk_ids=json.dumps(chunk_ids))
-        rebuild_document_vectors(connection, [row[0] for row in documents])
+        rebuild_document_vectors(connection, documents_of_chunks(connection, chunk_ids))
 
     def require_model(self, connection: Connection) -> None:
         """Refuse to mix vectors when another process changed the file's model meanwhile.
@@ -223,10 +221,10 @@ class _Run:
             ModelMismatchError: it did.
         """
         if self.keeps_old:
-            if connection.value("find_model", **_key(self.embedder)) == self.model_id:
+            if model_id(connection, *_key(self.embedder)) == self.model_id:
                 return
         else:
-            current = connection.row("current_model")
+            current = current_model(connection)
             if current is not None and current["model_id"] == self.model_id:
                 return
         raise ModelMismatchError(
@@ -235,7 +233,7 @@ class _Run:
         )
 
 
-def _texts(connection: Connection, chunks: Sequence[_Pending]) -> dict[bytes, str]:
+def _texts(connection: Connection, chunks: Sequence[StoredChunk]) -> dict[bytes, str]:
     """The text to embed of each chunk, by its hash. Reads each document once."""
     texts: dict[bytes, str] = {}
     document_id = -1
@@ -243,8 +241,7 @@ def _texts(connection: Connection, chunks: Sequence[_Pending]) -> dict[bytes, st
     for chunk in sorted(chunks, key=lambda chunk: chunk.document_id):
         if chunk.document_id != document_id:
             document_id = chunk.document_id
-            document = connection.rows("indexed_document", document_id=document_id)[0]
-            title, content = document["title"], document["content"]
+            title, content = title_and_text(connection, document_id) or ("", "")
         body = content[chunk.start : chunk.end]
         texts[chunk.text_hash] = embedding_text(title, chunk.heading_path, body)
     return texts
@@ -284,8 +281,8 @@ def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport) -> No
     """
     most = (waiting - 1) // MANY_TIMES
     with model.database.read() as connection:
-        old = connection.row("current_model")
-        if old is None or connection.value("has_more_vectors", most=most):
+        old = current_model(connection)
+        if old is None or has_more_vectors(connection, most):
             return
     if not (suited := model.better_model()):
         return
@@ -294,22 +291,20 @@ def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport) -> No
     with model.database.write() as connection:
         run = _Run(model.database, embedder, _insert_model(connection, embedder), report, True)
     try:
-        for _ in run.embed("chunks_with_vector"):
+        for _ in run.embed(chunks_with_vector):
             pass
         with model.database.write() as connection:
             run.require_model(connection)
             # Another process may have changed the model or embedded much meanwhile.
-            if connection.row("current_model") == old and not connection.value(
-                "has_more_vectors", most=most
-            ):
-                _switch_model(connection, run.model_id)
+            if current_model(connection) == old and not has_more_vectors(connection, most):
+                switch_model(connection, run.model_id)
                 model.keep_embedder(embedder)
     except ModelMismatchError:
         pass  # another process changed the model: who embeds next takes that one
 
 
-def _key(embedder: Embedder) -> dict[str, str | int]:
-    return {"name": embedder.name, "sha256": embedder.sha256, "width": embedder.width}
+def _key(embedder: Embedder) -> tuple[str, str, int]:
+    return embedder.name, embedder.sha256, embedder.width
 
 
 def _model_in_use(database: Database, embedder: Embedder) -> int:
@@ -320,40 +315,22 @@ def _model_in_use(database: Database, embedder: Embedder) -> int:
     """
     embedder.embed(["width"])  # a named model's width is known once it is loaded
     with database.write() as connection:
-        current = connection.row("current_model")
-        model_id = _insert_model(connection, embedder)
+        current = current_model(connection)
+        own_id = _insert_model(connection, embedder)
         if current is None:
-            connection.run("set_current_model", model_id=model_id)
-        elif current["model_id"] != model_id:
+            set_current_model(connection, own_id)
+        elif current["model_id"] != own_id:
             raise ModelMismatchError(
                 f"this file's vectors come from {current['name']} with {current['width']} "
                 f"dimensions, not from {embedder.name} with {embedder.width}: "
                 f"run `kb reembed --model {embedder.name}`",
                 model=current["name"],
             )
-    return model_id
+    return own_id
 
 
 def _insert_model(connection: Connection, embedder: Embedder) -> int:
-    if connection.value("find_model", **_key(embedder)) is None:
-        # Where somebody deleted the row of a model, its number is given again: vectors that nobody
-        # knows the model of must not become those of the new one.
-        connection.run("forget_vectors_without_model")
-        connection.run("delete_vectors_without_model")
-    connection.run(
-        "insert_model",
-        **_key(embedder),
-        slope=embedder.calibration.slope,
-        intercept=embedder.calibration.intercept,
+    calibration = embedder.calibration
+    return insert_model(
+        connection, *_key(embedder), slope=calibration.slope, intercept=calibration.intercept
     )
-    return int(connection.value("find_model", **_key(embedder)))
-
-
-def _switch_model(connection: Connection, model_id: int) -> None:
-    """Make another model's vectors the ones in use, in one transaction."""
-    connection.run("use_vectors_of_model", model_id=model_id)
-    connection.run("unset_current_models")
-    connection.run("set_current_model", model_id=model_id)
-    connection.run("delete_other_models")
-    connection.run("delete_unused_vectors")
-    rebuild_all_vectors(connection)

@@ -164,12 +164,13 @@ FROM (SELECT 1 FROM chunks WHERE vector_id IS NOT NULL LIMIT :most + 1);
 -- name: chunks_with_vector
 -- As `chunks_with_text`, of those that have a vector.
 SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
-FROM chunks WHERE chunk_id > :after AND vector_id IS NOT NULL ORDER BY chunk_id LIMIT :limit;
+FROM chunks WHERE vector_id IS NOT NULL AND chunk_id > :after AND chunk_id <= :last
+ORDER BY chunk_id LIMIT :limit;
 
 -- name: chunks_with_text
 -- Every chunk with the range of its text, in order; for another model.
 SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
-FROM chunks WHERE chunk_id > :after ORDER BY chunk_id LIMIT :limit;
+FROM chunks WHERE chunk_id > :after AND chunk_id <= :last ORDER BY chunk_id LIMIT :limit;
 
 -- name: count_chunks$
 -- All chunks of the file.

@@ -9,6 +9,7 @@ from typing import Any
 
 from kb.store.database import Connection, utc_now
 from kb.store.documents import delete_document
+from kb.store.embeddings import delete_unused_vectors
 
 
 def insert_collection(
@@ -57,4 +58,4 @@ def delete_collection(connection: Connection, collection_id: int) -> None:
     for row in connection.rows("stored_files", collection_id=collection_id):
         delete_document(connection, row["document_id"])
     connection.run("delete_collection", collection_id=collection_id)
-    connection.run("delete_unused_vectors")
+    delete_unused_vectors(connection)

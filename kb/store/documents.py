@@ -15,7 +15,9 @@ from kb.formats.convert.result import Place
 from kb.formats.outline import ParsedDocument
 from kb.models.embedder import text_hash
 from kb.store.citations import forget_citations, resolve_again, store_citations
+from kb.store.contents import title_and_text
 from kb.store.database import Connection, utc_now
+from kb.store.embeddings import current_model, vectors_of
 from kb.store.similar import forget_similar, store_similar
 from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 from kb.store.vocabulary import add_words
@@ -116,21 +118,12 @@ def delete_document(connection: Connection, document_id: int) -> None:
     rebuild_slabs(connection, chunk_ids)
 
 
-def vectors_of(connection: Connection, model_id: int, hashes: Sequence[bytes]) -> dict[bytes, int]:
-    """The vector ids of texts that the model has embedded already, by the text's hash."""
-    rows = connection.tuples(
-        "vectors_by_hash",
-        model_id=model_id,
-        text_hashes=json.dumps([value.hex() for value in hashes]),
-    )
-    return {bytes.fromhex(value): vector_id for value, vector_id in rows}
-
-
 def _delete_parts(connection: Connection, document_id: int) -> list[int]:
     """Delete what hangs on a document; the chunk ids that are free now."""
-    document = connection.row("indexed_document", document_id=document_id)
+    document = title_and_text(connection, document_id)
     if document is None:
         return []
+    title, content = document
     chunks = connection.tuples("indexed_chunks", document_id=document_id)
     # Cut here, not by SQL's substr, which reads a long document once more for each chunk.
     connection.run_many(
@@ -138,9 +131,9 @@ def _delete_parts(connection: Connection, document_id: int) -> list[int]:
         (
             {
                 "chunk_id": chunk_id,
-                "title": document["title"],
+                "title": title,
                 "heading": heading_path,
-                "body": document["content"][start:end],
+                "body": content[start:end],
                 "extra": extra,
             }
             for chunk_id, heading_path, start, end, extra in chunks
@@ -166,7 +159,7 @@ def _insert_chunks(
         text_hash(embedding_text(new.parsed.title, chunk.heading_path, body))
         for chunk, body in zip(new.chunks, bodies, strict=True)
     ]
-    model = connection.row("current_model")
+    model = current_model(connection)
     known = vectors_of(connection, model["model_id"], hashes) if model and hashes else {}
     # An edited document keeps its chunk ids, so that few slabs change.
     ids = sorted(free_ids)[: len(new.chunks)]

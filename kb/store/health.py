@@ -16,6 +16,11 @@ from typing import Any
 from kb.disk.holders import holders, readers_of_log
 from kb.errors import BusyError, DamagedFileError, FileError
 from kb.store.database import Connection, Database
+from kb.store.embeddings import (
+    current_model,
+    has_vectors_without_model,
+    use_vectors_of_model,
+)
 from kb.store.vectors import rebuild_all_vectors
 
 SOUND, HINT, BROKEN = "sound", "hint", "broken"
@@ -59,7 +64,7 @@ def quick(connection: Connection, known_models: Mapping[str, str]) -> list[Findi
     Args:
         known_models: SHA-256 of the models that come with kb, by name.
     """
-    if connection.value("has_vectors_without_model"):
+    if has_vectors_without_model(connection):
         return [
             Finding(
                 "model",
@@ -69,7 +74,7 @@ def quick(connection: Connection, known_models: Mapping[str, str]) -> list[Findi
                 "`kb reembed` makes the vectors anew",
             )
         ]
-    model = connection.row("current_model")
+    model = current_model(connection)
     if model is None:
         return []
     known = known_models.get(model["name"])
@@ -182,7 +187,7 @@ def _keyword_indexes(database: Database) -> Iterator[Finding]:
 
 def _vectors(database: Database) -> Iterator[Finding]:
     with database.read() as connection:
-        model = connection.row("current_model")
+        model = current_model(connection)
         if model is None:
             return
         width = model["width"]
@@ -252,9 +257,9 @@ def _repair_keyword_indexes(connection: Connection) -> None:
 def _repair_vectors(connection: Connection) -> None:
     connection.run("forget_misshapen_vectors")
     connection.run("delete_misshapen_vectors")
-    model = connection.row("current_model")
+    model = current_model(connection)
     if model is not None and connection.value("count_chunks_of_other_models"):
-        connection.run("use_vectors_of_model", model_id=model["model_id"])
+        use_vectors_of_model(connection, model["model_id"])
     rebuild_all_vectors(connection)
 
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kb.store.contents import all_document_ids
 from kb.store.database import Connection
 
 if TYPE_CHECKING:
@@ -117,8 +118,7 @@ def rebuild_all_vectors(connection: Connection) -> None:
     connection.run("delete_slabs")
     slab_ids = [row[0] for row in connection.tuples("all_slab_ids")]
     rebuild_slabs(connection, (slab_id << SLAB_BITS for slab_id in slab_ids))
-    rows = connection.tuples("all_document_ids")
-    rebuild_document_vectors(connection, [row[0] for row in rows])
+    rebuild_document_vectors(connection, all_document_ids(connection))
 
 
 def mean_vector(blobs: Sequence[bytes]) -> NDArray[np.float32]:

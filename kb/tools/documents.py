@@ -14,9 +14,10 @@ from kb.search.hybrid import Hit
 from kb.search.passages import nearest_documents, passage_rows
 from kb.search.ranking import shown as shown_score
 from kb.search.sections import find_section
+from kb.store.chunks import count_waiting
 from kb.store.collections import count_documents
 from kb.store.database import Connection, Row
-from kb.store.ids import WHOLE_FILE, collection_range
+from kb.store.ids import collection_range
 from kb.store.places import place_fields, place_of_lines
 from kb.store.vectors import mean_vector, nearest_chunks
 from kb.tools.call import Call
@@ -600,8 +601,7 @@ def describe(knowledge: KnowledgeBase) -> str:
         sizes = {
             row["name"]: count_documents(connection, row["collection_id"]) for row in rows[:20]
         }
-        first, last = WHOLE_FILE
-        waiting = connection.value("count_chunks_without_vector", first=first, last=last)
+        waiting = count_waiting(connection)
     if not rows:
         return "The file holds no documents yet; `kb add FOLDER` on the command line adds some."
     names = [

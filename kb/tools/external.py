@@ -19,6 +19,7 @@ from kb.models.choose import how_to_get
 from kb.search.hybrid import search
 from kb.search.operators import enforced
 from kb.search.query import parse_query
+from kb.store.chunks import count_waiting
 from kb.store.collections import count_documents
 from kb.store.ids import collection_range
 from kb.tools.call import Call
@@ -221,9 +222,9 @@ def _matches(call: Call, active: ActiveProject, text: str) -> tuple[list[Externa
     """One row for each document, best first, how many passages wait for vectors, and a notice."""
     assert active.collection is not None
     query = parse_query(text)
-    first, last = place = collection_range(active.collection["collection_id"])
+    place = collection_range(active.collection["collection_id"])
     with call.read() as connection:
-        waiting = connection.value("count_chunks_without_vector", first=first, last=last)
+        waiting = count_waiting(connection, place)
         if query.is_blank or not count_documents(connection, active.collection["collection_id"]):
             return [], waiting, query.notice
     vector = _embedded(call, query.words_to_embed)

@@ -1,0 +1,82 @@
+"""The passages of documents: which wait for a vector, and which document each belongs to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kb.store.database import Connection
+from kb.store.ids import WHOLE_FILE, ChunkRange
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """A chunk, with the range of its document's text that it is."""
+
+    chunk_id: int
+    document_id: int
+    heading_path: str
+    start: int
+    end: int
+    text_hash: bytes
+
+
+def count_chunks(connection: Connection) -> int:
+    """All chunks of the file."""
+    count: int = connection.value("count_chunks")
+    return count
+
+
+def count_waiting(connection: Connection, within: ChunkRange = WHOLE_FILE) -> int:
+    """How many chunks of a range wait for their vector."""
+    first, last = within
+    count: int = connection.value("count_chunks_without_vector", first=first, last=last)
+    return count
+
+
+def has_vectors(connection: Connection, within: ChunkRange) -> bool:
+    """Whether any chunk of a range has a vector."""
+    first, last = within
+    return bool(connection.value("has_vectors", first=first, last=last))
+
+
+def has_more_vectors(connection: Connection, most: int) -> bool:
+    """Whether more chunks of the file than these have a vector."""
+    return bool(connection.value("has_more_vectors", most=most))
+
+
+def chunks_without_vector(
+    connection: Connection, after: int, last: int, limit: int
+) -> list[StoredChunk]:
+    """The next chunks behind one and up to another that wait for their vector, in order."""
+    rows = connection.tuples("chunks_without_vector", after=after, last=last, limit=limit)
+    return [StoredChunk(*row) for row in rows]
+
+
+def chunks_with_vector(
+    connection: Connection, after: int, last: int, limit: int
+) -> list[StoredChunk]:
+    """As `chunks_without_vector`, of those that have one."""
+    rows = connection.tuples("chunks_with_vector", after=after, last=last, limit=limit)
+    return [StoredChunk(*row) for row in rows]
+
+
+def chunks_with_text(
+    connection: Connection, after: int, last: int, limit: int
+) -> list[StoredChunk]:
+    """As `chunks_without_vector`, of all."""
+    rows = connection.tuples("chunks_with_text", after=after, last=last, limit=limit)
+    return [StoredChunk(*row) for row in rows]
+
+
+def chunks_of_documents(connection: Connection, document_ids: Iterable[int]) -> list[int]:
+    """The chunks of these documents."""
+    listed = json.dumps(list(document_ids))
+    return [row[0] for row in connection.tuples("chunk_ids_of_documents", document_ids=listed)]
+
+
+def documents_of_chunks(connection: Connection, chunk_ids: Sequence[int]) -> list[int]:
+    """The documents that these chunks belong to."""
+    listed = json.dumps(chunk_ids)
+    return [row[0] for row in connection.tuples("documents_of_chunks", chunk_ids=listed)]

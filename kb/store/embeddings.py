@@ -1,0 +1,113 @@
+"""The embedding models of the file, and the vectors that they made of texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from kb.store.database import Connection, Row
+from kb.store.vectors import rebuild_all_vectors
+
+
+def current_model(connection: Connection) -> Row | None:
+    """The model whose vectors are searched; None while the file has no vector."""
+    return connection.row("current_model")
+
+
+def model_id(connection: Connection, name: str, sha256: str, width: int) -> int | None:
+    """The row id of a model, whether it is the current one or not."""
+    found: int | None = connection.value("find_model", name=name, sha256=sha256, width=width)
+    return found
+
+
+def insert_model(
+    connection: Connection, name: str, sha256: str, width: int, slope: float, intercept: float
+) -> int:
+    """Note a model with its newest calibration. Returns its row id."""
+    if model_id(connection, name, sha256, width) is None:
+        # Where somebody deleted the row of a model, its number is given again: vectors that nobody
+        # knows the model of must not become those of the new one.
+        connection.run("forget_vectors_without_model")
+        connection.run("delete_vectors_without_model")
+    key = {"name": name, "sha256": sha256, "width": width}
+    connection.run("insert_model", **key, slope=slope, intercept=intercept)
+    found = model_id(connection, name, sha256, width)
+    assert found is not None
+    return found
+
+
+def set_current_model(connection: Connection, model_id: int) -> None:
+    """Make a model the one that is searched, where there is none."""
+    connection.run("set_current_model", model_id=model_id)
+
+
+def switch_model(connection: Connection, model_id: int) -> None:
+    """Make another model's vectors the ones in use, in one transaction."""
+    use_vectors_of_model(connection, model_id)
+    connection.run("unset_current_models")
+    set_current_model(connection, model_id)
+    connection.run("delete_other_models")
+    delete_unused_vectors(connection)
+    rebuild_all_vectors(connection)
+
+
+def vectors_of(connection: Connection, model_id: int, hashes: Sequence[bytes]) -> dict[bytes, int]:
+    """The vector ids of texts that the model has embedded already, by the text's hash."""
+    rows = connection.tuples(
+        "vectors_by_hash",
+        model_id=model_id,
+        text_hashes=json.dumps([value.hex() for value in hashes]),
+    )
+    return {bytes.fromhex(value): vector_id for value, vector_id in rows}
+
+
+def insert_vectors(
+    connection: Connection, model_id: int, vectors: Iterable[tuple[bytes, bytes]]
+) -> None:
+    """Store embeddings: pairs of a text's hash and its vector."""
+    connection.run_many(
+        "insert_vector",
+        (
+            {"model_id": model_id, "text_hash": text_hash, "vector": vector}
+            for text_hash, vector in vectors
+        ),
+    )
+
+
+def set_chunk_vectors(connection: Connection, chosen: Iterable[tuple[int, bytes, int]]) -> None:
+    """Give chunks their vectors: triples of a chunk, the hash of its text and a vector.
+
+    A chunk whose text was changed while it was embedded keeps what it has.
+    """
+    connection.run_many(
+        "set_chunk_vector",
+        (
+            {"chunk_id": chunk_id, "text_hash": text_hash, "vector_id": vector_id}
+            for chunk_id, text_hash, vector_id in chosen
+        ),
+    )
+
+
+def use_vectors_of_model(connection: Connection, model_id: int) -> None:
+    """Give every chunk the vector of its text by one model, none where there is none yet."""
+    connection.run("use_vectors_of_model", model_id=model_id)
+
+
+def delete_unused_vectors(connection: Connection) -> None:
+    """Delete the vectors of the current model that no chunk uses any more."""
+    connection.run("delete_unused_vectors")
+
+
+def vectors_of_document(connection: Connection, document_id: int) -> list[int]:
+    """The vectors that a document's chunks use."""
+    return [row[0] for row in connection.tuples("vectors_of_document", document_id=document_id)]
+
+
+def delete_if_unused(connection: Connection, vector_ids: Sequence[int]) -> None:
+    """Delete those of some vectors that no chunk uses."""
+    connection.run("delete_unused_of_vectors", vector_ids=json.dumps(vector_ids))
+
+
+def has_vectors_without_model(connection: Connection) -> bool:
+    """Whether somebody deleted the row of the model that made the file's vectors."""
+    return bool(connection.value("has_vectors_without_model"))
