@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kb.cli import render
 from kb.errors import DocumentNotFound, UsageError
 from kb.sources.bundle import document_file
-from kb.store.collections import count_documents
+from kb.store.contents import count_documents, document_paths, documents_page
 from kb.store.database import Row
 from kb.text.file_names import on_disk, storable
 from kb.text.nearest import nearest
@@ -106,12 +106,7 @@ def list_names(kb: Session, options: argparse.Namespace) -> int:
     else:
         with kb.database.read() as connection:
             collection = kb.names.collection(connection, options.name)
-            rows = connection.rows(
-                "collection_documents",
-                collection_id=collection["collection_id"],
-                limit=-1,
-                offset=0,
-            )
+            rows = documents_page(connection, collection["collection_id"])
             result = {**kb.names.shown(collection), "documents": rows, "total": len(rows)}
         render.table(result, rows, ("id", "title", "size"), options)
     return 0 if rows else 1
@@ -212,15 +207,7 @@ def resolve(kb: Session, text: str, name: str) -> tuple[str, str]:
     """
     with kb.database.read() as connection:
         rows = [kb.names.collection(connection, name)] if name else kb.names.collections(connection)
-        documents = {
-            row["name"]: [
-                path
-                for (path,) in connection.tuples(
-                    "document_paths", collection_id=row["collection_id"]
-                )
-            ]
-            for row in rows
-        }
+        documents = {row["name"]: document_paths(connection, row["collection_id"]) for row in rows}
     wanted = _normal(text)
     everything = [(name, path) for name, paths in documents.items() for path in paths]
     found = [(name, path) for name, path in everything if _normal(path) == wanted]

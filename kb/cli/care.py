@@ -12,7 +12,8 @@ from kb.cli import render
 from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, SourceError, UsageError
 from kb.store.call_statistics import call_statistics
-from kb.store.collections import count_documents
+from kb.store.collections import all_collections
+from kb.store.contents import count_documents, sizes
 from kb.store.embeddings import current_model
 from kb.store.sessions import file_scores
 from kb.tools.session import Session
@@ -89,11 +90,11 @@ def status(kb: Session, options: argparse.Namespace) -> int:
     path = Path(kb.database.path)
     with kb.database.read() as connection:
         files = [file for file in file_scores(connection) if not file.is_archived]
-        counts = connection.row("status_counts") or {}
+        counts = sizes(connection)
         model = current_model(connection)
         rows = [
             {**row, "documents": count_documents(connection, row["collection_id"])}
-            for row in connection.rows("collections")
+            for row in all_collections(connection)
         ]
     result: dict[str, Any] = {
         "file": str(path),

@@ -20,6 +20,8 @@ from kb.store.citation_graph import (
     graph_dict,
     whole_graph,
 )
+from kb.store.collections import all_collections
+from kb.store.contents import find_document_id
 from kb.store.database import Connection
 from kb.text.file_names import storable
 from kb.tools.session import Session
@@ -108,7 +110,7 @@ def _broken(kb: Session, options: argparse.Namespace) -> int:
             else ()
         )
         found = broken_links(connection, names)
-        sources = {row["name"]: row["source"] for row in connection.rows("collections")}
+        sources = {row["name"]: row["source"] for row in all_collections(connection)}
     rows = [
         {
             "collection": one.collection,
@@ -140,10 +142,10 @@ def _file(link: BrokenLink, sources: dict[str, str]) -> str:
 
 def _document_id(kb: Session, connection: Connection, collection: str, path: str) -> int:
     found = kb.names.collection(connection, collection)
-    document_id = connection.value("document_id", collection_id=found["collection_id"], path=path)
+    document_id = find_document_id(connection, found["collection_id"], path)
     if document_id is None:
         raise DocumentNotFound(f'Document "{path}" not found in collection "{collection}".')
-    return int(document_id)
+    return document_id
 
 
 _ENDS = ("source_document_id", "target_document_id")

@@ -22,8 +22,10 @@ from kb.ingest.sync import (
 )
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
 from kb.store.chunks import count_waiting
-from kb.store.collections import count_documents, delete_collection
+from kb.store.collections import find_collection_id
+from kb.store.contents import count_documents
 from kb.store.database import Database, Row
+from kb.store.documents import delete_collection
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
 from kb.tools.session import Session
 
@@ -211,7 +213,7 @@ def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
 def _range(kb: Session, report: SyncReport) -> ChunkRange:
     """The chunks of the collection that was synced."""
     with kb.database.read() as connection:
-        return collection_range(connection.value("collection_id", name=report.collection))
+        return collection_range(find_collection_id(connection, report.collection) or 0)
 
 
 def _embed(

@@ -21,6 +21,8 @@ from kb.model_in_use import ModelInUse
 from kb.models.choose import packaged_sha256
 from kb.models.embedder import Embedder
 from kb.store.chunks import count_waiting
+from kb.store.collections import all_collections
+from kb.store.contents import texts_of_collection
 from kb.store.database import Database, Row
 from kb.store.embeddings import current_model
 from kb.store.health import BROKEN, HINT, REPAIRS, SOUND, Finding, quick, repair, thorough
@@ -49,7 +51,7 @@ def collection_names(path: Path) -> set[str]:
     """The collections of a file that can be opened."""
     try:
         with Database(path, create=False) as database, database.read() as connection:
-            return {row["name"] for row in connection.rows("collections")}
+            return {row["name"] for row in all_collections(connection)}
     except KbError:
         return set()
 
@@ -79,7 +81,7 @@ def _opened(database: Database) -> Iterator[Finding]:
     with database.read() as connection:
         problems = quick(connection, packaged_sha256())
         model = current_model(connection)
-        collections = connection.rows("collections")
+        collections = all_collections(connection)
     yield from thorough(database)
     yield from problems
     if model is not None and not problems:
@@ -151,7 +153,7 @@ def _secrets(database: Database, collections: Sequence[Row]) -> Iterator[Finding
     kinds: Counter[str] = Counter()
     for collection in collections:
         with database.read() as connection:
-            texts = connection.tuples("collection_texts", collection_id=collection["collection_id"])
+            texts = texts_of_collection(connection, collection["collection_id"])
         for path, text in texts:
             for secret in secrets_in(text):
                 found.append(f"{collection['name']}/{path}:{secret.line} ({secret.kind})")

@@ -26,7 +26,8 @@ from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.search.hybrid import load_documents, load_rows, search
 from kb.search.query import parse_query
 from kb.sources.folder import SourceFile, SourceText
-from kb.store.collections import insert_collection
+from kb.store.collections import find_collection_id, insert_collection
+from kb.store.contents import document_paths
 from kb.store.documents import store_document
 from kb.store.ids import WHOLE_FILE, ChunkRange
 
@@ -127,10 +128,10 @@ def load_beir(model: ModelInUse, folder: Path, progress: Callable[[str, int, int
     """Store a BEIR folder's documents as the collection `folder.name`; once."""
     rows = list(_json_lines(folder / "corpus.jsonl"))
     with model.database.write() as connection:
-        if connection.value("collection_id", name=folder.name) is None:
-            insert_collection(connection, folder.name, "documents")
-        collection_id = connection.value("collection_id", name=folder.name)
-        known = {row[0] for row in connection.tuples("document_paths", collection_id=collection_id)}
+        collection_id = find_collection_id(connection, folder.name)
+        if collection_id is None:
+            collection_id = insert_collection(connection, folder.name, "documents")
+        known = set(document_paths(connection, collection_id))
         for done, row in enumerate(rows):
             progress("documents", done, len(rows))
             if (path := f"{row['_id']}.md") in known:

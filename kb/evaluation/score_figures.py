@@ -11,6 +11,7 @@ from kb.evaluation.judged import Judged
 from kb.evaluation.questions import MadeQuestion, Page
 from kb.model_in_use import ModelInUse
 from kb.search.passages import search_passages
+from kb.store.contents import pages_of
 from kb.store.database import Database
 from kb.store.names import Names
 
@@ -104,11 +105,7 @@ def pages(database: Database, names: Names, collections: Sequence[str] = ()) -> 
     """The documents of some collections, as questions are made from them."""
     with database.read() as connection:
         ranges, _ = names.ranges(connection, collections)
-        return [
-            Page(*row)
-            for first, last in ranges
-            for row in connection.tuples("pages", first=first, last=last)
-        ]
+        return [Page(*row) for place in ranges for row in pages_of(connection, place)]
 
 
 def _outcome(one: MadeQuestion, found: _Found) -> dict[str, bool]:

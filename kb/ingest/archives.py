@@ -11,6 +11,7 @@ from kb.errors import SourceError
 from kb.formats.archive import RESEARCH, URL_CONTENT
 from kb.ingest.registration import FolderRegistration
 from kb.ingest.sync import sync_collection
+from kb.store.collections import all_collections
 from kb.store.database import Connection, Database, Row
 from kb.text.file_names import storable
 
@@ -62,7 +63,7 @@ def sync_configured_archives(database: Database) -> bool:
 
 
 def _known(connection: Connection, root: Path) -> Row | None:
-    rows = connection.rows("collections")
+    rows = all_collections(connection)
     return next((row for row in rows if row["source"] == storable(root)), None)
 
 

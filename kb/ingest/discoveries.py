@@ -26,7 +26,7 @@ from kb.models.embedder import load_tokenizer
 from kb.search.hybrid import search
 from kb.search.operators import enforced
 from kb.search.query import parse_query
-from kb.store.collections import free_name, insert_collection
+from kb.store.collections import all_collections, free_name, insert_collection
 from kb.store.database import Connection, Row, utc_now
 from kb.store.documents import NewDocument, store_document
 from kb.store.ids import collection_range
@@ -231,7 +231,7 @@ def _collection(connection: Connection) -> int:
     """The collection of the discoveries, made when there is none."""
     found = connection.value("discoveries_collection")
     if found is None:
-        taken = {row["name"] for row in connection.rows("collections")}
+        taken = {row["name"] for row in all_collections(connection)}
         return insert_collection(connection, free_name(KIND, taken), KIND)
     return int(found)
 

@@ -29,9 +29,9 @@ from kb.store.contents import title_and_text
 from kb.store.database import Connection, Database
 from kb.store.embeddings import (
     current_model,
+    find_model_id,
     insert_model,
     insert_vectors,
-    model_id,
     set_chunk_vectors,
     set_current_model,
     switch_model,
@@ -118,16 +118,16 @@ def reembed(
     report = EmbedReport()
     embedder.embed(["width"])
     with model.database.write() as connection:
-        new_id = _insert_model(connection, embedder)
+        model_id = _insert_model(connection, embedder)
     with model.database.read() as connection:
         total = count_chunks(connection)
-    run = _Run(model.database, embedder, new_id, report, keeps_old=True)
+    run = _Run(model.database, embedder, model_id, report, keeps_old=True)
     with model.database.batch():
         for done in run.embed(chunks_with_text):
             progress("embedding", min(done, total), total)
         with model.database.write() as connection:
             run.require_model(connection)
-            switch_model(connection, new_id)
+            switch_model(connection, model_id)
     model.keep_embedder(embedder)
     # What was stored while the model was changed.
     rest = embed_pending(model, progress=progress)
@@ -221,7 +221,7 @@ class _Run:
             ModelMismatchError: it did.
         """
         if self.keeps_old:
-            if model_id(connection, *_key(self.embedder)) == self.model_id:
+            if find_model_id(connection, *_key(self.embedder)) == self.model_id:
                 return
         else:
             current = current_model(connection)
@@ -316,17 +316,17 @@ def _model_in_use(database: Database, embedder: Embedder) -> int:
     embedder.embed(["width"])  # a named model's width is known once it is loaded
     with database.write() as connection:
         current = current_model(connection)
-        own_id = _insert_model(connection, embedder)
+        model_id = _insert_model(connection, embedder)
         if current is None:
-            set_current_model(connection, own_id)
-        elif current["model_id"] != own_id:
+            set_current_model(connection, model_id)
+        elif current["model_id"] != model_id:
             raise ModelMismatchError(
                 f"this file's vectors come from {current['name']} with {current['width']} "
                 f"dimensions, not from {embedder.name} with {embedder.width}: "
                 f"run `kb reembed --model {embedder.name}`",
                 model=current["name"],
             )
-    return own_id
+    return model_id
 
 
 def _insert_model(connection: Connection, embedder: Embedder) -> int:

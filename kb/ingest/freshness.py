@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kb.errors import KbError
 from kb.ingest.prepare import Preparation, files_of, opened
 from kb.sources.folder import SecretFile, SourceFile
+from kb.store.contents import stored_files
 from kb.store.database import Database, Row
 
 MOST_READ = 200  # files that are opened to learn why they are not stored, or whether they changed
@@ -46,7 +47,7 @@ def look_at(database: Database, collection: Row) -> Freshness:
     found = Freshness()
     preparation = Preparation.of(collection)
     with database.read() as connection:
-        rows = connection.rows("stored_files", collection_id=collection["collection_id"])
+        rows = stored_files(connection, collection["collection_id"])
     stored = {row["path"]: row for row in rows}
     with opened(collection) as root, preparation.converter:
         files = files_of(collection, root, report=found.fail, withhold=found.withheld.append)

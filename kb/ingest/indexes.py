@@ -17,7 +17,8 @@ from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
 from kb.search.bm25 import IndexOptions, count_tokens
 from kb.sources.folder import MAXIMUM_BYTES
-from kb.store.collections import insert_collection
+from kb.store.collections import all_collections, find_collection_id, insert_collection
+from kb.store.contents import indexed_document
 from kb.store.database import Connection, Database
 from kb.store.documents import NewDocument, store_document
 from kb.store.names import DEFAULT_INDEX
@@ -87,12 +88,12 @@ def create_index(knowledge: KnowledgeBase, name: str, backend: str, options: Ind
         raise IndexExists(f"Index already exists: {name}")
     for database in knowledge.databases:
         with database.read() as connection:
-            if connection.value("collection_id", name=name) is not None:
+            if find_collection_id(connection, name) is not None:
                 raise IndexExists(f"Index already exists: {name}")
     target = knowledge.memory if backend == "memory" else knowledge.database
     with target.write() as connection:
         # Another process may have made it since.
-        if connection.value("collection_id", name=name) is not None:
+        if find_collection_id(connection, name) is not None:
             raise IndexExists(f"Index already exists: {name}")
         insert_collection(connection, name, "index", options=asdict(options))
 
@@ -134,9 +135,7 @@ def add_document(
     content_hash = hashlib.sha256(content.encode()).digest()
     with database.read() as connection:
         tokens = count_tokens(connection, text, options)
-        known = index and connection.row(
-            "stored_document", collection_id=index.collection_id, path=doc_id
-        )
+        known = index and indexed_document(connection, index.collection_id, doc_id)
     if known and (known["content_hash"], known["metadata"]) == (content_hash, listed):
         return Added(True, tokens, False)
     # Cut into passages before the file is locked.
@@ -152,7 +151,7 @@ def add_document(
         if row is None and name != DEFAULT_INDEX:  # removed since
             raise IndexNotFound(f"Index not found: {name}")
         collection_id = row["collection_id"] if row else _insert_default(connection)
-        known = connection.row("stored_document", collection_id=collection_id, path=doc_id)
+        known = indexed_document(connection, collection_id, doc_id)
         store_document(connection, collection_id, new, known["document_id"] if known else None)
     return Added(known is not None, tokens, True)
 
@@ -163,7 +162,7 @@ BLANK_CONTENT = "Content must be a non-empty string"
 def _other_kind(knowledge: KnowledgeBase, name: str) -> str:
     """What to do with a name that belongs to a collection of another kind; "" if it does not."""
     with knowledge.database.read() as connection:
-        row = next((row for row in connection.rows("collections") if row["name"] == name), None)
+        row = next((row for row in all_collections(connection) if row["name"] == name), None)
     if row is None or row["kind"] == "index":
         return ""
     origin = f"comes from {row['source']}" if row["source"] else f"holds {row['kind']}"

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from kb.ingest.same_statement import may_say_the_same, read_statement, says_the_same
+from kb.store.chunks import chunks_of_documents
 from kb.store.database import Connection, Row
 from kb.store.vectors import chunk_distances
 
@@ -62,10 +63,8 @@ def repeated(
         return None
     near: list[tuple[float, int, Row]] = []
     for row, limit in found:
-        ids = connection.tuples(
-            "chunk_ids_of_documents", document_ids=json.dumps([row["document_id"]])
-        )
-        distances = chunk_distances(connection, vector, [chunk_id for (chunk_id,) in ids])
+        ids = chunks_of_documents(connection, [row["document_id"]])
+        distances = chunk_distances(connection, vector, ids)
         distance = min(distances.values(), default=float("inf"))
         if distance <= limit:
             near.append((distance, row["document_id"], row))

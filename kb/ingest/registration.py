@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kb.errors import UsageError
-from kb.store.collections import free_name, insert_collection
+from kb.store.collections import (
+    all_collections,
+    free_name,
+    insert_collection,
+    update_collection,
+    update_options,
+)
 from kb.store.database import Connection, Row
+from kb.store.documents import forget_content_hashes
 from kb.text.file_names import storable
 
 __all__ = ["FolderRegistration", "Plan", "Registration", "planned_row"]
@@ -105,24 +112,21 @@ class FolderRegistration:
                 description=row["description"],
             )
         collection_id = int(row["collection_id"])
-        connection.run(
-            "update_collection",
-            collection_id=collection_id,
-            source=None,
+        update_collection(
+            connection,
+            collection_id,
             **{key: row[key] for key in ("kind", "include", "exclude", "description")},
         )
-        connection.run(
-            "update_collection_options", collection_id=collection_id, options=row["options"]
-        )
+        update_options(connection, collection_id, row["options"])
         if plan.reads_anew:
             # What the kind and the settings make of the documents, other links among it.
-            connection.run("forget_content_hashes", collection_id=collection_id)
+            forget_content_hashes(connection, collection_id)
         return collection_id
 
     def _named(self, connection: Connection) -> tuple[str, Row | None]:
         """The collection's name, and its row if it exists."""
         stored = storable(self.root)
-        rows = connection.rows("collections")
+        rows = all_collections(connection)
         by_name = {row["name"]: row for row in rows}
         # The same folder as a project's external docs is another matter.
         same = [r for r in rows if r["source"] == stored and r["project_id"] is None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kb.ingest.forget import erase_documents, write_anew
+from kb.store.contents import stored_file
 from kb.store.database import Database
 from kb.text.secrets import secrets_in
 
@@ -16,9 +17,7 @@ MOST_SHOWN = 5  # paths or lines in a notice
 def erase_secret_files(database: Database, collection_id: int, paths: Sequence[str]) -> str:
     """Take back what is stored of secret files, with every trace; the notice about it."""
     with database.write() as connection:
-        rows = [
-            connection.row("stored_file", collection_id=collection_id, path=path) for path in paths
-        ]
+        rows = [stored_file(connection, collection_id, path) for path in paths]
         # None where another process was first.
         erase_documents(connection, [row["document_id"] for row in rows if row is not None])
     problem = write_anew(database)

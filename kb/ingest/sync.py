@@ -25,8 +25,11 @@ from kb.ingest.registration import Plan, Registration
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile
 from kb.sources.manifest import Manifest, read_manifest
-from kb.store.database import Connection, Database, Row, utc_now
-from kb.store.documents import NewDocument, delete_document, store_document
+from kb.store.collections import finish_sync
+from kb.store.contents import count_documents, stored_file, stored_files, stored_private_keys
+from kb.store.database import Connection, Database, Row
+from kb.store.documents import NewDocument, delete_document, store_document, touch_documents
+from kb.store.embeddings import delete_unused_vectors
 
 __all__ = [
     "EmbedReport",
@@ -216,10 +219,8 @@ def _stored(database: Database, plan: Plan, report: SyncReport) -> dict[str, Row
     """The stored files by path; secret ones that an earlier version of kb let in go first."""
     collection_id = plan.row["collection_id"]
     with database.read() as connection:
-        rows = connection.rows("stored_files", collection_id=collection_id)
-        keys = {
-            row[0] for row in connection.tuples("stored_private_keys", collection_id=collection_id)
-        }
+        rows = stored_files(connection, collection_id)
+        keys = stored_private_keys(connection, collection_id)
     stored = {row["path"]: row for row in rows}
     secret = [path for path in stored if is_secret(path)]
     _take_back(database, collection_id, secret, report)
@@ -283,7 +284,7 @@ class _Run:
     preparation: Preparation
     manifest: Manifest
     secret: list[str] = field(default_factory=list)  # paths that turned out to be private keys
-    _touched: list[dict[str, Any]] = field(default_factory=list)
+    _touched: list[tuple[int, int, int | None]] = field(default_factory=list)
     _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
 
     def __post_init__(self) -> None:
@@ -306,11 +307,7 @@ class _Run:
             self.report.unchanged += 1
             new_stamp = (file.size, trusted_time(file))
             if stamp != new_stamp:
-                size, modified_ns = new_stamp
-                key = known["document_id"]
-                self._touched.append(
-                    {"document_id": key, "file_size": size, "modified_ns": modified_ns}
-                )
+                self._touched.append((known["document_id"], *new_stamp))
             return
         new = source.prepare()
         for text in filter(None, (source.notice, *new.parsed.notices, tokens_notice(new.text))):
@@ -336,22 +333,16 @@ class _Run:
         self._is_registered(collection_id)
         for path, row in self.gone.items():
             with self.database.write() as connection:
-                now = connection.row("stored_file", collection_id=collection_id, path=path)
+                now = stored_file(connection, collection_id, path)
                 # Another process may have deleted it, or stored it anew since it came back.
                 if now is not None and now["content_hash"] == row["content_hash"]:
                     delete_document(connection, now["document_id"])
                     self.report.removed += 1
         with self.database.write() as connection:
-            connection.run_many("touch_document", self._touched)
-            connection.run("delete_unused_vectors")
-            self.report.total = connection.value("count_documents", collection_id=collection_id)
-            connection.run(
-                "finish_collection_sync",
-                collection_id=collection_id,
-                synced_at=utc_now(),
-                version=self.manifest.version,
-                description=self.manifest.description,
-            )
+            touch_documents(connection, self._touched)
+            delete_unused_vectors(connection)
+            self.report.total = count_documents(connection, collection_id)
+            finish_sync(connection, collection_id, self.manifest.version, self.manifest.description)
 
     def _registered(self, connection: Connection) -> int:
         """The collection's id; within this transaction it is as it is to be."""
@@ -366,7 +357,7 @@ class _Run:
             self.collection = {**self.collection, "collection_id": collection_id}
 
     def _store(self, connection: Connection, collection_id: int, new: NewDocument) -> None:
-        now = connection.row("stored_file", collection_id=collection_id, path=new.path)
+        now = stored_file(connection, collection_id, new.path)
         if now is not None and now["content_hash"] == new.content_hash:
             self.report.unchanged += 1  # another process was first
             return
@@ -384,7 +375,7 @@ class _Run:
         paths = self._gone_paths.get(content_hash, [])
         while paths:
             path = paths.pop()
-            now = connection.row("stored_file", collection_id=collection_id, path=path)
+            now = stored_file(connection, collection_id, path)
             if now is not None and now["content_hash"] == content_hash:
                 del self.gone[path]
                 return int(now["document_id"])

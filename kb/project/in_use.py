@@ -27,8 +27,9 @@ from kb.project.config import (
     find_config,
     load_project,
 )
-from kb.store.collections import delete_collection, insert_collection
+from kb.store.collections import insert_collection, update_collection
 from kb.store.database import Connection, utc_now
+from kb.store.documents import delete_collection
 from kb.text.file_names import storable
 
 log = logging.getLogger("kb.activation")
@@ -239,9 +240,7 @@ class _ExternalDocs:
                 project_id=project_id,
             )
         fields = ("collection_id", "kind", "source", "include", "exclude")
-        connection.run(
-            "update_collection", description=None, **{name: row[name] for name in fields}
-        )
+        update_collection(connection, **{name: row[name] for name in fields})
         return int(row["collection_id"])
 
 

@@ -15,7 +15,7 @@ from kb.project.manifests import read_stack
 from kb.project.source_files import language_of, module_of, role_of
 from kb.project.tree import tree_is_here
 from kb.sources.folder import walk
-from kb.store.collections import count_documents
+from kb.store.contents import count_documents
 from kb.store.database import Connection, Database
 from kb.store.sessions import file_scores
 from kb.text.file_names import storable

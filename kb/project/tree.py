@@ -18,6 +18,7 @@ from kb.disk.secret import begins_as_private_key
 from kb.errors import FileNotFound, PermissionDenied, SourceError
 from kb.project.in_use import ProjectInUse
 from kb.project.source_files import language_of
+from kb.store.contents import stored_text, texts_of_collection
 from kb.store.database import Connection
 from kb.text.decode import NoTextError, decode
 from kb.text.file_names import on_disk
@@ -96,7 +97,7 @@ def stored_texts(project: ProjectInUse, connection: Connection) -> Iterator[tupl
     collections = project.knowledge.names.collections(connection)
     for row in collections:
         prefix = f"{row['name']}/" if len(collections) > 1 else ""
-        for path, text in connection.tuples("collection_texts", collection_id=row["collection_id"]):
+        for path, text in texts_of_collection(connection, row["collection_id"]):
             if not is_hidden_from_tools(path):
                 yield prefix + path, text
 
@@ -124,10 +125,8 @@ def _read_stored(project: ProjectInUse, path: str) -> TextFile | None:
             return None
         for row in project.knowledge.names.collections(connection):
             for inner in (path, path.removeprefix(f"{row['name']}/")):
-                found = connection.row(
-                    "stored_text", collection_id=row["collection_id"], path=inner
-                )
+                found = stored_text(connection, row["collection_id"], inner)
                 if found is not None:
-                    text = found["content"]
-                    return TextFile(path, text, found["size"], "", STORED)
+                    text, size = found
+                    return TextFile(path, text, size, "", STORED)
     return None

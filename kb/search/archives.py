@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,8 @@ from kb.search.operators import Filters, document_filters, documents_holding
 from kb.search.query import STOP_WORDS, Query, parse_query, quote
 from kb.search.ranking import shown
 from kb.search.typos import ONE_EDIT_FROM, correct, is_known, prefixed, variants
+from kb.store.chunks import chunks_of_documents
+from kb.store.contents import count_documents, documents_shown
 from kb.store.database import Connection, Row
 from kb.store.ids import ChunkRange, collection_range
 from kb.store.names import Names
@@ -138,9 +139,7 @@ def _coverage(
 
     The share is weighted by how rare an operand is; a word near it counts as well.
     """
-    total = sum(
-        connection.value("count_documents", collection_id=first >> 32) for first, _ in ranges
-    )
+    total = sum(count_documents(connection, first >> 32) for first, _ in ranges)
     holding: set[int] = set()
     weights: dict[int, float] = {}
     whole = 0.0
@@ -164,8 +163,7 @@ def _chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkR
     def chunks(document_ids: set[int] | None) -> set[int] | None:
         if document_ids is None:
             return None
-        listed = json.dumps(sorted(document_ids))
-        return {row[0] for row in connection.tuples("chunk_ids_of_documents", document_ids=listed)}
+        return set(chunks_of_documents(connection, sorted(document_ids)))
 
     only, without = document_filters(connection, query, ranges)
     return chunks(only), chunks(without)
@@ -196,10 +194,7 @@ def _shown(
     near: Mapping[str, Sequence[str]],
     found: Sequence[tuple[int, _Passage]],
 ) -> list[FoundDocument]:
-    ids = json.dumps([document_id for document_id, _ in found])
-    rows = {
-        row["document_id"]: row for row in connection.rows("archive_documents", document_ids=ids)
-    }
+    rows = documents_shown(connection, (document_id for document_id, _ in found))
     passages = {
         row["document_id"]: row for row in load_rows(connection, [one.chunk_id for _, one in found])
     }

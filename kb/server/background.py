@@ -8,6 +8,7 @@ import time
 
 from kb.errors import EmbeddingError, FileError
 from kb.ingest.embed import embed_pending
+from kb.store.collections import all_collections
 from kb.store.ids import collection_range
 from kb.tools.session import Session
 
@@ -42,7 +43,7 @@ def embed_added(session: Session, *, give_way: bool = False) -> None:
     for model in session.models:
         with model.database.read() as connection:
             rows = [
-                row for row in connection.rows("collections") if row["kind"] in ("index", "archive")
+                row for row in all_collections(connection) if row["kind"] in ("index", "archive")
             ]
         for row in rows:
             report = embed_pending(

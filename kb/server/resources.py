@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from kb.errors import DocumentNotFound, NotFoundError, ResourceNotFound, UsageError
+from kb.store.contents import documents_of_project
 from kb.store.database import Connection, Row
 from kb.store.names import BROWSABLE_KINDS
 from kb.tools.reading import read_lines
@@ -87,12 +88,8 @@ def list_resources(session: Session, cursor: str = "") -> tuple[list[Resource], 
         for uri, (title, description) in _FIXED.items()
     ]
     with session.database.read() as connection:
-        rows = connection.rows(
-            "resource_documents",
-            kinds=json.dumps(BROWSABLE_KINDS),
-            project_id=_project_id(session),
-            limit=PAGE + 1,
-            offset=offset,
+        rows = documents_of_project(
+            connection, BROWSABLE_KINDS, _project_id(session), PAGE + 1, offset
         )
     found = [_document_resource(row) for row in rows[:PAGE]]
     more = str(offset + PAGE) if len(rows) > PAGE else ""

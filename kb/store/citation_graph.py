@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kb.store.citation_keys import MARKDOWN_SUFFIX
+from kb.store.contents import documents_shown
 from kb.store.database import Connection, Row
 from kb.text.file_names import on_disk
 
@@ -68,7 +69,7 @@ def whole_graph(connection: Connection) -> Graph:
 
 def document_names(connection: Connection, document_ids: Iterable[int]) -> dict[int, str]:
     """COLLECTION/path of each document: an id that is unique in the file."""
-    rows = connection.rows("archive_documents", document_ids=json.dumps(sorted(set(document_ids))))
+    rows = documents_shown(connection, document_ids).values()
     return {row["document_id"]: f"{row['collection']}/{row['path']}" for row in rows}
 
 
@@ -100,7 +101,7 @@ def graph_dict(graph: Graph) -> dict[str, Any]:
 def _graph(connection: Connection, rows: Sequence[Row], start: Sequence[int]) -> Graph:
     ids = {*start, *(row["source"] for row in rows)}
     ids |= {row["target"] for row in rows if row["target"] is not None}
-    documents = connection.rows("archive_documents", document_ids=json.dumps(sorted(ids)))
+    documents = documents_shown(connection, ids).values()
     names = {row["document_id"]: f"{row['collection']}/{row['path']}" for row in documents}
     titles = {names[row["document_id"]]: row["title"] for row in documents}
     # One spelling for every way in which a page's address was written.

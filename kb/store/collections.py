@@ -1,4 +1,7 @@
-"""Make, change and delete collections. Call inside a write transaction."""
+"""Collections: all there are, made, and changed. What changes is called in a write transaction.
+
+To delete one with its documents is `kb.store.documents.delete_collection`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,30 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from kb.store.database import Connection, utc_now
-from kb.store.documents import delete_document
-from kb.store.embeddings import delete_unused_vectors
+from kb.store.database import Connection, Row, utc_now
+
+
+def all_collections(connection: Connection) -> list[Row]:
+    """Every collection, by name; `has_documents` instead of their number, which takes time."""
+    return connection.rows("collections")
+
+
+def count_collections(connection: Connection) -> int:
+    """How many collections there are, of every kind."""
+    count: int = connection.value("count_collections")
+    return count
+
+
+def find_collection_id(connection: Connection, name: str) -> int | None:
+    """A collection's row id by its name."""
+    found: int | None = connection.value("collection_id", name=name)
+    return found
+
+
+def collection_names_from(connection: Connection, prefix: str, limit: int) -> list[str]:
+    """Names of collections that begin with some letters, for a shell."""
+    rows = connection.tuples("collection_names_from", prefix=prefix, limit=limit)
+    return [row[0] for row in rows]
 
 
 def insert_collection(
@@ -47,15 +71,46 @@ def free_name(wanted: str, taken: Container[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def count_documents(connection: Connection, collection_id: int) -> int:
-    """How many documents a collection holds."""
-    count: int = connection.value("count_documents", collection_id=collection_id)
-    return count
+def update_collection(
+    connection: Connection,
+    collection_id: int,
+    *,
+    kind: str,
+    include: str,
+    exclude: str,
+    source: str | None = None,
+    description: str | None = None,
+) -> None:
+    """Change a collection; globs as JSON. None keeps what there is."""
+    connection.run(
+        "update_collection",
+        collection_id=collection_id,
+        kind=kind,
+        include=include,
+        exclude=exclude,
+        source=source,
+        description=description,
+    )
 
 
-def delete_collection(connection: Connection, collection_id: int) -> None:
-    """Delete a collection with all its documents."""
-    for row in connection.rows("stored_files", collection_id=collection_id):
-        delete_document(connection, row["document_id"])
+def update_options(connection: Connection, collection_id: int, options: str) -> None:
+    """Change the settings of a collection, given as JSON."""
+    connection.run("update_collection_options", collection_id=collection_id, options=options)
+
+
+def finish_sync(
+    connection: Connection, collection_id: int, version: str | None, description: str | None
+) -> None:
+    """Note the end of a complete sync, and what the source's manifest says; None keeps that."""
+    connection.run(
+        "finish_collection_sync",
+        collection_id=collection_id,
+        synced_at=utc_now(),
+        version=version,
+        description=description,
+    )
+
+
+def delete_row(connection: Connection, collection_id: int) -> None:
+    """Delete a collection whose documents are gone already."""
     connection.run("delete_collection", collection_id=collection_id)
-    delete_unused_vectors(connection)

@@ -6,7 +6,7 @@ Call inside a write transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,10 @@ from kb.formats.convert.result import Place
 from kb.formats.outline import ParsedDocument
 from kb.models.embedder import text_hash
 from kb.store.citations import forget_citations, resolve_again, store_citations
-from kb.store.contents import title_and_text
+from kb.store.collections import delete_row
+from kb.store.contents import stored_files, title_and_text
 from kb.store.database import Connection, utc_now
-from kb.store.embeddings import current_model, vectors_of
+from kb.store.embeddings import current_model, delete_unused_vectors, vectors_of
 from kb.store.similar import forget_similar, store_similar
 from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 from kb.store.vocabulary import add_words
@@ -116,6 +117,30 @@ def delete_document(connection: Connection, document_id: int) -> None:
     connection.run("delete_document", document_id=document_id)
     resolve_again(connection, keys)
     rebuild_slabs(connection, chunk_ids)
+
+
+def delete_collection(connection: Connection, collection_id: int) -> None:
+    """Delete a collection with all its documents."""
+    for row in stored_files(connection, collection_id):
+        delete_document(connection, row["document_id"])
+    delete_row(connection, collection_id)
+    delete_unused_vectors(connection)
+
+
+def touch_documents(connection: Connection, stamps: Iterable[tuple[int, int, int | None]]) -> None:
+    """Note that files were written again with the same content: document, size, time."""
+    connection.run_many(
+        "touch_document",
+        (
+            {"document_id": document_id, "file_size": size, "modified_ns": modified_ns}
+            for document_id, size, modified_ns in stamps
+        ),
+    )
+
+
+def forget_content_hashes(connection: Connection, collection_id: int) -> None:
+    """Make the next sync read a collection's documents as if they had changed."""
+    connection.run("forget_content_hashes", collection_id=collection_id)
 
 
 def _delete_parts(connection: Connection, document_id: int) -> list[int]:

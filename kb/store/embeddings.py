@@ -14,7 +14,7 @@ def current_model(connection: Connection) -> Row | None:
     return connection.row("current_model")
 
 
-def model_id(connection: Connection, name: str, sha256: str, width: int) -> int | None:
+def find_model_id(connection: Connection, name: str, sha256: str, width: int) -> int | None:
     """The row id of a model, whether it is the current one or not."""
     found: int | None = connection.value("find_model", name=name, sha256=sha256, width=width)
     return found
@@ -24,14 +24,14 @@ def insert_model(
     connection: Connection, name: str, sha256: str, width: int, slope: float, intercept: float
 ) -> int:
     """Note a model with its newest calibration. Returns its row id."""
-    if model_id(connection, name, sha256, width) is None:
+    if find_model_id(connection, name, sha256, width) is None:
         # Where somebody deleted the row of a model, its number is given again: vectors that nobody
         # knows the model of must not become those of the new one.
         connection.run("forget_vectors_without_model")
         connection.run("delete_vectors_without_model")
     key = {"name": name, "sha256": sha256, "width": width}
     connection.run("insert_model", **key, slope=slope, intercept=intercept)
-    found = model_id(connection, name, sha256, width)
+    found = find_model_id(connection, name, sha256, width)
     assert found is not None
     return found
 

@@ -7,6 +7,8 @@ from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from kb.errors import CollectionNotFound, DocumentNotFound
+from kb.store.collections import all_collections, count_collections
+from kb.store.contents import document_paths, find_document
 from kb.store.database import Connection, Row
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
 from kb.text.nearest import nearest
@@ -61,7 +63,7 @@ class Names:
         """
         return [
             row
-            for row in connection.rows("collections")
+            for row in all_collections(connection)
             if (row["has_documents"] or row["source"] or row["kind"] == "index")
             and (_is_browsable(row) if kinds is None else row["kind"] in kinds)
         ]
@@ -124,11 +126,12 @@ class Names:
             DocumentNotFound: with the nearest ids.
         """
         collection_id = collection["collection_id"]
-        if found := connection.row("document", collection_id=collection_id, path=path):
+        if found := find_document(connection, collection_id, path):
             return found
-        paths = [row[0] for row in connection.tuples("document_paths", collection_id=collection_id)]
-        if same := _same_name(path, paths):
-            return connection.rows("document", collection_id=collection_id, path=same)[0]
+        paths = document_paths(connection, collection_id)
+        same = _same_name(path, paths)
+        if same is not None and (found := find_document(connection, collection_id, same)):
+            return found
         near = nearest(path, paths)
         details = {"suggestions": near} if near else {}
         raise DocumentNotFound(
@@ -147,7 +150,7 @@ class Names:
         else:
             rows = self.collections(connection)
         shown = {row["collection_id"]: self.shown(row) for row in rows}
-        everything = not names and len(shown) == connection.value("count_collections")
+        everything = not names and len(shown) == count_collections(connection)
         return ([WHOLE_FILE] if everything else [collection_range(i) for i in sorted(shown)]), shown
 
 

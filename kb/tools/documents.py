@@ -15,7 +15,7 @@ from kb.search.passages import nearest_documents, passage_rows
 from kb.search.ranking import shown as shown_score
 from kb.search.sections import find_section
 from kb.store.chunks import count_waiting
-from kb.store.collections import count_documents
+from kb.store.contents import count_documents, documents_page, sections_of
 from kb.store.database import Connection, Row
 from kb.store.ids import collection_range
 from kb.store.places import place_fields, place_of_lines
@@ -260,9 +260,7 @@ def documents_list_documents(
     """
     with call.read_collection(collection) as (connection, found, _):
         key = found["collection_id"]
-        documents = connection.rows(
-            "collection_documents", collection_id=key, limit=limit, offset=offset
-        )
+        documents = documents_page(connection, key, limit, offset)
         total = count_documents(connection, key)
     fitted = call.fit(
         [DocumentRow(**row) for row in documents], "go on with offset {next}.", start=offset
@@ -417,7 +415,7 @@ def documents_get_outline(
     """
     with call.read_collection(collection) as (connection, found, _):
         row = _find_document(call, connection, found, document)
-        sections = connection.rows("document_sections", document_id=row["document_id"])
+        sections = sections_of(connection, row["document_id"])
     outline = [
         OutlineRow(
             **place_fields(one),
@@ -475,7 +473,7 @@ def documents_get_section(
     """
     with call.read_collection(collection) as (connection, collection_row, _):
         row = _find_document(call, connection, collection_row, document)
-        sections = connection.rows("document_sections", document_id=row["document_id"])
+        sections = sections_of(connection, row["document_id"])
         found, alternatives = find_section(sections, section, row["path"], row["content"])
         end = found["end_line"] if include_subsections else found["body_end_line"]
         part = read_lines(row["content"], found["start_line"], end, call.reply_tokens)

@@ -20,7 +20,7 @@ from kb.search.hybrid import search
 from kb.search.operators import enforced
 from kb.search.query import parse_query
 from kb.store.chunks import count_waiting
-from kb.store.collections import count_documents
+from kb.store.contents import count_documents, counts_by_kind
 from kb.store.ids import collection_range
 from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_NAME
@@ -118,7 +118,7 @@ def activate_project(
         result = call.project.activate(config_path, branch_name, progress=call.progress)
     active = result.active
     with call.read() as connection:
-        types = connection.rows("visible_documents", project_id=active.project_id)
+        types = counts_by_kind(connection, active.project_id)
     docs = None
     if result.report is not None:
         docs = ExternalDocsReport(

@@ -18,6 +18,7 @@ from kb.search.bm25 import IndexOptions, Ranking, rank_documents
 from kb.search.highlight import excerpts, spans
 from kb.search.query import Operand, Query, parse_query
 from kb.sources.folder import MAXIMUM_BYTES
+from kb.store.contents import texts_of
 from kb.store.names import DEFAULT_INDEX
 from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_NAME
@@ -109,10 +110,7 @@ def search_index(
         best = ranking.documents[:k]
         stored = {
             row["document_id"]: row
-            for row in connection.rows(
-                "document_contents",
-                document_ids=json.dumps([document_id for document_id, _ in best]),
-            )
+            for row in texts_of(connection, [document_id for document_id, _ in best])
         }
         rows: list[IndexRow] = []
         for document_id, score in best:

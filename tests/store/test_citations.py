@@ -10,7 +10,7 @@ from support import Filler
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
 from kb.store.citation_keys import page_key, url_key
-from kb.store.collections import delete_collection
+from kb.store.documents import delete_collection
 from kb.tools.session import Session
 
 
