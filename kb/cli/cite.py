@@ -16,6 +16,8 @@ from kb.store.citation_graph import (
     BrokenLink,
     broken_links,
     citation_graph,
+    citations_made,
+    citations_received,
     document_names,
     graph_dict,
     whole_graph,
@@ -27,7 +29,6 @@ from kb.text.file_names import storable
 from kb.tools.session import Session
 
 CONTEXT_CHARACTERS = 120
-EVERYTHING = -1  # a LIMIT
 
 
 def cite(kb: Session, options: argparse.Namespace) -> int:
@@ -35,8 +36,8 @@ def cite(kb: Session, options: argparse.Namespace) -> int:
     collection, path = resolve(kb, options.document, options.collection)
     with kb.database.read() as connection:
         document_id = _document_id(kb, connection, collection, path)
-        made = connection.rows("citations_made", document_id=document_id, limit=EVERYTHING)
-        received = connection.rows("citations_received", document_id=document_id, limit=EVERYTHING)
+        made = citations_made(connection, document_id)
+        received = citations_received(connection, document_id)
         ids = {row[key] for row in (*made, *received) for key in _ENDS} - {None}
         names = document_names(connection, ids | {document_id})
         graph = citation_graph(connection, [document_id], options.depth)

@@ -10,10 +10,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
 from kb.cli.install import CLIENT_NAMES
+
+if TYPE_CHECKING:
+    from kb.store.database import Connection
 
 SHELLS = ("bash", "zsh", "fish")
 ASKED = "_ARGCOMPLETE"  # set by the shell's function
@@ -83,13 +86,19 @@ def _completer(command: str, action: argparse.Action) -> Completer | None:
 
 
 def _collections(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    return _asked("collection_names_from", parsed_args, prefix=prefix)
+    from kb.store.collections import collection_names_from
+
+    return _asked(parsed_args, lambda connection: collection_names_from(connection, prefix, MOST))
 
 
 def _documents(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     collection = getattr(parsed_args, "collection", "")
     only = collection if isinstance(collection, str) else ""
-    return _asked("document_paths_from", parsed_args, prefix=prefix, collection=only)
+    from kb.store.contents import document_paths_from
+
+    return _asked(
+        parsed_args, lambda connection: document_paths_from(connection, prefix, only, MOST)
+    )
 
 
 def _tools(prefix: str, **_: Any) -> list[str]:
@@ -102,7 +111,7 @@ def _clients(prefix: str, **_: Any) -> list[str]:
     return [name for name in CLIENT_NAMES if name.startswith(prefix)]
 
 
-def _asked(statement: str, options: argparse.Namespace, **parameters: str) -> list[str]:
+def _asked(options: argparse.Namespace, ask: Callable[[Connection], list[str]]) -> list[str]:
     from kb.errors import KbError
     from kb.settings import database_path
     from kb.store.database import Database
@@ -110,6 +119,6 @@ def _asked(statement: str, options: argparse.Namespace, **parameters: str) -> li
     try:
         path = database_path(getattr(options, "db", None))
         with Database(path, create=False) as database, database.read() as connection:
-            return [row[0] for row in connection.tuples(statement, **parameters, limit=MOST)]
+            return ask(connection)
     except KbError:
         return []

@@ -26,8 +26,15 @@ from kb.models.embedder import load_tokenizer
 from kb.search.hybrid import search
 from kb.search.operators import enforced
 from kb.search.query import parse_query
-from kb.store.collections import all_collections, free_name, insert_collection
+from kb.store.chunks import has_vectors
 from kb.store.database import Connection, Row, utc_now
+from kb.store.discoveries import (
+    chunks_of_discoveries,
+    discoveries_of_chunks,
+    find_discoveries,
+    make_discoveries,
+    stored_discoveries,
+)
 from kb.store.documents import NewDocument, store_document
 from kb.store.ids import collection_range
 from kb.store.sessions import module_scores
@@ -46,7 +53,6 @@ __all__ = [
     "search_discoveries",
 ]
 
-KIND = "discoveries"
 DEPTH = 1000  # discoveries of each list that are ranked
 
 SHOWN_ID = 8  # characters of an id that people see; enough to tell thousands apart
@@ -91,8 +97,8 @@ def record_discovery(
     new = _document(str(uuid.uuid4()), text, metadata)
     vector = _vector_to_compare(model, text, type_, module)
     with model.database.write() as connection:
-        collection_id = _collection(connection)
-        found = candidates(connection, collection_id, text, type_, module)
+        collection_id = make_discoveries(connection)
+        found = candidates(connection, text, type_, module)
         same = repeated(connection, found, vector)
         if same is not None:
             old = json.loads(same["metadata"])
@@ -123,14 +129,13 @@ def search_discoveries(
     """
     query = parse_query(text)
     with model.database.read() as connection:
-        collection_id = connection.value("discoveries_collection")
-        first, last = chunk_range = collection_range(collection_id or 0)
-        if not connection.value("has_vectors", first=first, last=last):
+        chunk_range = collection_range(find_discoveries(connection) or 0)
+        if not has_vectors(connection, chunk_range):
             raise NoEmbeddings(
                 "No embeddings found. Run initial session to generate context.",
                 fallback="Use grep_codebase for text search",
             )
-        if query.is_blank or not _chunks_of(connection, collection_id, type_, module):
+        if query.is_blank or not chunks_of_discoveries(connection, type_, module):
             return [], 0, ""
     try:
         vectors = model.embed_queries([query.words_to_embed])
@@ -138,7 +143,7 @@ def search_discoveries(
         raise EmbeddingError("Failed to generate query embedding", details=error.message) from error
     vector = vectors[0] if vectors else None
     with model.database.read() as connection:
-        only = _chunks_of(connection, collection_id, type_, module)
+        only = chunks_of_discoveries(connection, type_, module)
         query, (wanted, unwanted), notice = enforced(connection, query, [chunk_range])
         only = (only if wanted is None else only & wanted) - (unwanted or set())
         hits = search(
@@ -152,11 +157,7 @@ def search_discoveries(
             filters=(only, None),
             depth=DEPTH,
         )
-        chunk_ids = json.dumps([hit.chunk_id for hit in hits])
-        rows = {
-            row["chunk_id"]: row
-            for row in connection.rows("discoveries_of_chunks", chunk_ids=chunk_ids)
-        }
+        rows = discoveries_of_chunks(connection, (hit.chunk_id for hit in hits))
         weights = module_scores(connection)
     best: dict[int, dict[str, Any]] = {}
     for hit in hits:
@@ -170,8 +171,7 @@ def search_discoveries(
 
 def all_discoveries(connection: Connection) -> list[dict[str, Any]]:
     """Every discovery, by module, type and date."""
-    collection_id = connection.value("discoveries_collection")
-    return [_shown(row) for row in connection.rows("all_discoveries", collection_id=collection_id)]
+    return [_shown(row) for row in stored_discoveries(connection)]
 
 
 def as_markdown(discoveries: Sequence[dict[str, Any]]) -> str:
@@ -227,29 +227,12 @@ def _document(discovery_id: str, text: str, metadata: dict[str, Any]) -> NewDocu
     )
 
 
-def _collection(connection: Connection) -> int:
-    """The collection of the discoveries, made when there is none."""
-    found = connection.value("discoveries_collection")
-    if found is None:
-        taken = {row["name"] for row in all_collections(connection)}
-        return insert_collection(connection, free_name(KIND, taken), KIND)
-    return int(found)
-
-
-def _chunks_of(connection: Connection, collection_id: int, type_: str, module: str) -> set[int]:
-    rows = connection.tuples(
-        "discovery_chunks", collection_id=collection_id, type=type_, module=module
-    )
-    return {chunk_id for (chunk_id,) in rows}
-
-
 def _vector_to_compare(
     model: ModelInUse, text: str, type_: str, module: str
 ) -> NDArray[np.float32] | None:
     """The text's vector, where `repeated` needs one and there is a model."""
     with model.database.read() as connection:
-        collection_id = connection.value("discoveries_collection")
-        found = candidates(connection, collection_id or 0, text, type_, module)
+        found = candidates(connection, text, type_, module)
         if not found or repeated(connection, found, None):
             return None
     try:

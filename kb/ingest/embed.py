@@ -212,7 +212,8 @@ class _Run:
         chunk_ids = [chunk.chunk_id for chunk in chunks]
         rebuild_slabs(connection, chunk_ids)
         # Not the documents that we read them from: meanwhile the ids may be another's.
-        rebuild_document_vectors(connection, documents_of_chunks(connection, chunk_ids))
+        documents = set(documents_of_chunks(connection, chunk_ids).values())
+        rebuild_document_vectors(connection, sorted(documents))
 
     def require_model(self, connection: Connection) -> None:
         """Refuse to mix vectors when another process changed the file's model meanwhile.

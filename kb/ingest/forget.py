@@ -16,7 +16,11 @@ from dataclasses import dataclass
 from kb.errors import DiscoveryNotFound, FileError, UsageError
 from kb.search.query import quote
 from kb.store.database import Connection, Database, Row
+from kb.store.discoveries import stored_discoveries
 from kb.store.documents import delete_document
+from kb.store.embeddings import delete_if_unused, vectors_of_document
+from kb.store.keyword_index import merge_segments, passages_of_document, passages_with
+from kb.store.session_history import all_details, delete_events
 from kb.store.vocabulary import forget_words
 
 __all__ = ["Forgotten", "erase_documents", "forget_discovery", "write_anew"]
@@ -69,11 +73,10 @@ def erase_documents(
     said = list(said)
     for document_id in document_ids:
         said += _texts_of(connection, document_id)
-        vectors = connection.tuples("vectors_of_document", document_id=document_id)
+        vectors = vectors_of_document(connection, document_id)
         delete_document(connection, document_id)
-        connection.run("delete_unused_of_vectors", vector_ids=json.dumps([v[0] for v in vectors]))
-    connection.run("merge_keyword_segments")
-    connection.run("merge_document_segments")
+        delete_if_unused(connection, vectors)
+    merge_segments(connection)
     _forget_words(connection, said, events)
 
 
@@ -93,8 +96,7 @@ def write_anew(database: Database) -> str:
 
 def _discovery(connection: Connection, wanted: str) -> Row:
     beginning = wanted.strip().lower()
-    collection_id = connection.value("discoveries_collection") or 0
-    rows = connection.rows("all_discoveries", collection_id=collection_id)
+    rows = stored_discoveries(connection)
     exact = [row for row in rows if row["id"].lower() == beginning]
     near = [row for row in rows if row["id"].lower().startswith(beginning)]
     found = exact or (near if len(beginning) >= SHORTEST_ID else [])
@@ -115,24 +117,20 @@ def _forget_words(connection: Connection, said: Sequence[str], events: Sequence[
     forget_words(connection, gone)
     event_ids = [
         event_id
-        for event_id, detail in connection.tuples("all_session_details")
+        for event_id, detail in all_details(connection)
         if detail in events or gone & _folded(connection, detail)
     ]
-    connection.run("delete_session_events", session_event_ids=json.dumps(event_ids))
+    delete_events(connection, event_ids)
 
 
 def _is_written(connection: Connection, word: str) -> bool:
     """Whether any document holds a word as it is, not only another form of it."""
-    passages = connection.iterate("passages_with", query=quote(word))
+    passages = passages_with(connection, quote(word))
     return any(word in _folded(connection, text) for passage in passages for text in passage)
 
 
 def _texts_of(connection: Connection, document_id: int) -> list[str]:
-    return [
-        text
-        for passage in connection.tuples("passages_of_document", document_id=document_id)
-        for text in passage
-    ]
+    return [text for passage in passages_of_document(connection, document_id) for text in passage]
 
 
 def _folded(connection: Connection, text: str) -> set[str]:

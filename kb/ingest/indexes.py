@@ -21,6 +21,7 @@ from kb.store.collections import all_collections, find_collection_id, insert_col
 from kb.store.contents import indexed_document
 from kb.store.database import Connection, Database
 from kb.store.documents import NewDocument, store_document
+from kb.store.indexes import find_index_row, index_names
 from kb.store.names import DEFAULT_INDEX
 from kb.text.nearest import nearest
 from kb.text.terms import is_unspaced
@@ -58,10 +59,10 @@ def find_index(knowledge: KnowledgeBase, name: str) -> Index | None:
     names: list[str] = []
     for database in knowledge.databases:
         with database.read() as connection:
-            if row := connection.row("index_by_name", name=name):
+            if row := find_index_row(connection, name):
                 options = IndexOptions.from_json(row["options"])
                 return Index(name, database, row["collection_id"], options)
-            names += [row[0] for row in connection.tuples("index_names")]
+            names += index_names(connection)
     hint = _other_kind(knowledge, name)
     if name == DEFAULT_INDEX and not hint:
         return None
@@ -147,7 +148,7 @@ def add_document(
             details={"fieldErrors": {"content": ["is too complex to be read"]}},
         ) from error
     with database.write() as connection:
-        row = connection.row("index_by_name", name=name)
+        row = find_index_row(connection, name)
         if row is None and name != DEFAULT_INDEX:  # removed since
             raise IndexNotFound(f"Index not found: {name}")
         collection_id = row["collection_id"] if row else _insert_default(connection)

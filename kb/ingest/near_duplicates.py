@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kb.ingest.same_statement import may_say_the_same, read_statement, says_the_same
 from kb.store.chunks import chunks_of_documents
 from kb.store.database import Connection, Row
+from kb.store.discoveries import stored_discoveries
 from kb.store.vectors import chunk_distances
 
 if TYPE_CHECKING:
@@ -26,9 +27,7 @@ PART_DISTANCE = 0.1
 Candidate = tuple[Row, float]  # with the distance at which it is the same; infinite: in any case
 
 
-def candidates(
-    connection: Connection, collection_id: int, text: str, type_: str, module: str
-) -> list[Candidate]:
+def candidates(connection: Connection, text: str, type_: str, module: str) -> list[Candidate]:
     """The discoveries of a type and module that seem to say what a text says, or part of it."""
 
     def stem(word: str) -> str:
@@ -36,7 +35,7 @@ def candidates(
 
     new = None
     found: list[Candidate] = []
-    for row in connection.rows("all_discoveries", collection_id=collection_id):
+    for row in stored_discoveries(connection):
         metadata = json.loads(row["metadata"])
         if (metadata["type"], metadata.get("module", "").casefold()) != (type_, module.casefold()):
             continue

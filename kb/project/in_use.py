@@ -28,8 +28,9 @@ from kb.project.config import (
     load_project,
 )
 from kb.store.collections import insert_collection, update_collection
-from kb.store.database import Connection, utc_now
+from kb.store.database import Connection
 from kb.store.documents import delete_collection
+from kb.store.projects import external_collection, find_project, store_project
 from kb.text.file_names import storable
 
 log = logging.getLogger("kb.activation")
@@ -126,9 +127,9 @@ class ProjectInUse:
         except ConfigurationError:
             return
         with self.knowledge.database.read() as connection:
-            project_id = connection.value("find_project", **_key(project))
+            project_id = find_project(connection, _key(project))
             if project_id is not None:
-                collection = connection.row("external_collection", project_id=project_id)
+                collection = external_collection(connection, project_id)
                 self._active = ActiveProject(project, project_id, collection)
 
     def refresh(self) -> bool:
@@ -173,7 +174,7 @@ class ProjectInUse:
         if docs is None or project.docs_folder is None:
             with database.write() as connection:
                 project_id = _store_project(connection, project)
-                known = connection.row("external_collection", project_id=project_id)
+                known = external_collection(connection, project_id)
                 if known is not None:
                     delete_collection(connection, known["collection_id"])
             active = ActiveProject(project, project_id, None)
@@ -182,10 +183,11 @@ class ProjectInUse:
         # The folder is there: when its last document goes, these docs follow the folder.
         report = sync_collection(database, registration, may_become_empty=True, progress=progress)
         with database.read() as connection:
-            project_id = connection.value("find_project", **_key(project))
-            collection = connection.row("external_collection", project_id=project_id)
+            found = find_project(connection, _key(project))
+            collection = external_collection(connection, found)
+        assert found is not None
         assert collection is not None
-        active = ActiveProject(project, project_id, collection)
+        active = ActiveProject(project, found, collection)
         result = Activation(active, report, list(project.warnings))
         if not report.total:
             result.warnings.append(
@@ -217,8 +219,8 @@ class _ExternalDocs:
 
     def plan(self, connection: Connection) -> Plan:
         key = _key(self.project)
-        project_id = connection.value("find_project", **key)
-        known = connection.row("external_collection", project_id=project_id) or {}
+        project_id = find_project(connection, key)
+        known = external_collection(connection, project_id) or {}
         globs = {
             "include": json.dumps(self.docs.include_patterns, ensure_ascii=False),
             "exclude": json.dumps(self.docs.exclude_patterns, ensure_ascii=False),
@@ -245,9 +247,7 @@ class _ExternalDocs:
 
 
 def _store_project(connection: Connection, project: Project) -> int:
-    key = _key(project)
-    connection.run("upsert_project", root=storable(project.root), activated_at=utc_now(), **key)
-    return int(connection.value("find_project", **key))
+    return store_project(connection, _key(project), storable(project.root))
 
 
 def _key(project: Project) -> dict[str, str]:

@@ -17,6 +17,7 @@ from kb.project.tree import tree_is_here
 from kb.sources.folder import walk
 from kb.store.contents import count_documents
 from kb.store.database import Connection, Database
+from kb.store.session_history import details_of_session, files_of_session, newest_sessions
 from kb.store.sessions import file_scores
 from kb.text.file_names import storable
 from kb.text.nearest import nearest
@@ -130,11 +131,11 @@ def current_session(database: Database, session_id: str) -> dict[str, Any]:
     if not session_id:
         return {"session": "none", "notice": "no session is under way: one begins with a client"}
     with database.read() as connection:
-        rows = connection.rows("recent_sessions", limit=MOST_SESSIONS)
+        rows = newest_sessions(connection, MOST_SESSIONS)
         known = next((row for row in rows if row["id"] == session_id), {"id": session_id})
         return {
             **{key: value for key, value in known.items() if value is not None},
-            "filesRead": connection.rows("session_files", session_id=session_id, limit=MOST_EVENTS),
+            "filesRead": files_of_session(connection, session_id, MOST_EVENTS),
             "queries": [
                 {"tool": row["tool"], "query": row["detail"], "date": row["happened_at"]}
                 for row in _details(connection, session_id, "query")
@@ -146,7 +147,7 @@ def current_session(database: Database, session_id: str) -> dict[str, Any]:
 def recent_sessions(database: Database) -> dict[str, Any]:
     """The newest sessions, each with the numbers of what happened in it."""
     with database.read() as connection:
-        rows = connection.rows("recent_sessions", limit=MOST_SESSIONS)
+        rows = newest_sessions(connection, MOST_SESSIONS)
     return {
         "sessions": [
             {key: value for key, value in row.items() if value is not None} for row in rows
@@ -160,7 +161,7 @@ def _session_discoveries(connection: Connection, session_id: str) -> list[dict[s
 
 
 def _details(connection: Connection, session_id: str, kind: str) -> list[dict[str, Any]]:
-    return connection.rows("session_details", session_id=session_id, kind=kind, limit=MOST_EVENTS)
+    return details_of_session(connection, session_id, kind, MOST_EVENTS)
 
 
 def _project_files(project: ProjectInUse) -> list[_File]:

@@ -213,11 +213,6 @@ ON CONFLICT (slab_id) DO UPDATE SET offsets = excluded.offsets, signs = excluded
 -- Delete a slab that holds nothing any more.
 DELETE FROM vector_slabs WHERE slab_id = :slab_id;
 
--- name: documents_of_chunks
--- The documents that these chunks (JSON list) belong to.
-SELECT DISTINCT document_id FROM chunks
-WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
-
 -- name: replace_document_vector!
 -- Store the mean direction of a document.
 INSERT INTO document_vectors (document_id, vector) VALUES (:document_id, :vector)

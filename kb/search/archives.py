@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.models.embedder import BUNDLED_CALIBRATION
-from kb.search.candidates import documents_of, matching_any
+from kb.search.candidates import matching_any, matching_documents
 from kb.search.highlight import excerpts, marked, spans
 from kb.search.hybrid import keyword_hits, load_rows, search
 from kb.search.operators import Filters, document_filters, documents_holding
 from kb.search.query import STOP_WORDS, Query, parse_query, quote
 from kb.search.ranking import shown
 from kb.search.typos import ONE_EDIT_FROM, correct, is_known, prefixed, variants
-from kb.store.chunks import chunks_of_documents
+from kb.store.chunks import chunks_of_documents, documents_of_chunks
 from kb.store.contents import count_documents, documents_shown
 from kb.store.database import Connection, Row
 from kb.store.ids import ChunkRange, collection_range
@@ -103,7 +103,7 @@ def _ranked(
     only, without = filters
     loose = keyword_hits(connection, match, ranges, CHUNK_DEPTH, only=only, without=without)
     holding, coverage = _coverage(connection, query, ranges, near)
-    document_of = documents_of(
+    document_of = documents_of_chunks(
         connection, {*(hit.chunk_id for hit in hits), *(chunk_id for chunk_id, _ in loose)}
     )
     close = {
@@ -146,7 +146,7 @@ def _coverage(
     for operand in dict.fromkeys((*query.must, *query.terms)):
         exact = documents_holding(connection, operand, ranges)
         words = near.get(operand.text, ())
-        like = matching_any(connection, "matching_document_ids", words, ranges) - exact
+        like = matching_any(connection, matching_documents, words, ranges) - exact
         weight = math.log(1 + max(1, total) / max(1, len(exact) or len(like)))
         whole += weight
         for document_id in exact:

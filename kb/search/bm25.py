@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from kb.search.candidates import matching_documents
 from kb.search.operators import document_filters, documents_holding
 from kb.search.query import Operand, Query, quote
 from kb.search.words import Pattern, pattern, split, unspaced_runs
+from kb.store.contents import texts_of
 from kb.store.database import Connection
 from kb.store.ids import collection_range
 from kb.text.terms import bigrams, is_unspaced
@@ -164,14 +166,11 @@ class _Counter:
         if not words:
             return {}
         match = " OR ".join(map(quote, words))
-        document_ids = iter(
-            row[0]
-            for row in self._connection.tuples("matching_document_ids", match=match, **self._range)
-        )
+        within = (self._range["first"], self._range["last"])
+        document_ids = iter(matching_documents(self._connection, match, within))
         found: dict[str, dict[int, int]] = {word: {} for word in words}
         while some := list(islice(document_ids, DOCUMENTS_AT_ONCE)):
-            listed = json.dumps(some)
-            for row in self._connection.rows("document_contents", document_ids=listed):
+            for row in texts_of(self._connection, some):
                 counts = Counter(split(self._connection, row["content"], case=True).words)
                 for word in words:
                     if counts[word]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from kb.search.candidates import IdRange, bodies, documents_of, match_words_of, matching, slices
+from kb.search.candidates import IdRange, bodies, match_words_of, matching, matching_chunks, slices
 from kb.search.query import quote
 from kb.search.words import (
     Pattern,
@@ -18,6 +18,8 @@ from kb.search.words import (
     unspaced_runs,
     without_first,
 )
+from kb.store.chunks import documents_of_chunks
+from kb.store.contents import texts_of
 from kb.store.database import Connection
 
 DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
@@ -52,12 +54,12 @@ def across_chunks(connection: Connection, wanted: Pattern, ranges: Sequence[IdRa
             each = [quote(word) for word in others]
             match = f"(body : ^ {in_a_row}) OR (extra : ({' OR '.join(each)}))"
         for chunk_id, _, _, _, body in bodies(
-            connection, matching(connection, "matching_chunk_ids", match, ranges)
+            connection, matching(connection, matching_chunks, match, ranges)
         ):
             if starts_with(connection, body, rest):
                 ends.add(chunk_id)
     found: set[int] = set()
-    document_ids = sorted(set(documents_of(connection, ends).values()))
+    document_ids = sorted(set(documents_of_chunks(connection, ends).values()))
     for ids in slices(document_ids, DOCUMENTS_AT_ONCE):
         listed = json.dumps(ids)
         places = {
@@ -66,7 +68,7 @@ def across_chunks(connection: Connection, wanted: Pattern, ranges: Sequence[IdRa
                 connection.tuples("chunk_places", document_ids=listed), key=lambda row: row[0]
             )
         }
-        for row in connection.rows("document_contents", document_ids=listed):
+        for row in texts_of(connection, ids):
             chunks = places[row["document_id"]]
             for number, chunk in enumerate(chunks):
                 if chunk.chunk_id in ends:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from kb.search.query import quote
@@ -18,6 +18,9 @@ WORDS_AT_ONCE = 500  # alternatives of one MATCH expression
 CHUNKS_AT_ONCE = 1000  # whose texts are held in memory
 
 T = TypeVar("T")
+
+# `matching_chunks` or `matching_documents`.
+Matching = Callable[[Connection, str, IdRange], list[int]]
 
 
 def match_words_of(wanted: Pattern) -> str:
@@ -63,22 +66,34 @@ def words_with_prefix(connection: Connection, wanted: Pattern) -> tuple[list[str
     )
 
 
+def matching_chunks(connection: Connection, match: str, within: IdRange) -> list[int]:
+    """All chunks of a range that match an expression, unranked."""
+    first, last = within
+    rows = connection.tuples("matching_chunk_ids", match=match, first=first, last=last)
+    return [row[0] for row in rows]
+
+
+def matching_documents(connection: Connection, match: str, within: IdRange) -> list[int]:
+    """As `matching_chunks`, documents."""
+    first, last = within
+    rows = connection.tuples("matching_document_ids", match=match, first=first, last=last)
+    return [row[0] for row in rows]
+
+
 def matching(
-    connection: Connection, statement: str, match: str, ranges: Iterable[IdRange]
+    connection: Connection, lists: Matching, match: str, ranges: Iterable[IdRange]
 ) -> set[int]:
-    return {
-        row[0]
-        for first, last in ranges
-        for row in connection.tuples(statement, match=match, first=first, last=last)
-    }
+    """What of some ranges matches an expression."""
+    return {row_id for place in ranges for row_id in lists(connection, match, place)}
 
 
 def matching_any(
-    connection: Connection, statement: str, words: Sequence[str], ranges: Iterable[IdRange]
+    connection: Connection, lists: Matching, words: Sequence[str], ranges: Iterable[IdRange]
 ) -> set[int]:
+    """What of some ranges has any of some words."""
     found: set[int] = set()
     for some in slices(words, WORDS_AT_ONCE):
-        found |= matching(connection, statement, " OR ".join(map(quote, some)), ranges)
+        found |= matching(connection, lists, " OR ".join(map(quote, some)), ranges)
     return found
 
 
@@ -87,12 +102,6 @@ def bodies(
 ) -> Iterator[tuple[int, int, str, str, str]]:
     for ids in slices(sorted(chunk_ids), CHUNKS_AT_ONCE):
         yield from connection.tuples("chunk_bodies", chunk_ids=json.dumps(ids))
-
-
-def documents_of(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
-    """The document of each chunk, by row ids."""
-    ids = json.dumps(sorted(chunk_ids))
-    return dict(connection.tuples("document_ids_of_chunks", chunk_ids=ids))
 
 
 def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

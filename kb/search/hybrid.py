@@ -13,6 +13,7 @@ from kb.search.coverage import DOCUMENTS, PASSAGES, Unit, measure, rows_titled, 
 from kb.search.operators import Filters, chunk_filters, match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally, scripts_asked
 from kb.search.ranking import Evidence, rank, readable_share, script_fit, shown
+from kb.store.chunks import paths_of_chunks
 from kb.store.database import Connection, Row
 from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.vectors import nearest_chunks, query_blob
@@ -295,6 +296,5 @@ def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:
 
 def load_documents(connection: Connection, chunk_ids: Sequence[int]) -> list[str]:
     """The path of each chunk's document, in the order asked for."""
-    rows = connection.tuples("chunk_documents", chunk_ids=json.dumps(list(chunk_ids)))
-    by_id = dict(rows)
+    by_id = paths_of_chunks(connection, chunk_ids)
     return [by_id[chunk_id] for chunk_id in chunk_ids if chunk_id in by_id]

@@ -15,24 +15,27 @@ See docs/decisions for what that costs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import cache
 
 from kb.search.borders import across_chunks
 from kb.search.candidates import (
     IdRange,
+    Matching,
     bodies,
-    documents_of,
     match_words_of,
     matching,
     matching_any,
+    matching_chunks,
+    matching_documents,
     slices,
     words_with_prefix,
 )
 from kb.search.query import Operand, Query, quote
 from kb.search.typos import prefixed
 from kb.search.words import Pattern, holds, holds_prefix, pattern, unspaced_runs
+from kb.store.chunks import documents_of_chunks
+from kb.store.contents import texts_of
 from kb.store.database import Connection
 
 HEADING_SEPARATOR = " > "
@@ -83,17 +86,19 @@ def documents_holding(
         case: upper and lower case must agree; then words are not stemmed either.
     """
     wanted = pattern(connection, operand, case=case)
-    found = _holding(connection, wanted, ranges, "matching_document_ids", _judged_documents)
+    found = _holding(connection, wanted, ranges, matching_documents, _judged_documents)
     if any(len(run) > 1 for run in unspaced_runs(wanted)[0]):
         # Pairs of characters are made chunk by chunk, so that a pair across a border is missing.
-        found |= set(documents_of(connection, across_chunks(connection, wanted, ranges)).values())
+        found |= set(
+            documents_of_chunks(connection, across_chunks(connection, wanted, ranges)).values()
+        )
     return found
 
 
 def chunks_holding(connection: Connection, operand: Operand, ranges: Sequence[IdRange]) -> set[int]:
     """The chunks that hold an operand, all of them and no other."""
     wanted = pattern(connection, operand)
-    found = _holding(connection, wanted, ranges, "matching_chunk_ids", _judged_chunks)
+    found = _holding(connection, wanted, ranges, matching_chunks, _judged_chunks)
     if len(wanted.words) > 1:
         found |= across_chunks(connection, wanted, ranges)
     return found
@@ -131,18 +136,18 @@ def _holding(
     connection: Connection,
     wanted: Pattern,
     ranges: Sequence[IdRange],
-    statement: str,
+    lists: Matching,
     judged: Callable[[Connection, set[int], Pattern], set[int]],
 ) -> set[int]:
-    """The ids that a statement finds as candidates and that pass judgement."""
+    """The ids that are listed as candidates and pass judgement."""
     if not wanted.words:
         return set()
     if len(wanted.words) == 1 and wanted.is_prefix and not unspaced_runs(wanted)[0]:
         sure, doubtful = words_with_prefix(connection, wanted)
-        found = matching_any(connection, statement, sure, ranges)
-        rest = matching_any(connection, statement, doubtful, ranges) - found
+        found = matching_any(connection, lists, sure, ranges)
+        rest = matching_any(connection, lists, doubtful, ranges) - found
         return found | judged(connection, rest, wanted)
-    candidates = matching(connection, statement, match_words_of(wanted), ranges)
+    candidates = matching(connection, lists, match_words_of(wanted), ranges)
     return candidates if wanted.is_plain_word else judged(connection, candidates, wanted)
 
 
@@ -167,7 +172,7 @@ def _judged_documents(connection: Connection, candidates: set[int], wanted: Patt
     """Of some documents, those that hold a pattern in their title or text."""
     found: set[int] = set()
     for ids in slices(sorted(candidates), DOCUMENTS_AT_ONCE):
-        for row in connection.rows("document_contents", document_ids=json.dumps(ids)):
+        for row in texts_of(connection, ids):
             texts = (row["title"], row["content"])
             if any(_holds(connection, text, wanted) for text in texts):
                 found.add(row["document_id"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from kb.search.operators import enforced
 from kb.search.query import Query, parse_query
 from kb.search.ranking import readable_share, shown
 from kb.search.typos import correct
+from kb.store.chunks import paths_of_chunks
 from kb.store.database import Connection, Row
 from kb.store.ids import ChunkRange
 from kb.store.names import Names
@@ -162,8 +162,7 @@ def nearest_documents(
     depth = max(DEPTH, limit * 10)
     while True:
         nearest = nearest_chunks(connection, vector, [place], depth, without=without)
-        ids = json.dumps([chunk_id for chunk_id, _ in nearest])
-        document_of = dict(connection.tuples("chunk_documents", chunk_ids=ids))
+        document_of = paths_of_chunks(connection, (chunk_id for chunk_id, _ in nearest))
         best: dict[str, Hit] = {}
         for chunk_id, distance in nearest:
             score = shown(calibration.score(distance))

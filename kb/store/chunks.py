@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kb.store.database import Connection
@@ -76,7 +76,13 @@ def chunks_of_documents(connection: Connection, document_ids: Iterable[int]) -> 
     return [row[0] for row in connection.tuples("chunk_ids_of_documents", document_ids=listed)]
 
 
-def documents_of_chunks(connection: Connection, chunk_ids: Sequence[int]) -> list[int]:
-    """The documents that these chunks belong to."""
-    listed = json.dumps(chunk_ids)
-    return [row[0] for row in connection.tuples("documents_of_chunks", chunk_ids=listed)]
+def documents_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
+    """The document of each of these chunks, by row ids."""
+    listed = json.dumps(sorted(chunk_ids))
+    return dict(connection.tuples("document_ids_of_chunks", chunk_ids=listed))
+
+
+def paths_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, str]:
+    """The path of the document of each of these chunks."""
+    listed = json.dumps(list(chunk_ids))
+    return dict(connection.tuples("chunk_documents", chunk_ids=listed))

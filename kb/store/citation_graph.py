@@ -15,6 +15,8 @@ from kb.store.contents import documents_shown
 from kb.store.database import Connection, Row
 from kb.text.file_names import on_disk
 
+ALL = -1  # a LIMIT
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -52,6 +54,16 @@ class BrokenLink:
     line: int
     url: str
     kind: str
+
+
+def citations_made(connection: Connection, document_id: int, limit: int = ALL) -> list[Row]:
+    """The citations that a document makes, in order."""
+    return connection.rows("citations_made", document_id=document_id, limit=limit)
+
+
+def citations_received(connection: Connection, document_id: int, limit: int = ALL) -> list[Row]:
+    """The citations that other documents make to one, the surest first."""
+    return connection.rows("citations_received", document_id=document_id, limit=limit)
 
 
 def citation_graph(connection: Connection, document_ids: Sequence[int], depth: int) -> Graph:

@@ -61,8 +61,8 @@ def store_citations(
         candidates = _candidates(connection, (key for _, key in keyed))
         is_shared = bool(connection.value("is_shared_collection", collection_id=collection_id))
         own = _Candidate(document_id, collection_id, path, 0, is_shared)
-        connection.run_many(
-            "insert_citation",
+        insert_citations(
+            connection,
             (
                 {
                     "source_document_id": document_id,
@@ -79,6 +79,11 @@ def store_citations(
         )
     changed = {key for key, _ in before.items() ^ after.items()}
     resolve_again(connection, changed)
+
+
+def insert_citations(connection: Connection, citations: Iterable[Mapping[str, Any]]) -> None:
+    """Store citations, each with all columns of the table."""
+    connection.run_many("insert_citation", map(dict, citations))
 
 
 def forget_citations(connection: Connection, document_id: int) -> set[str]:

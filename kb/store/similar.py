@@ -19,6 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kb.formats.outline import ParsedDocument
+from kb.store.citations import insert_citations
 from kb.store.database import Connection, Row
 from kb.text.terms import bigrams, is_unspaced, words
 
@@ -80,23 +81,26 @@ def store_similar(
     best.pop(document_id, None)
     nearest = sorted(best.items(), key=lambda item: (-item[1][0], item[0]))[:MOST_SIMILAR]
     own = connection.row("report_age", document_id=document_id)
+    made: list[dict[str, Any]] = []
     for other_id, (similarity, paragraph, row) in nearest:
         other = connection.row("report_age", document_id=other_id)
         if own is None or other is None:
             continue
         is_younger = _age(own) > _age(other)
         source, target = (own, other) if is_younger else (other, own)
-        connection.run(
-            "insert_citation",
-            source_document_id=source["document_id"],
-            target_document_id=target["document_id"],
-            target_url=target["path"],
-            target_key="",
-            kind="similar",
-            context=_shortened(paragraph.text),
-            confidence=round(similarity, 4),
-            line=paragraph.line if is_younger else row["line"],
+        made.append(
+            {
+                "source_document_id": source["document_id"],
+                "target_document_id": target["document_id"],
+                "target_url": target["path"],
+                "target_key": "",
+                "kind": "similar",
+                "context": _shortened(paragraph.text),
+                "confidence": round(similarity, 4),
+                "line": paragraph.line if is_younger else row["line"],
+            }
         )
+    insert_citations(connection, made)
 
 
 def forget_similar(connection: Connection, document_id: int) -> None:

@@ -13,7 +13,14 @@ from kb.errors import KbError
 from kb.formats.archive import RESEARCH
 from kb.ingest.archives import sync_configured_archives
 from kb.search.archives import FoundDocument, search_archives
-from kb.store.citation_graph import Graph, citation_graph, document_names, graph_dict
+from kb.store.citation_graph import (
+    Graph,
+    citation_graph,
+    citations_made,
+    citations_received,
+    document_names,
+    graph_dict,
+)
 from kb.store.database import Connection, Row
 from kb.tools.call import Call
 from kb.tools.registry import tool
@@ -220,8 +227,8 @@ def _graph(
 def _citations(connection: Connection, document_id: int) -> tuple[list[Row], list[Row]]:
     most = MOST_CITATIONS + 1
     return (
-        connection.rows("citations_made", document_id=document_id, limit=most),
-        connection.rows("citations_received", document_id=document_id, limit=most),
+        citations_made(connection, document_id, most),
+        citations_received(connection, document_id, most),
     )
 
 

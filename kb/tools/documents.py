@@ -19,7 +19,7 @@ from kb.store.contents import count_documents, documents_page, sections_of
 from kb.store.database import Connection, Row
 from kb.store.ids import collection_range
 from kb.store.places import place_fields, place_of_lines
-from kb.store.vectors import mean_vector, nearest_chunks
+from kb.store.vectors import chunk_vectors, mean_vector, nearest_chunks
 from kb.tools.call import Call
 from kb.tools.parameters import (
     LAST_POSITION,
@@ -547,9 +547,9 @@ def documents_find_related(
             collection_id=called.collection_id,
             document=row["path"],
         )
-        own = connection.tuples("document_vectors", document_id=row["document_id"])
+        own = chunk_vectors(connection, row["document_id"])
         if own and not chunk.strip():
-            vector = mean_vector([blob for _, blob in own])
+            vector = mean_vector(own)
         if vector is None:
             notice = "The document has no embeddings yet: run `kb sync`."
             return RelatedResults(source=source, related=[], notice=notice)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -22,6 +21,7 @@ from kb.search.query import parse_query
 from kb.store.chunks import count_waiting
 from kb.store.contents import count_documents, counts_by_kind
 from kb.store.ids import collection_range
+from kb.store.projects import external_documents
 from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_NAME
 from kb.tools.registry import tool
@@ -241,10 +241,7 @@ def _matches(call: Call, active: ActiveProject, text: str) -> tuple[list[Externa
             english_model=has_english_model(connection),
             filters=filters,
         )
-        documents = connection.rows(
-            "external_documents", chunk_ids=json.dumps([hit.chunk_id for hit in hits])
-        )
-    by_chunk = {row["chunk_id"]: row for row in documents}
+        by_chunk = external_documents(connection, (hit.chunk_id for hit in hits))
     prefix = _docs_path(active).replace("\\", "/").rstrip("/")
     rows: dict[int, ExternalRow] = {}
     for hit in hits:  # best first, so that each document is met at its best passage

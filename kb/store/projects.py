@@ -1,0 +1,37 @@
+"""The projects that were activated, and the collection of external documentation of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from kb.store.database import Connection, Row, utc_now
+
+
+def find_project(connection: Connection, key: Mapping[str, str]) -> int | None:
+    """The row id of a project.
+
+    Args:
+        key: its `name`, `branch` and `path_hash`.
+    """
+    found: int | None = connection.value("find_project", **key)
+    return found
+
+
+def store_project(connection: Connection, key: Mapping[str, str], root: str) -> int:
+    """Note that a project is active now. Returns its row id."""
+    connection.run("upsert_project", root=root, activated_at=utc_now(), **key)
+    found = find_project(connection, key)
+    assert found is not None
+    return found
+
+
+def external_collection(connection: Connection, project_id: int | None) -> Row | None:
+    """The external documentation of a project."""
+    return connection.row("external_collection", project_id=project_id)
+
+
+def external_documents(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, Row]:
+    """What is shown of the document of each of these chunks, with the chunk's lines."""
+    rows = connection.rows("external_documents", chunk_ids=json.dumps(list(chunk_ids)))
+    return {row["chunk_id"]: row for row in rows}
