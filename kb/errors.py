@@ -39,6 +39,7 @@ the error that a client receives. `server` and `cli` alone turn these into repli
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 __all__ = [
@@ -85,7 +86,12 @@ class KbError(Exception):
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
         self.message = message
-        self.details = details
+        self._details = details
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Further keys of the error that a client receives."""
+        return self._details
 
     def as_result(self) -> dict[str, Any]:
         """The error as the object a client receives."""
@@ -232,7 +238,26 @@ class InvalidPattern(KbError):
 
 
 class NotFoundError(KbError):
-    """A name that does not exist in the file."""
+    """A name that does not exist in the file.
+
+    Args:
+        near: gives the names that may be meant. It is asked when the error is told: to compare
+            many names takes time, in which no transaction should be open.
+    """
+
+    def __init__(
+        self, message: str, *, near: Callable[[], list[str]] | None = None, **details: Any
+    ) -> None:
+        super().__init__(message, **details)
+        self._near = near
+
+    @property
+    def details(self) -> dict[str, Any]:
+        if self._near is not None:
+            names, self._near = self._near(), None
+            if names:
+                self._details["suggestions"] = names
+        return self._details
 
 
 class IndexNotFound(NotFoundError):

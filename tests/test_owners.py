@@ -24,7 +24,7 @@ OWNERS = {
     "argcomplete": {"cli.completion"},
     "mcp": {"server.mcp", "server.refusals", "server.stdio", "clients.handshake"},
     "mcp_types": {"server.mcp", "server.refusals", "server.stdio", "server.wire"},
-    "rapidfuzz": {"search.typos"},
+    "rapidfuzz": {"search.typos", "text.nearest"},
     "redact_secret": {"text.secrets"},
     "rich": {"cli.render"},
     "tree_sitter": {"formats.syntax_tree", "clients.jsonc", "clients.toml"},

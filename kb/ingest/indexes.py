@@ -66,11 +66,10 @@ def find_index(knowledge: KnowledgeBase, name: str) -> Index | None:
     hint = _other_kind(knowledge, name)
     if name == DEFAULT_INDEX and not hint:
         return None
-    near = nearest(name, [*names, DEFAULT_INDEX]) if not hint else []
+    if hint:
+        raise IndexNotFound(f"Index not found: {name}", hint=hint)
     raise IndexNotFound(
-        f"Index not found: {name}",
-        **({"suggestions": near} if near else {}),
-        **({"hint": hint} if hint else {}),
+        f"Index not found: {name}", near=lambda: nearest(name, [*names, DEFAULT_INDEX])
     )
 
 

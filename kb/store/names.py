@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kb.errors import CollectionNotFound, DocumentNotFound
 from kb.store.collections import all_collections, count_collections
@@ -99,11 +99,12 @@ class Names:
         known = sorted([*rows, *(alias for alias, id_ in self.aliases.items() if id_ in rows)])
         near = nearest(name, known)
         hint = f" Did you mean {_either(near)}?" if near else _known_hint(known)
+        notice: dict[str, Any] = {"notice": "; ".join(self.notices)} if self.notices else {}
         raise CollectionNotFound(
             f'Collection "{name}" not found.{hint}',
             collection=name,
             suggestions=near or known[:10],
-            **({"notice": "; ".join(self.notices)} if self.notices else {}),
+            **notice,
         )
 
     def called(self, row: Row) -> Called:
@@ -132,13 +133,11 @@ class Names:
         same = _same_name(path, paths)
         if same is not None and (found := find_document(connection, collection_id, same)):
             return found
-        near = nearest(path, paths)
-        details = {"suggestions": near} if near else {}
         raise DocumentNotFound(
             f'Document "{path}" not found in collection "{shown}".',
+            near=lambda: nearest(path, paths),
             collection=shown,
             document=path,
-            **details,
         )
 
     def ranges(

@@ -75,9 +75,9 @@ def chunk_distances(
     return dict(connection.tuples("chunk_distances", query=query_blob(vector), chunk_ids=listed))
 
 
-def chunk_vectors(connection: Connection, document_id: int) -> list[bytes]:
+def chunk_vectors(connection: Connection, document_id: int) -> dict[int, bytes]:
     """The stored vectors of a document's chunks, in order."""
-    return [blob for _, blob in connection.tuples("document_vectors", document_id=document_id)]
+    return dict(connection.tuples("document_vectors", document_id=document_id))
 
 
 def rebuild_slabs(connection: Connection, chunk_ids: Iterable[int]) -> None:
@@ -108,7 +108,7 @@ def rebuild_document_vectors(connection: Connection, document_ids: Iterable[int]
     from kb.models.embedder import quantize
 
     for document_id in document_ids:
-        blobs = chunk_vectors(connection, document_id)
+        blobs = list(chunk_vectors(connection, document_id).values())
         if len(blobs) < 2:
             connection.run("delete_document_vector", document_id=document_id)
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+
+LEAST_RATIO = 60  # of 100: 94 % of names with two mistakes have it, 1 % of unrelated words
 
 
 def nearest(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
@@ -13,10 +14,17 @@ def nearest(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
     wanted one, or differs by a few letters.
     """
     wanted = name.casefold()
+    from rapidfuzz import fuzz, process  # 20 ms, for errors alone
+
     by_key: dict[str, str] = {}
     for candidate in candidates:
         by_key.setdefault(candidate.casefold(), candidate)
-    close = difflib.get_close_matches(wanted, by_key, n=limit, cutoff=0.6)
+    close = [
+        str(key)
+        for key, _, _ in process.extract(
+            wanted, by_key.keys(), scorer=fuzz.ratio, limit=limit, score_cutoff=LEAST_RATIO
+        )
+    ]
     inside = [key for key in by_key if wanted and wanted in key]
     stem = wanted.rsplit("/", 1)[-1]
     same_file = [key for key in by_key if stem and key.rsplit("/", 1)[-1].startswith(stem)]

@@ -549,7 +549,7 @@ def documents_find_related(
         )
         own = chunk_vectors(connection, row["document_id"])
         if own and not chunk.strip():
-            vector = mean_vector(own)
+            vector = mean_vector(list(own.values()))
         if vector is None:
             notice = "The document has no embeddings yet: run `kb sync`."
             return RelatedResults(source=source, related=[], notice=notice)
@@ -563,7 +563,7 @@ def documents_find_related(
                 for chunk_id, distance in nearest
             ]
         else:
-            without = [chunk_id for chunk_id, _ in own]
+            without = list(own)
             hits = nearest_documents(
                 connection, vector, place, limit, without=without, calibration=calibration
             )
