@@ -1,85 +1,104 @@
--- Statements of the documents tools and of the command line's browsing.
+-- Statements of kb/store/documents.py.
 
--- name: collections
--- Every collection, by name; without counting its documents, which takes time in large ones.
-SELECT
-  collection_id, name, kind, source, include, exclude, options, description, version, project_id,
-  synced_at,
-  EXISTS (SELECT 1 FROM documents
-          WHERE documents.collection_id = collections.collection_id) AS has_documents
-FROM collections ORDER BY name;
+-- name: forget_content_hashes!
+-- Make the next sync read a collection's documents as if they had changed.
+UPDATE documents SET content_hash = x'', modified_ns = NULL WHERE collection_id = :collection_id;
 
--- name: count_collections$
--- How many collections there are, of every kind.
-SELECT count(*) FROM collections;
+-- name: touch_document!
+-- The file was written again with the same content.
+UPDATE documents SET file_size = :file_size, modified_ns = :modified_ns
+WHERE document_id = :document_id;
 
--- name: collection_id$
--- A collection's id by its name.
-SELECT collection_id FROM collections WHERE name = :name;
+-- name: next_document_id$
+-- The next free document id of a collection.
+SELECT coalesce(
+  (SELECT document_id + 1 FROM documents
+   WHERE document_id BETWEEN :collection_id << 32 AND (:collection_id << 32) + 4294967295
+   ORDER BY document_id DESC LIMIT 1),
+  :collection_id << 32);
 
--- name: collection_documents
--- One page of a collection's documents, by id.
-SELECT path AS id, title, character_count AS size
-FROM documents WHERE collection_id = :collection_id
-ORDER BY path LIMIT :limit OFFSET :offset;
+-- name: insert_document!
+-- Store a document's own row.
+INSERT INTO documents (document_id, collection_id, path, title, summary, metadata, content_hash, encoding,
+                       file_size, modified_ns, character_count, line_count, indexed_at, content)
+VALUES (:document_id, :collection_id, :path, :title, :summary, :metadata, :content_hash, :encoding,
+        :file_size, :modified_ns, :character_count, :line_count, :indexed_at, :content);
 
--- name: count_documents$
--- How many documents a collection holds.
-SELECT count(*) FROM documents WHERE collection_id = :collection_id;
+-- name: update_document!
+-- Replace a document's own row and keep its id.
+UPDATE documents
+SET path = :path, title = :title, summary = :summary, metadata = :metadata, content_hash = :content_hash,
+    encoding = :encoding, file_size = :file_size, modified_ns = :modified_ns,
+    character_count = :character_count, line_count = :line_count, indexed_at = :indexed_at,
+    content = :content
+WHERE document_id = :document_id;
 
--- name: document_paths
--- The ids of a collection's documents, to suggest near ones.
-SELECT path FROM documents WHERE collection_id = :collection_id ORDER BY path;
+-- name: delete_document!
+-- Delete a document's own row; sections, chunks and citations go with it.
+DELETE FROM documents WHERE document_id = :document_id;
 
--- name: document
--- A document with its text.
-SELECT document_id, path, title, summary, metadata, line_count, content
-FROM documents WHERE collection_id = :collection_id AND path = :path;
+-- name: insert_section!
+-- Store one heading.
+INSERT INTO sections (document_id, position, level, heading, heading_path, start_line, end_line,
+                      body_end_line)
+VALUES (:document_id, :position, :level, :heading, :heading_path, :start_line, :end_line,
+        :body_end_line);
 
--- name: document_sections
--- A document's headings in order.
-SELECT
-  position, level, heading, heading_path, start_line, end_line, body_end_line,
-  (SELECT kind FROM places
-   WHERE places.document_id = sections.document_id AND places.start_line <= sections.start_line
-   ORDER BY places.start_line DESC LIMIT 1) AS place_kind,
-  (SELECT label FROM places
-   WHERE places.document_id = sections.document_id AND places.start_line <= sections.start_line
-   ORDER BY places.start_line DESC LIMIT 1) AS place_label,
-  NULL AS last_place_label
-FROM sections WHERE document_id = :document_id ORDER BY position;
+-- name: insert_place!
+-- Store where a part of a converted document stands in its file.
+INSERT OR REPLACE INTO places (document_id, start_line, kind, label)
+VALUES (:document_id, :start_line, :kind, :label);
 
--- name: places_of_lines
--- Where the first and the last of some lines of a document stand in its file.
-SELECT
-  (SELECT kind FROM places
-   WHERE document_id = :document_id AND start_line <= :start_line
-   ORDER BY start_line DESC LIMIT 1) AS place_kind,
-  (SELECT label FROM places
-   WHERE document_id = :document_id AND start_line <= :start_line
-   ORDER BY start_line DESC LIMIT 1) AS place_label,
-  (SELECT label FROM places
-   WHERE document_id = :document_id AND start_line <= :end_line
-   ORDER BY start_line DESC LIMIT 1) AS last_place_label;
+-- name: delete_places!
+-- Delete the places of a document.
+DELETE FROM places WHERE document_id = :document_id;
 
--- name: status_counts
--- The sizes that `kb status` prints.
-SELECT
-  (SELECT count(*) FROM collections) AS collections,
-  (SELECT count(*) FROM documents) AS documents,
-  (SELECT coalesce(sum(character_count), 0) FROM documents) AS characters,
-  (SELECT count(*) FROM chunks) AS chunks,
-  (SELECT count(vector_id) FROM chunks) AS embedded_chunks,
-  (SELECT count(*) FROM vectors) AS vectors;
+-- name: delete_sections!
+-- Delete a document's headings.
+DELETE FROM sections WHERE document_id = :document_id;
 
--- name: collection_names_from
--- Names of collections that begin with some letters, for a shell.
-SELECT name FROM collections
-WHERE substr(name, 1, length(:prefix)) = :prefix ORDER BY name LIMIT :limit;
+-- name: next_chunk_id$
+-- The next free chunk id of a collection.
+SELECT coalesce(
+  (SELECT chunk_id + 1 FROM chunks
+   WHERE chunk_id BETWEEN :collection_id << 32 AND (:collection_id << 32) + 4294967295
+   ORDER BY chunk_id DESC LIMIT 1),
+  :collection_id << 32);
 
--- name: document_paths_from
--- Ids of documents, of one collection if it is named, that begin with some letters, for a shell.
-SELECT DISTINCT path FROM documents JOIN collections USING (collection_id)
-WHERE (:collection = '' OR name = :collection)
-  AND substr(path, 1, length(:prefix)) = :prefix
-ORDER BY path LIMIT :limit;
+-- name: insert_chunk!
+-- Store one chunk.
+INSERT INTO chunks (chunk_id, document_id, position, heading_path, start_line, end_line,
+                    start_character, end_character, extra_terms, text_hash, vector_id)
+VALUES (:chunk_id, :document_id, :position, :heading_path, :start_line, :end_line,
+        :start_character, :end_character, :extra_terms, :text_hash, :vector_id);
+
+-- name: indexed_chunks
+-- What the keyword index holds of a document's chunks, with the range of the text.
+SELECT chunk_id, heading_path, start_character, end_character, extra_terms
+FROM chunks WHERE document_id = :document_id ORDER BY position;
+
+-- name: delete_chunks!
+-- Delete a document's chunks.
+DELETE FROM chunks WHERE document_id = :document_id;
+
+-- name: index_chunk!
+-- Enter a chunk into the keyword index, as `chunk_texts` has it.
+INSERT INTO keyword_index (rowid, title, heading, body, extra)
+VALUES (:chunk_id, :title, :heading, :body, :extra);
+
+-- name: unindex_chunk!
+-- Take a chunk out of the keyword index; with exactly the text that it was entered with.
+INSERT INTO keyword_index (keyword_index, rowid, title, heading, body, extra)
+VALUES ('delete', :chunk_id, :title, :heading, :body, :extra);
+
+-- name: index_document!
+-- Enter a document into the index of whole documents.
+INSERT INTO document_index (rowid, title, heading, body, extra)
+SELECT document_id, title, heading, body, extra FROM document_texts
+WHERE document_id = :document_id;
+
+-- name: unindex_document!
+-- Take a document out of the index of whole documents, before anything of it changes.
+INSERT INTO document_index (document_index, rowid, title, heading, body, extra)
+SELECT 'delete', document_id, title, heading, body, extra
+FROM document_texts WHERE document_id = :document_id;

@@ -1,13 +1,4 @@
--- Statements of the health check: what is broken in a file, and how it is mended.
-
--- name: vector_extension_version$
--- The version of sqlite-vec.
-SELECT vec_version();
-
--- name: has_vectors_without_model$
--- Whether passages have vectors while no model is current: its row was deleted.
-SELECT EXISTS (SELECT 1 FROM chunks WHERE vector_id > 0)
-   AND NOT EXISTS (SELECT 1 FROM models WHERE is_current = 1);
+-- Statements of kb/store/health.py.
 
 -- name: check_keyword_index!
 -- Compare the index of passages with their texts; it is an error when they differ.

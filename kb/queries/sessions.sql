@@ -1,4 +1,4 @@
--- Statements of sessions, file accesses and the log of calls.
+-- Statements of kb/store/sessions.py.
 
 -- name: upsert_session!
 -- Store a session, or how far it has come.
@@ -23,30 +23,6 @@ WHERE ended_at IS NULL AND last_active_at < :idle_since;
 DELETE FROM sessions WHERE started_at < (
   SELECT started_at FROM sessions ORDER BY started_at DESC LIMIT 1 OFFSET 499);
 
--- name: recent_sessions
--- The newest sessions with the numbers of what happened in them.
-SELECT
-  session_id AS id, client, started_at AS startedAt, last_active_at AS lastActiveAt,
-  ended_at AS endedAt,
-  (SELECT count(DISTINCT detail) FROM session_events
-   WHERE session_events.session_id = sessions.session_id AND kind = 'read') AS filesRead,
-  (SELECT count(*) FROM session_events
-   WHERE session_events.session_id = sessions.session_id AND kind = 'query') AS queries,
-  (SELECT count(*) FROM session_events
-   WHERE session_events.session_id = sessions.session_id AND kind = 'discovery') AS discoveries
-FROM sessions ORDER BY started_at DESC, session_id LIMIT :limit;
-
--- name: session_files
--- The files a session read, most often read first.
-SELECT detail AS path, count(*) AS reads, max(happened_at) AS lastRead
-FROM session_events WHERE session_id = :session_id AND kind = 'read'
-GROUP BY detail ORDER BY reads DESC, path LIMIT :limit;
-
--- name: session_details
--- The newest queries or discoveries of a session.
-SELECT tool, detail, happened_at FROM session_events
-WHERE session_id = :session_id AND kind = :kind ORDER BY session_event_id DESC LIMIT :limit;
-
 -- name: count_access!
 -- Count reads of a file, which are active again by that.
 INSERT INTO file_accesses (path, module, token_count, access_count, last_accessed_at)
@@ -64,7 +40,3 @@ FROM file_accesses;
 -- name: archive_file!
 -- Take a file out of the active context, or back into it.
 UPDATE file_accesses SET is_archived = :is_archived WHERE path = :path;
-
--- name: tool_call_durations
--- The calls of each tool, the fastest first.
-SELECT tool, code, duration_ms FROM tool_calls ORDER BY tool, duration_ms;

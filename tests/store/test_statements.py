@@ -133,6 +133,10 @@ def named(file: Path) -> set[str]:
     }
 
 
+def defines(file: Path, name: str) -> bool:
+    return bool(re.search(rf"^-- name: {name}\b", file.read_text(encoding="utf-8"), re.MULTILINE))
+
+
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -152,8 +156,11 @@ def test_statement_prepares_and_has_a_comment(name: str, connection: apsw.Connec
 
 
 @pytest.mark.parametrize("name", statements())
-def test_statement_has_one_calling_module(name: str) -> None:
-    assert len([module(file) for file in FILES if name in named(file)]) == 1
+def test_statement_has_one_calling_module_whose_name_its_file_has(name: str) -> None:
+    callers = [file.stem for file in FILES if name in named(file)]
+    written = [file.stem for file in QUERIES.glob("*.sql") if defines(file, name)]
+    assert callers == written
+    assert len(callers) == 1
 
 
 @pytest.mark.parametrize("name", statements())

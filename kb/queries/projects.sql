@@ -1,4 +1,4 @@
--- Statements of projects and their external documentation.
+-- Statements of kb/store/projects.py.
 
 -- name: upsert_project!
 -- Note that a project on one branch in one folder is active now.
@@ -17,13 +17,6 @@ WHERE name = :name AND branch = :branch AND path_hash = :path_hash;
 SELECT collection_id, name, kind, source, include, exclude, options, description, version,
        project_id, synced_at
 FROM collections WHERE project_id = :project_id AND kind = 'external';
-
--- name: visible_documents
--- How many documents of each kind a project sees.
-SELECT kind AS name, count(*) AS doc_count
-FROM collections JOIN documents USING (collection_id)
-WHERE project_id IS NULL OR project_id = :project_id
-GROUP BY kind ORDER BY kind;
 
 -- name: external_documents
 -- What is shown of the documents of these chunks (JSON list).

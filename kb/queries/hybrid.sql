@@ -1,4 +1,21 @@
--- Statements of the ranking: keyword list, vector candidates, distances, the rows to show.
+-- Statements of kb/search/hybrid.py.
+
+-- name: keyword_hits_among
+-- As keyword_hits, of some chunks alone (JSON list). With a bare rowid the query would be run once
+-- for each of them.
+SELECT rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
+FROM keyword_index
+WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
+  AND +rowid IN (SELECT value FROM json_each(:chunk_ids))
+ORDER BY rank, chunk_id LIMIT :limit;
+
+-- name: keyword_hits_except
+-- As keyword_hits, without some chunks (JSON list).
+SELECT rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
+FROM keyword_index
+WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
+  AND +rowid NOT IN (SELECT value FROM json_each(:chunk_ids))
+ORDER BY rank, chunk_id LIMIT :limit;
 
 -- name: keyword_hits
 -- Chunks of one range of ids that match, best first. Weights: title, heading, body, extra.
@@ -13,49 +30,6 @@ SELECT rowid AS document_id, bm25(document_index, :title, :heading, :body, :extr
 FROM document_index
 WHERE document_index MATCH :match AND rowid BETWEEN :first AND :last
 ORDER BY rank, document_id LIMIT :limit;
-
--- name: matching_chunk_ids
--- All chunks of one range of ids that match, unranked.
-SELECT rowid FROM keyword_index
-WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last;
-
--- name: chunks_holding
--- Of each expression (JSON list): in how many chunks it is, counted to a limit, and in which of
--- some (JSON list), as a JSON list of both.
-SELECT
-  matches.value,
-  (SELECT json_array(
-     count(*),
-     json_group_array(chunk_id) FILTER (
-       WHERE chunk_id IN (SELECT value FROM json_each(:row_ids))))
-   FROM (SELECT rowid AS chunk_id FROM keyword_index
-         WHERE keyword_index MATCH matches.value LIMIT :limit))
-FROM json_each(:matches) AS matches;
-
--- name: documents_holding
--- As chunks_holding, for documents.
-SELECT
-  matches.value,
-  (SELECT json_array(
-     count(*),
-     json_group_array(document_id) FILTER (
-       WHERE document_id IN (SELECT value FROM json_each(:row_ids))))
-   FROM (SELECT rowid AS document_id FROM document_index
-         WHERE document_index MATCH matches.value LIMIT :limit))
-FROM json_each(:matches) AS matches;
-
--- name: count_all_chunks$
--- How many chunks the file holds.
-SELECT count(*) FROM chunks;
-
--- name: count_all_documents$
--- How many documents the file holds.
-SELECT count(*) FROM documents;
-
--- name: slabs
--- The vector index of one range of ids.
-SELECT slab_id, offsets, signs FROM vector_slabs
-WHERE slab_id BETWEEN :first >> 10 AND :last >> 10 ORDER BY slab_id;
 
 -- name: candidates
 -- Of each of these chunks (JSON list): its document, the cosine distances of the query's vector
@@ -77,23 +51,6 @@ JOIN documents ON documents.document_id = chunks.document_id
 LEFT JOIN vectors USING (vector_id)
 LEFT JOIN document_vectors ON document_vectors.document_id = chunks.document_id
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
-
--- name: chunk_distances
--- Cosine distance of each of these chunks (JSON list) from the query's vector (int8); 1 for zeros.
-SELECT chunk_id,
-       coalesce(vec_distance_cosine(vec_int8(vector), vec_int8(:query)), 1.0) AS distance
-FROM chunks JOIN vectors USING (vector_id)
-WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
-
--- name: document_vectors
--- The stored vectors of a document's chunks.
-SELECT chunk_id, vector FROM chunks JOIN vectors USING (vector_id)
-WHERE document_id = :document_id ORDER BY position;
-
--- name: chunk_documents
--- The document of each of these chunks (JSON list).
-SELECT chunk_id, path FROM chunks JOIN documents USING (document_id)
-WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
 -- name: hit_rows
 -- What is shown of each of these chunks (JSON list).
@@ -129,8 +86,3 @@ JOIN chunk_texts USING (chunk_id)
 JOIN documents ON documents.document_id = chunks.document_id
 JOIN collections USING (collection_id)
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
-
--- name: pages
--- The documents of one range of ids, to make questions from.
-SELECT path, title, content FROM documents
-WHERE document_id BETWEEN :first AND :last ORDER BY document_id;

@@ -1,17 +1,4 @@
--- Statements of the named indexes: their rows, and the counts that documents are scored by.
-
--- name: index_by_name
--- A named index.
-SELECT collection_id, name, options FROM collections WHERE name = :name AND kind = 'index';
-
--- name: index_names
--- The names of all indexes, to suggest near ones.
-SELECT name FROM collections WHERE kind = 'index' ORDER BY name;
-
--- name: stored_document
--- What an index holds under a document id, to replace it.
-SELECT document_id, content_hash, metadata FROM documents
-WHERE collection_id = :collection_id AND path = :path;
+-- Statements of kb/search/bm25.py.
 
 -- name: index_size
 -- How many documents a collection holds, and how long they are on average.

@@ -1,21 +1,4 @@
--- Statements of the archive tool, of `kb cite` and of `kb graph`.
-
--- name: chunk_ids_of_documents
--- The chunks of these documents (JSON list of ids).
-SELECT chunk_id FROM json_each(:document_ids)
-CROSS JOIN chunks ON chunks.document_id = json_each.value;
-
--- name: archive_documents
--- What is shown of these documents (JSON list of ids).
-SELECT
-  documents.document_id, collections.name AS collection, collections.source AS folder,
-  documents.path, documents.title,
-  json_extract(documents.metadata, '$.archive.source') AS source,
-  json_extract(documents.metadata, '$.archive.date') AS date,
-  json_extract(documents.metadata, '$.archive.query') AS query,
-  collections.options
-FROM documents JOIN collections USING (collection_id)
-WHERE documents.document_id IN (SELECT value FROM json_each(:document_ids));
+-- Statements of kb/store/citation_graph.py.
 
 -- name: citations_made
 -- The citations that a document makes, in order. A link to itself cites nothing: no target.
@@ -88,7 +71,3 @@ JOIN documents ON documents.document_id = citations.source_document_id
 JOIN collections USING (collection_id)
 WHERE citations.target_document_id IS NULL AND citations.target_key NOT LIKE 'url:%'
 ORDER BY collections.name, documents.path, citations.line, citations.citation_id;
-
--- name: document_id$
--- The row id of a document.
-SELECT document_id FROM documents WHERE collection_id = :collection_id AND path = :path;

@@ -1,0 +1,51 @@
+-- Statements of kb/store/chunks.py.
+
+-- name: chunk_ids_of_documents
+-- The chunks of these documents (JSON list of ids).
+SELECT chunk_id FROM json_each(:document_ids)
+CROSS JOIN chunks ON chunks.document_id = json_each.value;
+
+-- name: has_vectors$
+-- Whether any passage of one range of ids has a vector.
+SELECT EXISTS (
+  SELECT 1 FROM chunks WHERE chunk_id BETWEEN :first AND :last AND vector_id IS NOT NULL);
+
+-- name: document_ids_of_chunks
+-- Which document each of these chunks (JSON list) belongs to.
+SELECT chunk_id, document_id FROM chunks
+WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+
+-- name: chunk_documents
+-- The document of each of these chunks (JSON list).
+SELECT chunk_id, path FROM chunks JOIN documents USING (document_id)
+WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+
+-- name: chunks_without_vector
+-- Chunks behind one and up to another that wait for their embedding, in document order.
+SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
+FROM chunks WHERE vector_id IS NULL AND chunk_id > :after AND chunk_id <= :last
+ORDER BY chunk_id LIMIT :limit;
+
+-- name: count_chunks_without_vector$
+-- How many chunks of a range wait for their embedding.
+SELECT count(*) FROM chunks WHERE vector_id IS NULL AND chunk_id BETWEEN :first AND :last;
+
+-- name: has_more_vectors$
+-- Whether more than so many chunks have a vector.
+SELECT count(*) > :most
+FROM (SELECT 1 FROM chunks WHERE vector_id IS NOT NULL LIMIT :most + 1);
+
+-- name: chunks_with_vector
+-- As `chunks_with_text`, of those that have a vector.
+SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
+FROM chunks WHERE vector_id IS NOT NULL AND chunk_id > :after AND chunk_id <= :last
+ORDER BY chunk_id LIMIT :limit;
+
+-- name: chunks_with_text
+-- Every chunk with the range of its text, in order; for another model.
+SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
+FROM chunks WHERE chunk_id > :after AND chunk_id <= :last ORDER BY chunk_id LIMIT :limit;
+
+-- name: count_chunks$
+-- All chunks of the file.
+SELECT count(*) FROM chunks;

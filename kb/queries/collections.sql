@@ -1,0 +1,53 @@
+-- Statements of kb/store/collections.py.
+
+-- name: update_collection_options!
+-- Change the settings of a collection.
+UPDATE collections SET options = :options WHERE collection_id = :collection_id;
+
+-- name: collections
+-- Every collection, by name; without counting its documents, which takes time in large ones.
+SELECT
+  collection_id, name, kind, source, include, exclude, options, description, version, project_id,
+  synced_at,
+  EXISTS (SELECT 1 FROM documents
+          WHERE documents.collection_id = collections.collection_id) AS has_documents
+FROM collections ORDER BY name;
+
+-- name: count_collections$
+-- How many collections there are, of every kind.
+SELECT count(*) FROM collections;
+
+-- name: collection_id$
+-- A collection's id by its name.
+SELECT collection_id FROM collections WHERE name = :name;
+
+-- name: collection_names_from
+-- Names of collections that begin with some letters, for a shell.
+SELECT name FROM collections
+WHERE substr(name, 1, length(:prefix)) = :prefix ORDER BY name LIMIT :limit;
+
+-- name: insert_collection!
+-- Register a collection.
+INSERT INTO collections (name, kind, source, include, exclude, options, description, version,
+                         project_id, created_at)
+VALUES (:name, :kind, :source, :include, :exclude, :options, :description, :version,
+        :project_id, :created_at);
+
+-- name: update_collection!
+-- Change a collection and where its documents come from; a NULL keeps what there is.
+UPDATE collections
+SET kind = coalesce(:kind, kind), source = coalesce(:source, source),
+    include = coalesce(:include, include), exclude = coalesce(:exclude, exclude),
+    description = coalesce(:description, description)
+WHERE collection_id = :collection_id;
+
+-- name: finish_collection_sync!
+-- Note the end of a complete sync, and what the source's manifest says; a NULL keeps what there is.
+UPDATE collections
+SET synced_at = :synced_at, version = coalesce(:version, version),
+    description = coalesce(:description, description)
+WHERE collection_id = :collection_id;
+
+-- name: delete_collection!
+-- Delete a collection whose documents are gone already.
+DELETE FROM collections WHERE collection_id = :collection_id;

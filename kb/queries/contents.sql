@@ -1,0 +1,136 @@
+-- Statements of kb/store/contents.py.
+
+-- name: archive_documents
+-- What is shown of these documents (JSON list of ids).
+SELECT
+  documents.document_id, collections.name AS collection, collections.source AS folder,
+  documents.path, documents.title,
+  json_extract(documents.metadata, '$.archive.source') AS source,
+  json_extract(documents.metadata, '$.archive.date') AS date,
+  json_extract(documents.metadata, '$.archive.query') AS query,
+  collections.options
+FROM documents JOIN collections USING (collection_id)
+WHERE documents.document_id IN (SELECT value FROM json_each(:document_ids));
+
+-- name: document_id$
+-- The row id of a document.
+SELECT document_id FROM documents WHERE collection_id = :collection_id AND path = :path;
+
+-- name: resource_documents
+-- One page of the documents that a project sees of these kinds (JSON list) and of its own.
+SELECT collections.name AS collection, documents.path, documents.title, documents.summary,
+       documents.character_count
+FROM documents JOIN collections USING (collection_id)
+WHERE (collections.project_id IS NULL AND kind IN (SELECT value FROM json_each(:kinds)))
+   OR collections.project_id = :project_id
+ORDER BY collections.name, documents.path LIMIT :limit OFFSET :offset;
+
+-- name: collection_texts
+-- The texts of a collection's documents, by path.
+SELECT path, content FROM documents WHERE collection_id = :collection_id ORDER BY path;
+
+-- name: stored_text
+-- The text of one document and its size in bytes on disk.
+SELECT content, coalesce(file_size, octet_length(content)) AS size
+FROM documents WHERE collection_id = :collection_id AND path = :path;
+
+-- name: collection_documents
+-- One page of a collection's documents, by id.
+SELECT path AS id, title, character_count AS size
+FROM documents WHERE collection_id = :collection_id
+ORDER BY path LIMIT :limit OFFSET :offset;
+
+-- name: count_documents$
+-- How many documents a collection holds.
+SELECT count(*) FROM documents WHERE collection_id = :collection_id;
+
+-- name: document_paths
+-- The ids of a collection's documents, to suggest near ones.
+SELECT path FROM documents WHERE collection_id = :collection_id ORDER BY path;
+
+-- name: document
+-- A document with its text.
+SELECT document_id, path, title, summary, metadata, line_count, content
+FROM documents WHERE collection_id = :collection_id AND path = :path;
+
+-- name: document_sections
+-- A document's headings in order.
+SELECT
+  position, level, heading, heading_path, start_line, end_line, body_end_line,
+  (SELECT kind FROM places
+   WHERE places.document_id = sections.document_id AND places.start_line <= sections.start_line
+   ORDER BY places.start_line DESC LIMIT 1) AS place_kind,
+  (SELECT label FROM places
+   WHERE places.document_id = sections.document_id AND places.start_line <= sections.start_line
+   ORDER BY places.start_line DESC LIMIT 1) AS place_label,
+  NULL AS last_place_label
+FROM sections WHERE document_id = :document_id ORDER BY position;
+
+-- name: status_counts
+-- The sizes that `kb status` prints.
+SELECT
+  (SELECT count(*) FROM collections) AS collections,
+  (SELECT count(*) FROM documents) AS documents,
+  (SELECT coalesce(sum(character_count), 0) FROM documents) AS characters,
+  (SELECT count(*) FROM chunks) AS chunks,
+  (SELECT count(vector_id) FROM chunks) AS embedded_chunks,
+  (SELECT count(*) FROM vectors) AS vectors;
+
+-- name: document_paths_from
+-- Ids of documents, of one collection if it is named, that begin with some letters, for a shell.
+SELECT DISTINCT path FROM documents JOIN collections USING (collection_id)
+WHERE (:collection = '' OR name = :collection)
+  AND substr(path, 1, length(:prefix)) = :prefix
+ORDER BY path LIMIT :limit;
+
+-- name: visible_documents
+-- How many documents of each kind a project sees.
+SELECT kind AS name, count(*) AS doc_count
+FROM collections JOIN documents USING (collection_id)
+WHERE project_id IS NULL OR project_id = :project_id
+GROUP BY kind ORDER BY kind;
+
+-- name: stored_document
+-- What an index holds under a document id, to replace it.
+SELECT document_id, content_hash, metadata FROM documents
+WHERE collection_id = :collection_id AND path = :path;
+
+-- name: document_contents
+-- The texts of these documents (JSON list).
+SELECT document_id, path, title, metadata, content FROM documents
+WHERE document_id IN (SELECT value FROM json_each(:document_ids)) ORDER BY document_id;
+
+-- name: pages
+-- The documents of one range of ids, to make questions from.
+SELECT path, title, content FROM documents
+WHERE document_id BETWEEN :first AND :last ORDER BY document_id;
+
+-- name: stored_file
+-- What the file knows of one path.
+SELECT document_id, path, content_hash, file_size, modified_ns
+FROM documents WHERE collection_id = :collection_id AND path = :path;
+
+-- name: stored_files
+-- What the file knows of each document's source, to find what changed.
+SELECT document_id, path, content_hash, file_size, modified_ns
+FROM documents WHERE collection_id = :collection_id;
+
+-- name: stored_private_keys
+-- The paths of the documents of a collection whose text begins as a private key.
+SELECT path FROM document_index JOIN documents ON document_id = document_index.rowid
+WHERE document_index MATCH 'NEAR(begin private key, 4)'
+  AND document_index.rowid BETWEEN :collection_id << 32 AND (:collection_id << 32) + 4294967295
+  AND ltrim(content, char(9, 10, 32, 65279)) LIKE '-----BEGIN %';
+
+-- name: indexed_document
+-- A document's title and text, as the keyword index holds them.
+SELECT title, content FROM documents WHERE document_id = :document_id;
+
+-- name: all_document_ids
+-- Every document.
+SELECT document_id FROM documents;
+
+-- name: beginnings_of_documents
+-- The first 2,000 characters of each of these documents (JSON list of ids).
+SELECT substr(content, 1, 2000)
+FROM json_each(:document_ids) CROSS JOIN documents ON document_id = json_each.value;

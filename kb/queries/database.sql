@@ -1,0 +1,5 @@
+-- Statements of kb/store/database.py.
+
+-- name: vector_extension_version$
+-- The version of sqlite-vec.
+SELECT vec_version();
