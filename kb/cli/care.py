@@ -15,7 +15,9 @@ from kb.store.call_statistics import call_statistics
 from kb.store.collections import all_collections
 from kb.store.contents import count_documents, sizes
 from kb.store.embeddings import current_model
+from kb.store.health import HINT, Finding
 from kb.store.sessions import file_scores
+from kb.store.waiting_log import waiting_log
 from kb.tools.session import Session
 
 TOP_FILES = 10
@@ -96,12 +98,15 @@ def status(kb: Session, options: argparse.Namespace) -> int:
             {**row, "documents": count_documents(connection, row["collection_id"])}
             for row in all_collections(connection)
         ]
+    found = problems(kb.database)
+    if waiting := waiting_log(kb.database):
+        found.append(Finding("log", HINT, waiting.sentence(with_commands=True), waiting.remedy))
     result: dict[str, Any] = {
         "file": str(path),
         "bytes": path.stat().st_size,
         **counts,
         "waiting": counts["chunks"] - counts["embedded_chunks"],
-        "problems": [finding.as_dict() for finding in problems(kb.database)],
+        "problems": [finding.as_dict() for finding in found],
         "model": model["name"] if model else None,
         "collections": [
             {
@@ -131,6 +136,8 @@ def status(kb: Session, options: argparse.Namespace) -> int:
     ]
     if result["waiting"]:
         lines.append(f"{result['waiting']} passages wait for their vector: run `kb sync`")
+    if waiting:
+        lines.append(f"{waiting.sentence(with_commands=True)}; {waiting.remedy}")
     lines += [
         f"  {row['name']}: {row['documents']} documents"
         + (f" from {row['source']}" if row["source"] else "")

@@ -115,6 +115,7 @@ def _run(options: argparse.Namespace) -> int:
             # Only now, so that a search does not wait for the import of what syncs and serves.
             command = getattr(importlib.import_module(f"kb.cli.{module}"), name)
             code: int = command(session, options)
+            soundness.warn_of_waiting_log(database)
             return code
 
 

@@ -7,12 +7,19 @@ import sys
 from kb.models.choose import packaged_sha256
 from kb.store.database import Database
 from kb.store.health import Finding, quick
+from kb.store.waiting_log import waiting_log
 
 
 def problems(database: Database) -> list[Finding]:
     """What keeps the file from answering as it should; cheap."""
     with database.read() as connection:
         return quick(connection, packaged_sha256())
+
+
+def warn_of_waiting_log(database: Database) -> None:
+    """Say on stderr when what this command wrote is not in the `.db` alone."""
+    if database.log_waits and (waiting := waiting_log(database)):
+        print(f"kb: {waiting.sentence(with_commands=True)}; {waiting.remedy}", file=sys.stderr)
 
 
 def warn(database: Database) -> None:

@@ -23,6 +23,11 @@ class Holder:
     process: int
     command: str
 
+    @property
+    def program(self) -> str:
+        """The program alone, without arguments that might be nobody's business."""
+        return os.path.basename(self.command.split(" ")[0])
+
 
 def readers_of_log(path: Path) -> list[Holder]:
     """Processes inside a read transaction of the file, this one left out."""

@@ -3,7 +3,8 @@
 Journal handling. A file is in WAL mode while somebody writes, so that readers never wait. When
 a `write()` or a `batch()` ends, the log is merged into the file and emptied, so that a copy of the
 `.db` alone is complete; when the last connection closes, the file goes back to the DELETE
-journal and no `-wal` or `-shm` stays behind.
+journal and no `-wal` or `-shm` stays behind. While another process stays inside a read, what is
+newer than its state cannot be merged: `log_waits` says so.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ SCHEMA_VERSION = 3
 BUSY_MILLISECONDS = 20_000
 CLOSE_SECONDS = 5
 MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
+AGAIN_MILLISECONDS = 50  # the same once a reader has kept it for that long
+MOST_LOG = 512_000_000  # bytes of a log that cannot be merged, beyond which no write begins
 PROJECT_FOLDER = ".kb"
 # The first file in a project's folder: what git leaves out; config.json there belongs to git.
 IGNORED = """\
@@ -151,6 +154,7 @@ class Database:
     Args:
         path: the file, or ":memory:" for one that goes with the process.
         create: make the file (and its folder) when it is missing.
+        most_log: bytes beyond which no write begins while the log cannot be merged.
 
     Raises:
         FileError: missing without `create`, or unreadable.
@@ -158,17 +162,18 @@ class Database:
         NewerFileError: written by a later version of kb.
     """
 
-    def __init__(self, path: Path | str, *, create: bool = True) -> None:
+    def __init__(self, path: Path | str, *, create: bool = True, most_log: int = MOST_LOG) -> None:
         self.path = Path(path)
         self.in_memory = str(path) == ":memory:"
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
         self._reading: set[Connection] = set()
         self._reading_changed = threading.Condition()
-        self._reads_of_thread = threading.local()
+        self._of_thread = threading.local()  # how many reads and batches it is inside of
         self._writer: Connection | None = None
         self._write_lock = threading.RLock()
-        self._open_batches = 0
         self._log_is_merged = True
+        self._log_waits = False
+        self._most_log = most_log
         self._closed = False
         self.read_only = not self.in_memory and self._is_read_only(create)
         with self._translated():
@@ -215,10 +220,11 @@ class Database:
         """A transaction that holds the write lock: all of it is stored, or nothing.
 
         Inside another `write` of the same thread it joins that one. Afterwards the log is merged
-        into the file, unless a `batch` is open.
+        into the file, unless the thread is inside of a `batch`.
 
         Raises:
-            BusyError: another process wrote for longer than we wait.
+            BusyError: another process wrote for longer than we wait, or reads for so long that
+                the log has grown too large.
             ReplacedFileError: the file is no longer where it was.
             RuntimeError: called inside a `read` of the same thread. That would decide on a state
                 that may be gone, and the switch to WAL would wait for that very read.
@@ -235,6 +241,7 @@ class Database:
             if connection.apsw.in_transaction:
                 yield connection
                 return
+            self._require_short_log()
             connection.apsw.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -243,21 +250,29 @@ class Database:
                 if connection.apsw.in_transaction:
                     connection.apsw.execute("ROLLBACK")
             self._log_is_merged = False
-            if not self._open_batches:
+            if not self._own("batches"):
                 self._merge_log()
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
-        """Many transactions, other threads' among them, with one merge of the log at the end."""
-        with self._write_lock:
-            self._open_batches += 1
+        """Many transactions of this thread with one merge of the log at the end.
+
+        A write of another thread merges meanwhile what both have stored: its caller may be told
+        that all is in the file.
+        """
+        self._of_thread.batches = self._own("batches") + 1
         try:
             yield
         finally:
-            with self._write_lock, self._translated():
-                self._open_batches -= 1
-                if not self._open_batches:
+            self._of_thread.batches -= 1
+            if not self._own("batches"):
+                with self._write_lock, self._translated():
                     self._merge_log()
+
+    @property
+    def log_waits(self) -> bool:
+        """Whether the last merge left something in the log: the file alone lacks it."""
+        return self._log_waits
 
     def merge_log(self) -> bool:
         """Merge the log into the file now. False: others read and keep it from being merged."""
@@ -266,7 +281,7 @@ class Database:
             self._open_writer()
             self._log_is_merged = False
             self._merge_log()
-            return self._log_is_merged
+            return not self._log_waits
 
     def require_no_read(self, action: str) -> None:
         """Refuse what must not happen inside a `read` of the same thread.
@@ -274,7 +289,7 @@ class Database:
         Raises:
             RuntimeError: the thread is inside of one.
         """
-        if self._own_reads():
+        if self._own("reads"):
             raise RuntimeError(f"end the read before you {action}")
 
     def copy_to(self, destination: Path) -> None:
@@ -320,7 +335,7 @@ class Database:
             connection.apsw.execute("VACUUM")
             self._log_is_merged = False
             self._merge_log()
-            return self._log_is_merged
+            return not self._log_waits
 
     def close(self) -> None:
         """Close every connection; the last one to go leaves the `.db` alone behind.
@@ -364,7 +379,7 @@ class Database:
             except queue.Empty:
                 connection = self._connect()
             self._reading.add(connection)
-            self._reads_of_thread.count = self._own_reads() + 1
+            self._of_thread.reads = self._own("reads") + 1
             return connection
 
     def _end_reading(self, connection: Connection) -> None:
@@ -372,13 +387,13 @@ class Database:
             connection.apsw.execute("ROLLBACK")
         with self._reading_changed:
             self._reading.discard(connection)
-            self._reads_of_thread.count = self._own_reads() - 1
+            self._of_thread.reads -= 1
             self._idle.put(connection)
             self._reading_changed.notify_all()
-        # A write that ended meanwhile could not empty the log under us.
-        if not self._log_is_merged and self._write_lock.acquire(blocking=False):
+        # A write that ended meanwhile could not merge the log under us.
+        if self._log_waits and self._write_lock.acquire(blocking=False):
             try:
-                if not (self._closed or self._open_batches):
+                if not (self._closed or self._own("batches")):
                     self._merge_log(wait=False)
             finally:
                 self._write_lock.release()
@@ -415,9 +430,9 @@ class Database:
             path=str(self.path),
         )
 
-    def _own_reads(self) -> int:
-        """How many reads the current thread is inside of."""
-        return getattr(self._reads_of_thread, "count", 0)
+    def _own(self, what: str) -> int:
+        """How many `reads` or `batches` the current thread is inside of."""
+        return getattr(self._of_thread, what, 0)
 
     def _is_read_only(self, create: bool) -> bool:
         folder = self.path.parent
@@ -633,17 +648,43 @@ class Database:
     def _merge_log(self, *, wait: bool = True) -> None:
         if self._log_is_merged or self._writer is None or self.in_memory:
             return
-        if self._writer.apsw.in_transaction:
+        connection = self._writer.apsw
+        if connection.in_transaction:
             return  # that write merges it
         # A reader that stays inside its transaction for longer leaves pages in the log; they are
         # merged at its end if it is ours, else by the next write or the close.
-        self._writer.apsw.set_busy_timeout(MERGE_MILLISECONDS if wait else 0)
+        patience = AGAIN_MILLISECONDS if self._log_waits else MERGE_MILLISECONDS
+        connection.set_busy_timeout(patience if wait else 0)
         try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._log_is_merged, self._log_waits = True, False
+        except (apsw.BusyError, apsw.LockedError):
+            # One who reads the newest state keeps the log from being emptied, not from being
+            # merged.
+            self._log_waits = True
             with contextlib.suppress(apsw.BusyError, apsw.LockedError):
-                self._writer.apsw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                self._log_is_merged = True
+                pages, merged = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._log_waits = merged < pages
         finally:
-            self._writer.apsw.set_busy_timeout(BUSY_MILLISECONDS)
+            connection.set_busy_timeout(BUSY_MILLISECONDS)
+
+    def _require_short_log(self) -> None:
+        """Refuse to write on and on into a log that nobody can merge.
+
+        Raises:
+            BusyError: others have been inside a read for too long.
+        """
+        log = Path(f"{self.path}-wal")
+        if self.in_memory or not log.exists() or log.stat().st_size <= self._most_log:
+            return
+        self._log_is_merged = False
+        self._merge_log()
+        if log.exists() and (size := log.stat().st_size) > self._most_log:
+            raise BusyError(
+                f"{log} has grown to {size / 1e6:.0f} MB, since another process has been reading "
+                f"{self.path} all the time: end it (`kb doctor` names it), then try again",
+                path=str(self.path),
+            )
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

@@ -10,10 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from kb.disk.holders import holders, readers_of_log
 from kb.errors import BusyError, DamagedFileError, FileError
 from kb.store.database import Connection, Database
 from kb.store.embeddings import (
@@ -22,6 +20,7 @@ from kb.store.embeddings import (
     use_vectors_of_model,
 )
 from kb.store.vectors import rebuild_all_vectors
+from kb.store.waiting_log import waiting_log
 
 SOUND, HINT, BROKEN = "sound", "hint", "broken"
 REBUILD = "make it anew from the texts: `kb doctor --fix`"
@@ -213,24 +212,10 @@ def _vectors(database: Database) -> Iterator[Finding]:
 
 
 def _log(database: Database) -> Iterator[Finding]:
-    log = Path(f"{database.path}-wal")
-    if database.in_memory or not log.exists() or not log.stat().st_size:
-        yield Finding("log", SOUND, "the file alone is complete: no write-ahead log waits")
-        return
-    if not database.read_only and database.merge_log():
-        yield Finding("log", SOUND, "the write-ahead log was merged: the file alone is complete")
-        return
-    size = log.stat().st_size
-    reading = readers_of_log(database.path)
-    who = reading or holders(database.path)
-    shown = "; ".join(f"process {one.process} ({one.command})" for one in who)
-    yield Finding(
-        "log",
-        HINT,
-        f"{size / 1e6:.1f} MB of writes are in {log.name} and not yet in the file: a copy of the "
-        f".db alone lacks them. Held by {shown or 'another process'}",
-        "end that process or its transaction, or copy with `kb copy`",
-    )
+    if (waiting := waiting_log(database)) is None:
+        yield Finding("log", SOUND, "the file alone is complete: nothing waits in a log")
+    else:
+        yield Finding("log", HINT, waiting.sentence(with_commands=True), waiting.remedy)
 
 
 def repair(database: Database, what: str) -> None:

@@ -67,6 +67,7 @@ class ActivationResult(Reply):
     total_docs: int
     external_docs: ExternalDocsReport | None = None
     warnings: list[str] | None = None
+    notice: str | None = None
 
 
 class ExternalRow(Row):

@@ -56,12 +56,14 @@ class AddedDocument(Reply):
     status: str
     doc_id: str
     token_count: int
+    notice: str | None = None
 
 
 class CreatedIndex(Reply):
     status: str
     index_name: str
     backend: str
+    notice: str | None = None
 
 
 class TokenizerConfig(BaseModel):

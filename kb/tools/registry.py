@@ -21,11 +21,12 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 from pydantic.alias_generators import to_camel
 
 from kb.errors import KbError, UsageError
+from kb.store.waiting_log import COPY, held_log
 from kb.text.file_names import writable
 from kb.text.nearest import nearest
 from kb.tools.arguments import LONGEST_NAME, Messages, field_errors, tolerant
 from kb.tools.call import Call, Progress
-from kb.tools.replies import Reply, as_json, echoed, shortened
+from kb.tools.replies import Reply, as_json, echoed, said, shortened
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.tools")
@@ -190,7 +191,12 @@ def _run(call: Call, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         content = field_errors(error, tool.input_schema, tool.messages)
         return _failure(call.session, tool, content)
     keywords = {name: getattr(values, name) for name in type(values).model_fields}
-    return ToolResult(as_json(tool.function(call, **keywords)), is_error=False)
+    content = as_json(tool.function(call, **keywords))
+    if not tool.read_only and call.database.log_waits:
+        log_held = held_log(call.database)
+        notice = f"Stored; but {log_held.sentence()}. To copy all, {COPY}."
+        content["notice"] = said(content.get("notice", ""), notice)
+    return ToolResult(content, is_error=False)
 
 
 def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> ToolResult:
