@@ -18,6 +18,7 @@ OWNERS = {
     "python_calamine": {"formats.convert.sheets"},
     "selectolax": {"formats.convert.markup"},
     "docutils": {"formats.restructured_text"},
+    "filelock": {"sources.git"},
     "fastembed": {"models.embedder"},
     "onnxruntime": {"models.multilingual"},
     "py3langid": {"models.choose"},

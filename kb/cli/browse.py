@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
 from kb.errors import DocumentNotFound, UsageError
+from kb.sources.address import local
 from kb.sources.bundle import document_file
 from kb.store.contents import count_documents, document_paths, documents_page
 from kb.store.database import Row
@@ -19,7 +20,7 @@ from kb.text.nearest import nearest
 from kb.tools.session import Session
 
 if TYPE_CHECKING:
-    from kb.ingest.registration import FolderRegistration
+    from kb.ingest.registration import SourceRegistration
 
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
 _LINES = re.compile(r"(.+?):(\d++)(-?)(\d*+)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
@@ -62,7 +63,7 @@ def search(kb: Session, options: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def _require_names(kb: Session, names: list[str], registration: FolderRegistration) -> None:
+def _require_names(kb: Session, names: list[str], registration: SourceRegistration) -> None:
     """Refuse unknown collections before a folder is added, which may be one of them."""
     with kb.database.read() as connection:
         added = registration.plan(connection).row["name"]
@@ -247,7 +248,7 @@ def _on_disk(text: str, rows: list[Row], documents: dict[str, list[str]]) -> lis
     places = {Path(os.path.normpath(file.absolute())), file.resolve()}
     found = []
     for row in rows:
-        root = Path(on_disk(row["source"] or "/nonexistent"))
+        root = local(row["source"])
         for place in places:
             if place == root:  # a collection of one file
                 path = storable(root.name)

@@ -10,7 +10,7 @@ from typing import Any
 from kb.cli import render
 from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
-from kb.ingest.registration import FolderRegistration
+from kb.ingest.registration import SourceRegistration
 from kb.ingest.sync import (
     EmbedReport,
     Progress,
@@ -20,6 +20,7 @@ from kb.ingest.sync import (
     require_source,
     sync_collection,
 )
+from kb.sources.address import git_address, is_git, is_remote, typed_path
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
 from kb.store.chunks import count_waiting
 from kb.store.collections import find_collection_id
@@ -27,6 +28,7 @@ from kb.store.contents import count_documents
 from kb.store.database import Database, Row
 from kb.store.documents import delete_collection
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
+from kb.text.file_names import storable
 from kb.tools.session import Session
 
 ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
@@ -121,26 +123,41 @@ def register(
     exclude: list[str] | None = None,
     description: str | None = None,
     settings: dict[str, Any] | None = None,
-) -> FolderRegistration:
-    """What becomes of a folder that is added; its sync stores it.
+) -> SourceRegistration:
+    """What becomes of a source that is added; its sync stores it.
 
     Raises:
         SourceError: there is no such folder.
-        UsageError: the name is blank or belongs to something else, or the source is secret.
+        UsageError: the name is blank or belongs to something else, the source is secret, or an
+            address is malformed.
     """
-    root = Path(source).expanduser().resolve()
-    if not (root.is_dir() or root.is_file()):
-        raise SourceError(f"there is no folder or file {source}", path=str(root))
-    if why := secret_root(root) or _private_key(root):
-        raise UsageError(f"{source} is not added, since secrets are never stored: {why}")
     if name is not None and not name.strip():
         raise UsageError("a collection's name must not be blank")
-    registration = FolderRegistration(
-        root, name, kind, include or (), exclude or (), description, settings or {}
+    stored, called = _git_source(source) if is_git(source) else _local_source(source)
+    registration = SourceRegistration(
+        stored, called, name, kind, include or (), exclude or (), description, settings or {}
     )
     with database.read() as connection:
         registration.plan(connection)
     return registration
+
+
+def _git_source(source: str) -> tuple[str, str]:
+    """How a repository is stored, and what it is called."""
+    address = git_address(source)
+    return address.stored, address.name
+
+
+def _local_source(source: str) -> tuple[str, str]:
+    """How a folder or file is stored, and what it is called."""
+    if is_remote(source):
+        raise UsageError(f"{source} is no kind of source: see `kb add --help`")
+    root = typed_path(source)
+    if not (root.is_dir() or root.is_file()):
+        raise SourceError(f"there is no folder or file {source}", path=str(root))
+    if why := secret_root(root) or _private_key(root):
+        raise UsageError(f"{source} is not added, since secrets are never stored: {why}")
+    return storable(root), storable(root.name)
 
 
 def _private_key(root: Path) -> str:
@@ -170,7 +187,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def sync_for_search(
-    kb: Session, registration: FolderRegistration, options: argparse.Namespace
+    kb: Session, registration: SourceRegistration, options: argparse.Namespace
 ) -> SyncReport:
     """Sync before a search: say what is wrong, but search whatever is there."""
     with render.progress(options) as show:

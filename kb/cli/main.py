@@ -24,6 +24,7 @@ from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, Usage
 from kb.models.choose import make_embedder
 from kb.models.rerank import CrossEncoder
 from kb.settings import database_path
+from kb.sources.address import git_address, is_git, is_remote, typed_path
 from kb.store.database import Database
 from kb.text.file_names import writable
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits, parse_limits
@@ -131,8 +132,12 @@ def _enter(root: Path | None) -> None:
 
 
 def _require_folder(source: str | None) -> None:
-    """A misspelt folder must not leave an empty file behind."""
-    if source and "://" not in source and not Path(source).expanduser().exists():
+    """A misspelt folder or address must not leave an empty file behind."""
+    if not source:
+        return
+    if is_git(source):
+        git_address(source)
+    elif not is_remote(source) and not typed_path(source).exists():
         raise SourceError(f"there is no folder or file {source}", path=source)
 
 
@@ -236,7 +241,12 @@ def _common_options(default: Any) -> Parser:
 
 def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub = add("add", "collect.add", "register a folder as a collection and sync it", creates=True)
-    sub.add_argument("source", metavar="SOURCE", help="a folder or a file")
+    sub.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a folder, a file, a bundle (.tar.gz, .tgz, .zip), file://, or a repository: "
+        "git+https://, git+ssh:// or git+file://, with ?path=FOLDER and #REF",
+    )
     sub.add_argument("--name", help="name of the collection (default: the folder's)")
     for option, which in (("--include", "only"), ("--exclude", "not")):
         sub.add_argument(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kb.errors import SourceError
 from kb.formats.archive import RESEARCH, URL_CONTENT
-from kb.ingest.registration import FolderRegistration
+from kb.ingest.registration import SourceRegistration
 from kb.ingest.sync import sync_collection
 from kb.store.collections import all_collections
 from kb.store.database import Connection, Database, Row
@@ -67,9 +67,13 @@ def _known(connection: Connection, root: Path) -> Row | None:
     return next((row for row in rows if row["source"] == storable(root)), None)
 
 
-def _registered(database: Database, root: Path, source: str) -> Row | FolderRegistration:
+def _registered(database: Database, root: Path, source: str) -> Row | SourceRegistration:
     with database.read() as connection:
         known = _known(connection, root)
-    return known or FolderRegistration(
-        root, kind="archive", settings={"source": source}, keeps_empty=True
+    return known or SourceRegistration(
+        storable(root),
+        storable(root.name),
+        kind="archive",
+        settings={"source": source},
+        keeps_empty=True,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from functools import partial
-from pathlib import Path
 
 from kb.disk.watch import FolderWatcher
 from kb.errors import KbError
@@ -13,8 +12,8 @@ from kb.ingest.embed import Progress, embed_pending, no_progress
 from kb.ingest.sync import sync_collection
 from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse
+from kb.sources.address import local
 from kb.store.ids import collection_range
-from kb.text.file_names import on_disk
 
 log = logging.getLogger("kb.follow")
 
@@ -29,7 +28,7 @@ def follow_folders(knowledge: KnowledgeBase, model: ModelInUse) -> list[FolderWa
     with knowledge.database.read() as connection:
         rows = knowledge.names.collections(connection, FOLLOWED_KINDS)
     for row in rows:
-        folder = Path(on_disk(row["source"]))
+        folder = local(row["source"])
         if row["source"] and folder.is_dir():
             watcher = FolderWatcher(
                 folder,

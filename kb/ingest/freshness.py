@@ -49,8 +49,8 @@ def look_at(database: Database, collection: Row) -> Freshness:
     with database.read() as connection:
         rows = stored_files(connection, collection["collection_id"])
     stored = {row["path"]: row for row in rows}
-    with opened(collection) as root, preparation.converter:
-        files = files_of(collection, root, report=found.fail, withhold=found.withheld.append)
+    with opened(collection) as source, preparation.converter:
+        files = files_of(collection, source, report=found.fail, withhold=found.withheld.append)
         _compare(found, files, stored, preparation)
     return found
 

@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from kb.disk.globs import Globs
 from kb.formats.archive import (
+    METADATA_FILE,
+    RESULT_FILE,
     ArchiveText,
     archive_facts,
     markdown_path,
@@ -29,8 +31,11 @@ from kb.formats.convert.process import Converter
 from kb.formats.parse import MAXIMUM_CONVERTED, accepts, parse, parse_converted
 from kb.ingest.budget import within_budget
 from kb.models.embedder import load_tokenizer
+from kb.sources.address import git_address, is_git, local
 from kb.sources.bundle import unpacked
 from kb.sources.folder import (
+    MAXIMUM_BYTES,
+    Accepts,
     Report,
     SourceFile,
     SourceText,
@@ -39,9 +44,10 @@ from kb.sources.folder import (
     read_data,
     walk,
 )
+from kb.sources.git import cloned
+from kb.sources.opened import Opened
 from kb.store.database import Row
 from kb.store.documents import NewDocument
-from kb.text.file_names import on_disk
 
 __all__ = ["Preparation", "ReadFile", "files_of", "opened", "prepare_document", "trusted_time"]
 
@@ -50,24 +56,41 @@ __all__ = ["Preparation", "ReadFile", "files_of", "opened", "prepare_document", 
 TRUSTED_AGE_NS = 2_000_000_000
 
 
-def opened(collection: Row) -> AbstractContextManager[Path]:
-    """The folder or file of a collection's source, for as long as the block lasts.
+def opened(collection: Row) -> AbstractContextManager[Opened]:
+    """A collection's source, for as long as the block lasts.
 
     Raises:
-        SourceError: it is a bundle that cannot be unpacked.
+        SourceError: it is a bundle that cannot be unpacked, or cannot be fetched.
     """
-    return unpacked(Path(on_disk(collection["source"])))
+    source = collection["source"]
+    if is_git(source):
+        return cloned(git_address(source), _wants(collection))
+    return unpacked(local(source))
+
+
+def _wants(collection: Row) -> Accepts:
+    """Which files of a source are fetched: those that the walk could take."""
+    include = json.loads(collection["include"])
+    globs = Globs(include, descend=False) if include else None
+    beside = (METADATA_FILE, RESULT_FILE) if collection["kind"] == "archive" else ()
+
+    def most_bytes(path: str) -> int:
+        is_named = path.rpartition("/")[2] in beside or (globs is not None and globs.match(path))
+        return accepts(path) or (MAXIMUM_BYTES if is_named else 0)
+
+    return most_bytes
 
 
 def files_of(
-    collection: Row, root: Path, *, report: Report, withhold: Withhold
+    collection: Row, source: Opened, *, report: Report, withhold: Withhold
 ) -> list[SourceFile]:
-    """The files below a root that are a collection's documents, as its kind and globs say.
+    """The files of a source that are a collection's documents, as its kind and globs say.
 
     Raises:
         SourceError, UsageError: as `kb.sources.folder.walk`.
     """
     include, exclude = json.loads(collection["include"]), json.loads(collection["exclude"])
+    root = source.root
     if collection["kind"] == "archive":
         return list(walk_archive(root, include, exclude, report=report, withhold=withhold))
     return list(walk(root, include, exclude, report=report, withhold=withhold, accepts=accepts))
@@ -100,7 +123,7 @@ class Preparation:
             json.loads(collection["options"]),
             is_archive=collection["kind"] == "archive",
             by_name=bool(json.loads(collection["include"]))
-            or Path(on_disk(collection["source"])).is_file(),
+            or local(collection["source"]).is_file(),
         )
 
     def format_of(self, path: str) -> Format | None:

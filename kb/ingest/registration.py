@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from kb.errors import UsageError
@@ -22,9 +21,8 @@ from kb.store.collections import (
 )
 from kb.store.database import Connection, Row
 from kb.store.documents import forget_content_hashes
-from kb.text.file_names import storable
 
-__all__ = ["FolderRegistration", "Plan", "Registration", "planned_row"]
+__all__ = ["Plan", "Registration", "SourceRegistration", "planned_row"]
 
 KINDS_WITHOUT_SOURCE = ("index", "discoveries")
 
@@ -64,14 +62,15 @@ class Registration(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FolderRegistration:
-    """A folder or file that somebody adds.
+class SourceRegistration:
+    """A source that somebody adds.
 
     Globs that are given replace all earlier ones; without any the earlier ones stay. So does the
     kind, which is "documents" of a new collection unless another one is given.
     """
 
-    root: Path  # absolute, links resolved
+    source: str  # as it is stored: see `kb.sources.address`
+    called: str  # what it is called where nobody names it
     name: str | None = None
     kind: str | None = None
     include: Sequence[str] = ()
@@ -91,7 +90,7 @@ class FolderRegistration:
         fields = {key: value for key, value in given.items() if value is not None}
         if known is None:
             settings = json.dumps(dict(self.settings), ensure_ascii=False)
-            return Plan(planned_row(name, source=storable(self.root), options=settings, **fields))
+            return Plan(planned_row(name, source=self.source, options=settings, **fields))
         old = json.loads(known["options"])
         options = {**old, **self.settings}
         row = {**known, **fields, "options": json.dumps(options, ensure_ascii=False)}
@@ -125,16 +124,13 @@ class FolderRegistration:
 
     def _named(self, connection: Connection) -> tuple[str, Row | None]:
         """The collection's name, and its row if it exists."""
-        stored = storable(self.root)
         rows = all_collections(connection)
         by_name = {row["name"]: row for row in rows}
         # The same folder as a project's external docs is another matter.
-        same = [r for r in rows if r["source"] == stored and r["project_id"] is None]
+        same = [r for r in rows if r["source"] == self.source and r["project_id"] is None]
         name = self.name
         if name is None:
-            name = (
-                same[0]["name"] if same else free_name(storable(self.root.name) or "root", by_name)
-            )
+            name = same[0]["name"] if same else free_name(self.called or "root", by_name)
         known = by_name.get(name)
         if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
             raise UsageError(
@@ -142,10 +138,10 @@ class FolderRegistration:
             )
         if known is None and same and not self._globs_given:
             raise UsageError(
-                f'{self.root} is the collection "{same[0]["name"]}" already and every hit would '
+                f'{self.source} is the collection "{same[0]["name"]}" already and every hit would '
                 "come twice: give globs that tell the two apart, or `kb remove` it first"
             )
-        if known is not None and known["source"] != stored:
+        if known is not None and known["source"] != self.source:
             raise UsageError(
                 f'the collection "{name}" holds {known["source"]}: choose another --name, or '
                 f"`kb remove {name}` first"

@@ -25,6 +25,7 @@ from kb.ingest.registration import Plan, Registration
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile
 from kb.sources.manifest import Manifest, read_manifest
+from kb.sources.opened import Opened
 from kb.store.collections import finish_sync
 from kb.store.contents import count_documents, stored_file, stored_files, stored_private_keys
 from kb.store.database import Connection, Database, Row
@@ -101,12 +102,12 @@ def sync_collection(
         UsageError: the collection cannot be made, or one of its globs can match nothing.
     """
     plan, registration = _plan(database, collection)
-    with opened(plan.row) as root:
+    with opened(plan.row) as source:
         return _sync_files(
             database,
             plan,
             registration,
-            root,
+            source,
             force=force,
             may_become_empty=may_become_empty or force,
             progress=progress,
@@ -117,13 +118,13 @@ def _sync_files(
     database: Database,
     plan: Plan,
     registration: Registration | None,
-    root: Path,
+    source: Opened,
     *,
     force: bool,
     may_become_empty: bool,
     progress: Progress,
 ) -> SyncReport:
-    """The sync itself; `root` is where the source's files are for now."""
+    """The sync itself."""
     row = plan.row
     report = SyncReport(row["name"])
     unreadable: list[str] = []
@@ -135,7 +136,7 @@ def _sync_files(
     # Before the walk: what another process adds after it is not taken for gone.
     stored = _stored(database, plan, report)
     withheld: list[str] = []
-    files = files_of(row, root, report=note, withhold=withheld.append)
+    files = files_of(row, source, report=note, withhold=withheld.append)
     if stored and not files and not may_become_empty:
         raise _would_empty(row, len(stored), is_addition=registration is not None)
     if not files and _filter(row):
@@ -146,8 +147,8 @@ def _sync_files(
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
     gone = {path: known for path, known in gone.items() if not _is_inside(path, unreadable)}
     preparation = Preparation.of(row)
-    files = _without_unavailable(files, preparation, report, root)
-    manifest = read_manifest(root)
+    files = _without_unavailable(files, preparation, report, source.root)
+    manifest = read_manifest(source)
     run = _Run(database, row, registration, stored, gone, force, report, preparation, manifest)
     with database.batch(), preparation.converter:
         for done, file in enumerate(files):

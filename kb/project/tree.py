@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from kb.disk.grep import GrepResult, grep, grep_texts
 from kb.disk.inside import is_hidden_from_tools, read_inside
@@ -18,10 +17,10 @@ from kb.disk.secret import begins_as_private_key
 from kb.errors import FileNotFound, PermissionDenied, SourceError
 from kb.project.in_use import ProjectInUse
 from kb.project.source_files import language_of
+from kb.sources.address import is_remote, local
 from kb.store.contents import stored_text, texts_of_collection
 from kb.store.database import Connection
 from kb.text.decode import NoTextError, decode
-from kb.text.file_names import on_disk
 
 __all__ = [
     "DISK",
@@ -58,7 +57,9 @@ def tree_is_here(project: ProjectInUse, connection: Connection) -> bool:
     inside the present project.
     """
     rows = project.knowledge.names.collections(connection)
-    sources = [Path(on_disk(row["source"])) for row in rows if row["source"]]
+    sources = [
+        local(row["source"]) for row in rows if row["source"] and not is_remote(row["source"])
+    ]
     return not sources or any(
         os.path.exists(source) or source.is_relative_to(project.root) for source in sources
     )

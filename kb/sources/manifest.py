@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from kb.sources.opened import Opened
 
 NAME = "manifest.json"
 MOST_BYTES = 10_000_000
@@ -20,12 +22,17 @@ class Manifest:
     description: str | None = None
 
 
-def read_manifest(root: Path) -> Manifest:
+def read_manifest(source: Opened) -> Manifest:
     """The manifest of a source; an empty one where there is none, or none of ours.
 
-    Other programs have files of this name too: ours names its `sources`.
+    Other programs have files of this name too: ours names its `sources`. Where the manifest says
+    no version, the source's own one counts.
     """
-    file = root / NAME
+    manifest = _read(source.manifest or source.root / NAME)
+    return replace(manifest, version=manifest.version or source.version)
+
+
+def _read(file: Path) -> Manifest:
     try:
         if not file.is_file() or file.stat().st_size > MOST_BYTES:
             return Manifest()

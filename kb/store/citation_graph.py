@@ -6,14 +6,13 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from kb.sources.address import local
 from kb.store.citation_keys import MARKDOWN_SUFFIX
 from kb.store.contents import documents_shown
 from kb.store.database import Connection, Row
-from kb.text.file_names import on_disk
 
 ALL = -1  # a LIMIT
 
@@ -151,7 +150,7 @@ def _unlike(url: str, taken: Iterable[str]) -> str:
 
 
 def _is_file(row: Row) -> bool:
-    root = Path(on_disk(row["source"])) if row["source"] else None
+    root = local(row["source"]) if row["source"] else None
     if root is not None and root.is_file():
         root = root.parent
     if row["kind"] == "ref":  # a label is no file

@@ -15,7 +15,7 @@ from kb.cli.collect import register
 from kb.errors import SourceError
 from kb.ingest.freshness import look_at
 from kb.ingest.sync import SyncReport, sync_collection
-from kb.sources import bundle
+from kb.sources import member
 from kb.sources.bundle import pack, unpacked
 from kb.sources.folder import walk
 from kb.tools.session import Session
@@ -115,11 +115,11 @@ def test_links_and_devices_are_left_out(kb: Session, tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "RATIO_FROM", 1000)
+    monkeypatch.setattr(member, "RATIO_FROM", 1000)
     source = tar_of(tmp_path / "x.tar.gz", (tarfile.TarInfo("a.md"), b"0" * 10_000_000))
     with pytest.raises(SourceError, match="unpacks to more than"), unpacked(source):
         pass
-    monkeypatch.setattr(bundle, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(member, "MOST_MEMBERS", 3)
     many = [(tarfile.TarInfo(f"{number}.md"), b"x") for number in range(5)]
     with (
         pytest.raises(SourceError, match="more than 3 members"),

@@ -1,0 +1,147 @@
+"""Where a collection's documents come from, as people type it and as it is stored.
+
+A folder, file or bundle on this machine is stored as its absolute path, with names as
+`kb.text.file_names` writes them. What is elsewhere is stored as its address.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from kb.errors import UsageError
+from kb.text.file_names import on_disk
+
+__all__ = ["GitAddress", "git_address", "is_git", "is_remote", "local", "typed_path"]
+
+GIT_SCHEMES = ("https", "http", "ssh", "file")
+MOST_CHARACTERS = 2_000  # of an address
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_NOWHERE = Path("/nonexistent")
+# What git does not take in the name of a branch or tag, and what begins an option.
+_NO_REF = re.compile(r"^[-/.]|\.\.|@\{|//|[/.]$|\.lock$|[\x00-\x20\x7f~^:?*\[\\]")
+
+
+def is_remote(source: str) -> bool:
+    """Whether a source, as typed or stored, is an address and no path of this machine."""
+    return _SCHEME.match(source) is not None and not source.lower().startswith("file://")
+
+
+def is_git(source: str) -> bool:
+    """Whether a source is a git repository by its address."""
+    return source.lower().startswith("git+")
+
+
+def local(source: str) -> Path:
+    """Where a stored source lies; a place where nothing is for one that is elsewhere, or ''."""
+    return Path(on_disk(source)) if source and not is_remote(source) else _NOWHERE
+
+
+def typed_path(source: str) -> Path:
+    """The path that somebody typed, also as `file://`; links resolved.
+
+    Raises:
+        UsageError: the address names another machine, or cannot be a path.
+    """
+    if source.lower().startswith("file://"):
+        from urllib.request import url2pathname  # here: it brings http, and most paths are paths
+
+        try:
+            parts = urlsplit(source)
+            if parts.netloc.lower() not in ("", "localhost"):
+                raise ValueError(f'"{parts.netloc}" is another machine')
+            if parts.query or parts.fragment:
+                raise ValueError('write "?" and "#" of a name as %3F and %23')
+            source = url2pathname(parts.path)
+        except ValueError as error:
+            raise UsageError(f"{source} cannot be read: {error}") from error
+    try:
+        return Path(source).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, no home, a NUL
+        raise UsageError(f"{source!r} is no path: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class GitAddress:
+    """A repository, what of it is meant, and which edition."""
+
+    url: str  # as git takes it: https://, http://, ssh:// or file://
+    ref: str = ""  # a branch, a tag or a whole commit; "": what the repository shows first
+    folder: str = ""  # the part that is the collection; "": all of it
+    manifest: str = ""  # path of its manifest in the repository; "": manifest.json of the folder
+
+    @property
+    def stored(self) -> str:
+        """The address in the one form in which it is stored."""
+        pairs = (("manifest", self.manifest), ("path", self.folder))
+        query = "&".join(f"{key}={quote(value)}" for key, value in pairs if value)
+        ref = f"#{quote(self.ref)}" if self.ref else ""
+        return f"git+{self.url}{'?' if query else ''}{query}{ref}"
+
+    @property
+    def name(self) -> str:
+        """What a collection of it is called: the folder, else the repository."""
+        path = self.folder or urlsplit(self.url).path
+        name = unquote(path.rstrip("/").rpartition("/")[2]).removesuffix(".git")
+        return name or "repository"
+
+
+def git_address(source: str) -> GitAddress:
+    """The parts of `git+https://host/path?manifest=PATH&path=FOLDER#REF`.
+
+    Nothing of it can become an option of git, or of what git starts.
+
+    Raises:
+        UsageError: it is no such address, or holds a password; says which part is wrong.
+    """
+    try:
+        return _git_address(source)
+    except ValueError as error:
+        shown = source if len(source) <= 200 else f"{source[:200]}..."
+        raise UsageError(f"{shown!r} is no address of a repository: {error}") from error
+
+
+def _git_address(source: str) -> GitAddress:
+    if len(source) > MOST_CHARACTERS or re.search(r"[\x00-\x20\x7f\\]", source):
+        raise ValueError("it is too long, or holds blanks, backslashes or control characters")
+    from kb.text.secrets import secrets_in
+
+    parts = urlsplit(source)
+    scheme, host, user = parts.scheme.lower()[4:], unquote(parts.hostname or ""), parts.username
+    if scheme not in GIT_SCHEMES:
+        raise ValueError(f"there are {', '.join(f'git+{one}://' for one in GIT_SCHEMES)}")
+    if parts.password is not None or (user and secrets_in(f"token = {unquote(user)}")):
+        raise UsageError(
+            "an address with a password or token in it is not added, since it would be stored "
+            "with the documents: let git know it (git help credentials), or use git+ssh"
+        )
+    if bool(host) == (scheme == "file") and host != "localhost":
+        raise ValueError("a file has no host" if host else "it names no host")
+    if host.startswith("-") or unquote(user or "").startswith("-"):
+        raise ValueError("neither user nor host begins with a hyphen")
+    if not parts.path.strip("/"):
+        raise ValueError("behind the host it names no repository")
+    values: dict[str, str] = {}
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        if key not in ("manifest", "path"):
+            raise ValueError(f'"{key}" is none of its parameters: there are manifest and path')
+        values[key] = _inner(value)
+    if (ref := unquote(parts.fragment)) and _NO_REF.search(ref):
+        raise ValueError(f'"{ref}" can be no branch, tag or commit')
+    port = f":{parts.port}" if parts.port else ""
+    netloc = f"{user}@" * bool(user) + (parts.hostname or "") + port if scheme != "file" else ""
+    if ":" in (parts.hostname or ""):
+        netloc = netloc.replace(parts.hostname or "", f"[{parts.hostname}]")
+    return GitAddress(
+        f"{scheme}://{netloc}{parts.path}", ref, values.get("path", ""), values.get("manifest", "")
+    )
+
+
+def _inner(path: str) -> str:
+    """A path inside a repository in its simplest form."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in path:
+        raise ValueError(f'"{path}" leads out of it')
+    return "/".join(parts)

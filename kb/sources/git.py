@@ -1,0 +1,356 @@
+"""A git repository by its address: its documents, as of one commit, in a folder of our own.
+
+git does the fetching; nothing of the repository is ever checked out, so that neither hooks nor
+filters nor attributes nor links of it mean anything. Of history one commit is fetched, of files
+only those that can be documents. What was fetched is kept in the user's cache folder, so that the
+next sync fetches what changed; without it the next sync fetches all of it again, and no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO
+
+from kb.disk.ignore import IGNORE_FILES
+from kb.disk.read import reason
+from kb.errors import SourceError
+from kb.sources.address import GitAddress
+from kb.sources.folder import MAXIMUM_BYTES
+from kb.sources.member import MOST_BYTES, Target
+from kb.sources.opened import Opened
+
+__all__ = ["cloned"]
+
+MOST_SECONDS = 900  # of one call of git
+LOOK_SECONDS = 0.5  # how often the size of what is fetched is looked at
+MOST_FETCHES = 50  # each leaves a pack behind; then the repository is fetched anew
+KEPT_SECONDS = 90 * 86_400  # since a repository was used last
+LOCK_SECONDS = 600
+MANIFEST = "manifest.json"
+
+# Where git would look for a repository other than the one that it is told of.
+_PLACES = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"),
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE"),
+    *("GIT_GRAFT_FILE", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_TEMPLATE_DIR", "GIT_PROTOCOL_FROM_USER"),
+)
+# Said before every command. What a repository's own configuration says stands behind it.
+_SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.askPass=",
+    "core.fsmonitor=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "protocol.version=2",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "http.lowSpeedLimit=1000",
+    "http.lowSpeedTime=60",
+)
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_USER = re.compile(r"//[^/@\s]+@")
+_DENIED = re.compile(r"could not read|Authentication failed|Permission denied|publickey")
+_FILE_MODES = (b"100644", b"100755", b"100664")
+
+
+@contextlib.contextmanager
+def cloned(address: GitAddress, wants: Callable[[str], int]) -> Iterator[Opened]:
+    """The documents of a repository in a folder, for as long as the block lasts.
+
+    Args:
+        wants: how many bytes a file, by its path below the address' folder, may have as a
+            document; 0 when it is none.
+
+    Raises:
+        SourceError: git is missing or cannot fetch it, there is no such ref or folder, or it is
+            larger than can be meant.
+    """
+    with TemporaryDirectory(prefix="kb-git-") as folder:
+        try:
+            with _repository(address) as repository:
+                commit, seconds = repository.fetch()
+                files = repository.files(commit)
+                chosen = _chosen(address, files, wants)
+                repository.fetch_blobs(chosen)
+                repository.write(chosen, Target(Path(folder), address.stored), seconds)
+        except OSError as error:
+            raise _failure(address, reason(error)) from error
+        manifest = Path(folder, address.manifest) if address.manifest else None
+        root = Path(folder, address.folder)
+        if manifest is not None and not address.folder:
+            root = manifest.parent
+        root.mkdir(parents=True, exist_ok=True)  # nothing of it can be a document
+        yield Opened(root, commit, manifest)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a commit."""
+
+    path: str
+    blob: str  # the id of its content
+    maximum: int = 0  # bytes that it may have
+
+
+def _chosen(
+    address: GitAddress, files: Sequence[_File], wants: Callable[[str], int]
+) -> list[_File]:
+    """The files that are fetched: possible documents, and what says which of them are meant."""
+    folder = address.folder or address.manifest.rpartition("/")[0]
+    below = f"{folder}/" if folder else ""
+    inside = [file for file in files if file.path.startswith(below)]
+    if not inside:
+        raise _failure(address, f'it has no folder "{folder}"')
+    if address.manifest and all(file.path != address.manifest for file in files):
+        raise _failure(address, f'it has no file "{address.manifest}"')
+    chosen = []
+    for file in files:
+        maximum = 0
+        if file.path == address.manifest:
+            maximum = MAXIMUM_BYTES
+        elif file.path.startswith(below):
+            is_ours = file.path.rpartition("/")[2] in (*IGNORE_FILES, MANIFEST)
+            maximum = MAXIMUM_BYTES if is_ours else wants(file.path[len(below) :])
+        if maximum:
+            chosen.append(replace(file, maximum=maximum))
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class _Repository:
+    """A bare repository of ours that holds what was fetched of an address."""
+
+    folder: Path
+    address: GitAddress
+    ssh_command: str = ""  # "": as git has it
+
+    def fetch(self) -> tuple[str, int]:
+        """Fetch the newest commit that is meant, without any file. Its id, and its time."""
+        own = "refs/kb/" + hashlib.sha256(self.address.ref.encode()).hexdigest()[:16]
+        self._git(
+            *("fetch", "--quiet", "--no-tags", "--depth=1", "--filter=blob:none", "--force"),
+            *("--no-write-fetch-head", "--no-auto-maintenance", "--end-of-options", "origin"),
+            f"{self.address.ref or 'HEAD'}:{own}",
+        )
+        told = self._git("show", "--no-patch", "--format=%H %ct", f"{own}^{{commit}}", "--")
+        commit, seconds = told.decode().split()[-2:]
+        return commit, int(seconds)
+
+    def files(self, commit: str) -> list[_File]:
+        """The regular files of a commit; neither links nor submodules."""
+        listing = self._git("ls-tree", "-r", "-z", "--full-tree", commit)
+        files = []
+        for line in listing.split(b"\0"):
+            about, _, path = line.partition(b"\t")
+            mode, _, blob = about.partition(b" ")
+            if mode in _FILE_MODES:
+                files.append(_File(os.fsdecode(path), blob.rpartition(b" ")[2].decode()))
+        return files
+
+    def fetch_blobs(self, files: Iterable[_File]) -> None:
+        """Fetch the content of these files, unless it is there."""
+        there = set(
+            self._git(
+                "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"
+            ).split()
+        )
+        missing = {file.blob for file in files if file.blob.encode() not in there}
+        if missing:
+            self._git(
+                *("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags"),
+                *("--no-write-fetch-head", "--no-auto-maintenance", "--filter=blob:none"),
+                *("--stdin", "--end-of-options", "origin"),
+                given="".join(f"{blob}\n" for blob in sorted(missing)).encode(),
+            )
+
+    def write(self, files: Sequence[_File], target: Target, seconds: int) -> None:
+        """Write the content of these files, each with a time that its content decides."""
+        checked = self._git("cat-file", "--batch-check", given=_lines(files)).splitlines()
+        sizes = [int(line.rpartition(b" ")[2]) for line in checked]
+        small = [file for file, size in zip(files, sizes, strict=True) if size <= file.maximum]
+        with self._running("cat-file", "--batch", given=_lines(small)) as output:
+            for file, size in zip(files, sizes, strict=True):
+                # Files of one second are told apart by it, also where they have the same length.
+                part = int(file.blob[:7], 16) % 1_000_000_000
+                time_ns = seconds * 1_000_000_000 + part
+                if size > file.maximum:
+                    target.write_hole(file.path, size, time_ns)
+                    continue
+                output.readline()
+                target.write(file.path, _Part(output, size), time_ns)
+                output.read(1)
+
+    def _git(self, *arguments: str, given: bytes = b"") -> bytes:
+        with self._running(*arguments, given=given) as output:
+            return output.read()
+
+    @contextlib.contextmanager
+    def _running(self, *arguments: str, given: bytes = b"") -> Iterator[IO[bytes]]:
+        """What a command of git prints, once it has ended well."""
+        settings = [part for setting in _SETTINGS for part in ("-c", setting)]
+        command = ["git", *settings, f"--git-dir={self.folder}", *arguments]
+        with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
+            stdin.write(given)
+            stdin.seek(0)
+            with _started(command, self._environment(), stdin, stdout, stderr) as process:
+                self._wait(process, stdout)
+            if process.returncode:
+                stderr.seek(0)
+                raise _failure(self.address, _complaint(stderr.read(100_000), process.returncode))
+            stdout.seek(0)
+            yield stdout
+
+    def _wait(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+        until = time.monotonic() + MOST_SECONDS
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_SECONDS)
+                return
+            if time.monotonic() > until:
+                raise _failure(self.address, f"it took more than {MOST_SECONDS / 60:.0f} minutes")
+            if _size(self.folder) + os.fstat(output.fileno()).st_size > MOST_BYTES:
+                raise _failure(self.address, f"it has more than {MOST_BYTES / 1e9:.0f} GB")
+
+    def _environment(self) -> dict[str, str]:
+        environment = {key: value for key, value in os.environ.items() if key not in _PLACES}
+        if self.ssh_command:
+            environment["GIT_SSH_COMMAND"] = self.ssh_command
+        environment |= {
+            "GIT_TERMINAL_PROMPT": "0",
+            "GCM_INTERACTIVE": "never",
+            "GIT_ALLOW_PROTOCOL": self.address.url.partition("://")[0],
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+        }
+        return environment
+
+
+@contextlib.contextmanager
+def _repository(address: GitAddress) -> Iterator[_Repository]:
+    """The repository for an address, which nobody else uses meanwhile."""
+    from filelock import FileLock, Timeout
+    from platformdirs import user_cache_path
+
+    if shutil.which("git") is None:
+        raise SourceError(f"{address.stored} needs git, which is not installed")
+    place = user_cache_path("kb") / "git"
+    place.mkdir(parents=True, exist_ok=True)
+    _forget_unused(place)
+    folder = place / hashlib.sha256(address.url.encode()).hexdigest()[:32]
+    try:
+        with FileLock(f"{folder}.lock", timeout=LOCK_SECONDS):
+            if len(list((folder / "objects" / "pack").glob("*.pack"))) > MOST_FETCHES:
+                shutil.rmtree(folder)
+            repository = _Repository(folder, address)
+            if not (folder / "complete").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                repository._git("init", "--quiet", "--bare", "--template=")
+                repository._git("config", "remote.origin.url", address.url)
+                (folder / "complete").touch()
+            os.utime(folder)
+            yield _asking_nothing(repository)
+    except Timeout as error:
+        raise _failure(address, "another sync of it has not ended for ten minutes") from error
+
+
+def _asking_nothing(repository: _Repository) -> _Repository:
+    """The repository with an ssh that does not ask, unless the user says how ssh is called."""
+    if not repository.address.url.startswith("ssh:") or os.environ.get("GIT_SSH_COMMAND"):
+        return repository
+    try:
+        own = repository._git("config", "--get", "core.sshCommand").decode().strip()
+    except SourceError:  # there is none
+        own = "ssh"
+    return replace(repository, ssh_command=f"{own} -o BatchMode=yes")
+
+
+def _forget_unused(place: Path) -> None:
+    """Delete the repositories that nothing was taken from for a long time."""
+    oldest = time.time() - KEPT_SECONDS
+    for folder in place.iterdir():
+        with contextlib.suppress(OSError):
+            if folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+
+
+@contextlib.contextmanager
+def _started(
+    command: Sequence[str],
+    environment: dict[str, str],
+    stdin: IO[bytes],
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program without a terminal that it could ask on; it and what it started end with us."""
+    process = subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(OSError):
+                if os.name == "posix":
+                    os.killpg(process.pid, signal.SIGKILL)
+                else:
+                    process.kill()
+            process.wait()
+
+
+def _lines(files: Iterable[_File]) -> bytes:
+    return "".join(f"{file.blob}\n" for file in files).encode()
+
+
+class _Part:
+    """The next bytes of a stream, as a stream of their own."""
+
+    def __init__(self, stream: IO[bytes], length: int) -> None:
+        self._stream = stream
+        self._left = length
+
+    def read(self, size: int = -1, /) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        data = self._stream.read(wanted)
+        self._left -= len(data)
+        return data
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.stat(os.path.join(place, name)).st_size
+    return total
+
+
+def _complaint(output: bytes, code: int) -> str:
+    """What git complains of, on one line and without names of users."""
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("hint:", "warning:"))]
+    said = [line for line in lines if line.startswith(("fatal:", "error:", "ERROR:"))] or lines
+    text = said[0].partition(": ")[2] or said[0] if said else f"git ended with {code}"
+    if _DENIED.search("\n".join(lines)):
+        text += ": it is not there, or git has no credentials for it (see git help credentials)"
+    return _USER.sub("//", text)[:600]
+
+
+def _failure(address: GitAddress, why: str) -> SourceError:
+    return SourceError(f"{address.stored} cannot be fetched: {why}", path=address.stored)
