@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, cast
 from kb.errors import EmbeddingError, ModelMismatchError
 from kb.models.choose import make_embedder as make_named_embedder
 from kb.models.choose import suited_model
-from kb.models.embedder import PACKAGED_MODELS, Calibration, Embedder, is_english_model
+from kb.models.embedder import (
+    PACKAGED_MODELS,
+    Calibration,
+    Embedder,
+    are_interchangeable,
+    is_english_model,
+)
 from kb.models.rerank import LateInteraction, Reranker, TokenEmbedder
 from kb.store.contents import all_document_ids, beginnings_of_documents
 from kb.store.database import Connection, Database, Row
@@ -90,7 +96,7 @@ class ModelInUse:
                 f"run `kb reembed --model {embedder.name}`",
                 model=name,
             )
-        if current and current["sha256"] != embedder.sha256:
+        if current and not are_interchangeable(name, current["sha256"], embedder.sha256):
             raise ModelMismatchError(
                 f"this file's vectors come from another build of the model {name}: "
                 f"run `kb reembed --model {name}`",

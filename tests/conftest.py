@@ -16,7 +16,7 @@ from support import WINDROSE, Filler, HashEmbedder
 from kb.cli.collect import register
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.sync import embed_pending, sync_collection
-from kb.models.embedder import FastembedEmbedder
+from kb.models.english import EnglishEmbedder
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
 
@@ -29,6 +29,7 @@ SLOW_FILES = {
     "test_external_server.py",
     "test_file_names.py",
     "test_multilingual.py",
+    "test_packaged.py",
     "test_packaging.py",
     "test_readme.py",
     "test_server.py",
@@ -110,13 +111,13 @@ def windrose_copy(windrose_file: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def model() -> FastembedEmbedder:
+def model() -> EnglishEmbedder:
     """The packaged model, loaded once."""
-    return FastembedEmbedder()
+    return EnglishEmbedder()
 
 
 @pytest.fixture
-def windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterator[Session]:
+def windrose(windrose_copy: Path, model: EnglishEmbedder) -> Iterator[Session]:
     """The fixture corpus with the packaged model."""
     with open_session(
         Database(windrose_copy), project=windrose_copy.parent, make_embedder=lambda _: model
@@ -135,7 +136,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def project_of_windrose(windrose_copy: Path, model: FastembedEmbedder) -> Iterator[Session]:
+def project_of_windrose(windrose_copy: Path, model: EnglishEmbedder) -> Iterator[Session]:
     """The fixture corpus in a project with files, external docs and a discovery: all that the
     examples of the tools need. Nothing is written yet by the one who gets it."""
     root = windrose_copy.parent

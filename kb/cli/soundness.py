@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kb.models.choose import packaged_sha256
+from kb.models.embedder import BUILDS
 from kb.store.database import Database
 from kb.store.health import Finding, quick
 from kb.store.waiting_log import waiting_log
@@ -13,7 +13,7 @@ from kb.store.waiting_log import waiting_log
 def problems(database: Database) -> list[Finding]:
     """What keeps the file from answering as it should; cheap."""
     with database.read() as connection:
-        return quick(connection, packaged_sha256())
+        return quick(connection, BUILDS)
 
 
 def warn_of_waiting_log(database: Database) -> None:

@@ -18,8 +18,7 @@ from kb.formats.convert.formats import INSTALL
 from kb.ingest.embed import Progress, embed_pending, no_progress
 from kb.ingest.freshness import Freshness, look_at
 from kb.model_in_use import ModelInUse
-from kb.models.choose import packaged_sha256
-from kb.models.embedder import Embedder
+from kb.models.embedder import BUILDS, Embedder
 from kb.store.chunks import count_waiting
 from kb.store.collections import all_collections
 from kb.store.contents import texts_of_collection
@@ -79,7 +78,7 @@ def mend(
 
 def _opened(database: Database) -> Iterator[Finding]:
     with database.read() as connection:
-        problems = quick(connection, packaged_sha256())
+        problems = quick(connection, BUILDS)
         model = current_model(connection)
         collections = all_collections(connection)
     yield from thorough(database)

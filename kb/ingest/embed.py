@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from kb.errors import ModelMismatchError
 from kb.formats.chunk import embedding_text
 from kb.model_in_use import ModelInUse
-from kb.models.embedder import BATCH_SIZE, Embedder, available_cores, quantize
+from kb.models.embedder import (
+    BATCH_SIZE,
+    Embedder,
+    are_interchangeable,
+    available_cores,
+    quantize,
+)
 from kb.store.chunks import (
     StoredChunk,
     chunks_with_text,
@@ -26,12 +32,13 @@ from kb.store.chunks import (
     has_more_vectors,
 )
 from kb.store.contents import title_and_text
-from kb.store.database import Connection, Database
+from kb.store.database import Connection, Database, Row
 from kb.store.embeddings import (
     current_model,
     find_model_id,
     insert_model,
     insert_vectors,
+    set_build_of_model,
     set_chunk_vectors,
     set_current_model,
     switch_model,
@@ -317,6 +324,12 @@ def _model_in_use(database: Database, embedder: Embedder) -> int:
     embedder.embed(["width"])  # a named model's width is known once it is loaded
     with database.write() as connection:
         current = current_model(connection)
+        if current and _is_other_build(embedder, current):
+            # What is embedded from now on is of this build, and older vectors stay beside it.
+            set_build_of_model(connection, current["model_id"], *_key(embedder))
+            current = current_model(connection)
+        if current and _is_other_build(embedder, current):
+            return int(current["model_id"])  # a `reembed` with this build was interrupted
         model_id = _insert_model(connection, embedder)
         if current is None:
             set_current_model(connection, model_id)
@@ -328,6 +341,15 @@ def _model_in_use(database: Database, embedder: Embedder) -> int:
                 model=current["name"],
             )
     return model_id
+
+
+def _is_other_build(embedder: Embedder, current: Row) -> bool:
+    """Whether another build of the same model is in use, with which its vectors may be mixed."""
+    return (
+        (current["name"], current["width"]) == (embedder.name, embedder.width)
+        and current["sha256"] != embedder.sha256
+        and are_interchangeable(embedder.name, current["sha256"], embedder.sha256)
+    )
 
 
 def _insert_model(connection: Connection, embedder: Embedder) -> int:

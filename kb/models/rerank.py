@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kb.models.embedder import Embedder, available_cores, load_cross_encoder
+from kb.models.embedder import Embedder, available_cores
+from kb.models.named import load_cross_encoder
 
 if TYPE_CHECKING:
     import numpy as np

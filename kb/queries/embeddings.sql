@@ -55,6 +55,11 @@ SELECT model_id FROM models WHERE name = :name AND sha256 = :sha256 AND width = 
 -- No model is current for a moment.
 UPDATE models SET is_current = 0;
 
+-- name: set_build_of_model!
+-- Note that a model's vectors are of another build from now on, unless that one has a row already.
+UPDATE OR IGNORE models SET sha256 = :sha256
+WHERE model_id = :model_id AND name = :name AND width = :width;
+
 -- name: set_current_model!
 -- Make a model the one that is searched.
 UPDATE models SET is_current = 1 WHERE model_id = :model_id;

@@ -41,6 +41,14 @@ def set_current_model(connection: Connection, model_id: int) -> None:
     connection.run("set_current_model", model_id=model_id)
 
 
+def set_build_of_model(
+    connection: Connection, model_id: int, name: str, sha256: str, width: int
+) -> None:
+    """Note that a model's vectors are of another build from now on, unless that one has a row."""
+    key = {"name": name, "sha256": sha256, "width": width}
+    connection.run("set_build_of_model", **key, model_id=model_id)
+
+
 def switch_model(connection: Connection, model_id: int) -> None:
     """Make another model's vectors the ones in use, in one transaction."""
     use_vectors_of_model(connection, model_id)

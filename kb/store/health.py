@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -57,11 +57,11 @@ class Finding:
         return {key: value for key, value in asdict(self).items() if value}
 
 
-def quick(connection: Connection, known_models: Mapping[str, str]) -> list[Finding]:
+def quick(connection: Connection, known_models: Mapping[str, Collection[str]]) -> list[Finding]:
     """What keeps the file from answering as it should; a few look-ups, no table is read.
 
     Args:
-        known_models: SHA-256 of the models that come with kb, by name.
+        known_models: the builds of the models that come with kb, by name.
     """
     if has_vectors_without_model(connection):
         return [
@@ -77,7 +77,7 @@ def quick(connection: Connection, known_models: Mapping[str, str]) -> list[Findi
     if model is None:
         return []
     known = known_models.get(model["name"])
-    if known is not None and model["sha256"] != known:
+    if known is not None and model["sha256"] not in known:
         return [
             Finding(
                 "model",

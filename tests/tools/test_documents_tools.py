@@ -15,7 +15,7 @@ from kb.cli.collect import register
 from kb.disk.aliases import load_aliases
 from kb.formats.chunk import embedding_text
 from kb.ingest.sync import embed_pending, sync_collection
-from kb.models.embedder import FastembedEmbedder
+from kb.models.english import EnglishEmbedder
 from kb.tools.documents import describe
 from kb.tools.registry import call_tool
 from kb.tools.replies import estimate_tokens
@@ -509,7 +509,7 @@ def test_row_says_where_it_comes_from(windrose: Session) -> None:
 
 
 def test_distance_is_the_cosine_of_what_was_embedded(
-    windrose: Session, model: FastembedEmbedder
+    windrose: Session, model: EnglishEmbedder
 ) -> None:
     query = "E417 vane offset state directory"
     rows = call(windrose, "search", query=query, limit=30)["results"]

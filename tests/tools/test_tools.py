@@ -17,7 +17,7 @@ import pytest
 from mcp import Client
 
 from kb.errors import UsageError
-from kb.models.embedder import FastembedEmbedder
+from kb.models.english import EnglishEmbedder
 from kb.server.mcp import make_server
 from kb.store.database import Database
 from kb.tools.registry import Tool, ToolResult, call_tool, load_tools
@@ -78,7 +78,7 @@ def project(windrose_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def ready(
-    project: Path, tmp_path: Path, model: FastembedEmbedder, monkeypatch: pytest.MonkeyPatch
+    project: Path, tmp_path: Path, model: EnglishEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Session]:
     """An open copy of that project's file, activated and with a discovery."""
     monkeypatch.chdir(project)
