@@ -72,7 +72,8 @@ def find_links(
 
 def may_hold_link(content: str) -> bool:
     """Whether a block's text can hold a link, or the mark of a footnote: its sentence is shown."""
-    return "[" in content or "://" in content or "<" in content or "((" in content
+    has_brackets = "[" in content and "]" in content
+    return has_brackets or "://" in content or "<" in content or "((" in content
 
 
 def _pieces(content: str) -> Iterator[tuple[str, int]]:

@@ -14,11 +14,18 @@ from dataclasses import dataclass, replace
 from kb.search.query import Operand, Query
 from kb.search.words import Pattern, Words, find, pattern, split, unspaced_runs
 from kb.store.database import Connection
-from kb.text.terms import bigrams, identifier_parts, is_unspaced
+from kb.text.terms import bigrams, identifier_parts, is_unspaced, words
 
 EXCERPT_CHARACTERS = 160
 ELLIPSIS = "..."
 MOST_SPANS = 1000  # of a long text, the first so many take part in the choice of excerpts
+# A text that is longer is looked at in places, not as a whole: 3 MB took 14 s.
+LONG_TEXT = 100_000
+BEGINNING = 20_000  # characters of a long text that are always looked at
+BEFORE, AFTER = 400, 1_200  # characters round a place that may match
+MOST_PLACES = 4  # of an operand
+MOST_OPERANDS = 50  # that are looked for in a long text
+LETTERS = 4  # that a word keeps whatever its ending
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,12 +45,20 @@ def spans(
     variants: Mapping[str, Iterable[str]] | None = None,
     case: bool = False,
 ) -> list[Span]:
-    """Every place that matches an operand of the query, exclusions aside, in order.
+    """The places that match an operand of the query, exclusions aside, in order.
+
+    All of them, but of a long text some of each operand.
 
     Args:
         variants: for an operand's text, further words that count for it (typos, longer words).
         case: upper and lower case must agree.
     """
+    if len(text) > LONG_TEXT:
+        return sorted(
+            replace(span, start=span.start + start, end=span.end + start)
+            for start, end in _stretches(text, query, variants or {})
+            for span in spans(connection, text[start:end], query, variants=variants, case=case)
+        )
     text_words = _Texts(connection, text)
     found: set[Span] = set()
     for number, operand in enumerate((*query.must, *query.terms)):
@@ -108,6 +123,47 @@ def merged(found: Iterable[Span]) -> list[tuple[int, int]]:
         else:
             ranges.append((span.start, span.end))
     return ranges
+
+
+def _stretches(
+    text: str, query: Query, variants: Mapping[str, Iterable[str]]
+) -> list[tuple[int, int]]:
+    """The parts of a long text in which operands may stand, apart from each other, in order."""
+    lowered = text.lower()
+    if len(lowered) != len(text):
+        lowered = text  # a letter that has two in lower case: places would move
+    ranges = [(0, BEGINNING)]
+    for operand in (*query.must, *query.terms)[:MOST_OPERANDS]:
+        wanted = [operand.text, *variants.get(operand.text, ())]
+        wanted += [word[: max(LETTERS, len(word) - 2)] for one in wanted for word in words(one)]
+        ranges += _around(lowered, [one.lower() for one in wanted])
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        start, end = _at_space(text, start, -1), _at_space(text, end, 1)
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _around(lowered: str, wanted: Iterable[str]) -> list[tuple[int, int]]:
+    """Round the first places of some texts, those of the first text first."""
+    ranges: list[tuple[int, int]] = []
+    for one in filter(None, wanted):
+        place = -1
+        while len(ranges) < MOST_PLACES and (place := lowered.find(one, place + 1)) >= 0:
+            ranges.append((max(place - BEFORE, 0), min(place + AFTER, len(lowered))))
+            place += AFTER
+    return ranges
+
+
+def _at_space(text: str, place: int, step: int) -> int:
+    """The next place between words, if there is one near."""
+    for near in range(place, place + step * EXCERPT_CHARACTERS, step):
+        if not 0 < near < len(text) or text[near - 1].isspace():
+            return near
+    return place
 
 
 class _Texts:

@@ -8,6 +8,7 @@ FTS5 inside double quotes, and a sign counts as an operator only in front of a w
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kb.text.file_names import printable
@@ -31,6 +32,7 @@ MOST_OPTIONAL_TERMS = 100  # a longer text ranks by its first distinct words
 MOST_OPERATOR_WORDS = 32
 MOST_OPERATOR_CHARACTERS = 1_000
 MOST_CHARACTERS = 10_000  # the rest of a text is left out
+LONGEST_PIECE = 100  # characters of one word of a pasted text
 MOST_TERMS = 300  # distinct words of a pasted text that are looked for
 _CLOSING = {
     '"': '"', "＂": "＂", "“": "”", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«",
@@ -137,13 +139,26 @@ def _shortened(text: str) -> tuple[str, str]:
 def _pasted(text: str, notice: str) -> Query:
     """A text whose signs and quotes mean nothing."""
     terms: dict[Operand, None] = {}
-    for word in text.split():
+    for word in dict.fromkeys(piece for long in text.split() for piece in _pieces(long)):
         operand = Operand(word.strip("".join(_CLOSING)))
         if operand not in terms and match_required(operand):
             terms[operand] = None
             if len(terms) == MOST_TERMS:
                 break
     return Query(text, tuple(terms), notice=notice)
+
+
+def _pieces(word: str) -> Iterator[str]:
+    """A word of a pasted text, in parts where it is no word that anybody asks for.
+
+    As one phrase thousands of common terms take a minute: every row that holds them is looked at.
+    """
+    if len(word) <= LONGEST_PIECE and len(words(word)) <= LONGEST_LITERAL:
+        yield word
+        return
+    for part in words(word) or [word]:
+        for start in range(0, len(part), LONGEST_PIECE):
+            yield part[start : start + LONGEST_PIECE]
 
 
 def scripts_asked(query: Query) -> frozenset[str] | None:

@@ -97,6 +97,28 @@ def test_excerpts_lie_round_different_words(connection: Connection) -> None:
     assert not shown[2].endswith("...")
 
 
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("retry", "All RETRIES are logged."),
+        ('"are logged"', "are logged"),
+        ("log*", "logged"),
+        ("暖房", "暖房の設定"),
+        ("+sit retries", "RETRIES"),
+    ],
+)
+def test_of_a_long_text_only_places_are_looked_at_and_matches_are_found(
+    connection: Connection, query: str, shown: str
+) -> None:
+    filler = "lorem ipsum dolor sit " * 20_000
+    text = f"{filler}All RETRIES are logged. 暖房の設定。\n{filler}"
+    found = spans(connection, text, parse_query(query))
+    assert any(shown in one for one in excerpts(text, found, mark=False))
+    assert all(text[span.start : span.end].strip() for span in found)
+    # A part of what stands there: not every "sit" of 40,000.
+    assert len(found) < 5_000
+
+
 def test_one_excerpt_holds_words_that_stand_together(connection: Connection) -> None:
     text = "Rate limiting protects APIs from abuse by throttling."
     found = spans(connection, text, parse_query("rate limiting API"))

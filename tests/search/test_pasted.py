@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support import Filler
 
-from kb.search.query import MOST_CHARACTERS, Operand, parse_query
+from kb.search.query import MOST_CHARACTERS, Operand, match_alternatives, parse_query
 from kb.tools.registry import call_tool
 from kb.tools.session import Session
 
@@ -85,3 +85,12 @@ def test_huge_queries_ask_for_a_bounded_number_of_things(text: str, fill: Filler
     assert not query.has_operators
     assert len(query.terms) <= 300
     assert isinstance(search(fill(PAGES), text)["results"], list)
+
+
+@pytest.mark.parametrize(
+    "text", ["a.b." * 3000, "漢字" * 5000, "風" * 9_000, "🧭" * 5_000, "x" * 9_999]
+)
+def test_a_pasted_word_of_thousands_of_words_is_no_phrase(text: str) -> None:
+    parts = match_alternatives(parse_query(text))
+    assert parts
+    assert max(len(part.split()) for part in parts) <= 200
