@@ -33,6 +33,8 @@ from kb.tools.session import Session
 
 ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
 
+MOST_SHOWN = 20  # files that failed, or notices, of one collection
+
 
 def add(kb: Session, options: argparse.Namespace) -> int:
     """Register a folder and sync it."""
@@ -316,6 +318,9 @@ def _summary(report: SyncReport) -> str:
 def _say_problems(report: SyncReport, options: argparse.Namespace) -> None:
     if options.quiet:
         return
-    for problem in (*report.errors, *report.notices):
-        place = f"{problem['path']}: " if problem["path"] else ""
-        print(f"kb: {report.collection}: {place}{problem['message']}", file=sys.stderr)
+    for problems_, what in ((report.errors, "files that failed"), (report.notices, "notices")):
+        for problem in problems_[:MOST_SHOWN]:
+            place = f"{problem['path']}: " if problem["path"] else ""
+            print(f"kb: {report.collection}: {place}{problem['message']}", file=sys.stderr)
+        if (more := len(problems_) - MOST_SHOWN) > 0:
+            print(f"kb: {report.collection}: {more} more {what}: see --json", file=sys.stderr)

@@ -700,6 +700,12 @@ class Database:
                 f"{self.path} is damaged or no SQLite file ({error}): restore a copy, or delete "
                 "it and sync again"
             ) from error
+        except apsw.SQLError as error:
+            # Every statement is tested with the schema: a table, or the width of a vector, differs.
+            raise DamagedFileError(
+                f"{self.path} is damaged, or another program has changed it ({error}): `kb doctor` "
+                "says what is wrong, `kb doctor --fix` makes anew what it can; else restore a copy"
+            ) from error
         except (apsw.InterruptError, apsw.ConnectionClosedError) as error:
             raise FileError(f"{self.path} was closed while it was read") from error
         except apsw.FullError as error:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kb.errors import DamagedFileError
 from kb.store.contents import all_document_ids
 from kb.store.database import Connection
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SLAB_BITS = 10  # 1,024 chunk ids a slab: rebuilding one reads 400 kB
+DAMAGED = "vectors in the file are damaged: `kb doctor --fix` makes them anew from the texts"
 CANDIDATES_PER_RESULT = 10
 FEWEST_CANDIDATES = 1000  # below this everything is compared exactly
 
@@ -60,7 +62,10 @@ def nearest_chunks(
         ids, codes = ids[keep], codes[keep]
     wanted = max(depth * CANDIDATES_PER_RESULT, FEWEST_CANDIDATES)
     if len(ids) > wanted:
-        differing = codes.view(np.uint64) ^ _sign_codes(vector.reshape(1, -1)).view(np.uint64)
+        asked = _sign_codes(vector.reshape(1, -1))
+        if codes.shape[1] != asked.shape[1]:
+            raise DamagedFileError(DAMAGED)
+        differing = codes.view(np.uint64) ^ asked.view(np.uint64)
         hamming = np.bitwise_count(differing).sum(axis=1, dtype=np.uint16)
         ids = ids[np.argpartition(hamming, wanted)[:wanted]]
     distances = chunk_distances(connection, vector, ids.tolist())
@@ -93,8 +98,7 @@ def rebuild_slabs(connection: Connection, chunk_ids: Iterable[int]) -> None:
             connection.run("delete_slab", slab_id=slab_id)
             continue
         offsets = np.array([offset for offset, _ in rows], dtype=np.uint16)
-        vectors = np.frombuffer(b"".join(blob for _, blob in rows), dtype=np.int8)
-        signs = _sign_codes(vectors.reshape(len(rows), -1))
+        signs = _sign_codes(_matrix([blob for _, blob in rows]))
         connection.run(
             "replace_slab", slab_id=slab_id, offsets=offsets.tobytes(), signs=signs.tobytes()
         )
@@ -130,11 +134,24 @@ def mean_vector(blobs: Sequence[bytes]) -> NDArray[np.float32]:
     """The centroid of stored vectors, of unit length; shape (width,)."""
     import numpy as np
 
-    vectors = np.frombuffer(b"".join(blobs), dtype=np.int8).reshape(len(blobs), -1)
+    vectors = _matrix(blobs)
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     mean = unit.mean(axis=0)
     centroid: NDArray[np.float32] = mean / max(float(np.linalg.norm(mean)), 1e-12)
     return centroid.astype(np.float32)
+
+
+def _matrix(blobs: Sequence[bytes]) -> NDArray[np.int8]:
+    """Stored vectors as rows.
+
+    Raises:
+        DamagedFileError: they are not equally wide.
+    """
+    import numpy as np
+
+    if len({len(blob) for blob in blobs}) > 1:
+        raise DamagedFileError(DAMAGED)
+    return np.frombuffer(b"".join(blobs), dtype=np.int8).reshape(len(blobs), -1)
 
 
 def _sign_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:
@@ -163,4 +180,6 @@ def _read_slabs(
         ]
     )
     codes = np.frombuffer(b"".join(signs for _, _, signs in slabs), dtype=np.uint8)
+    if codes.size % len(ids) or codes.size // len(ids) % 8:
+        raise DamagedFileError(DAMAGED)
     return ids, codes.reshape(len(ids), -1)

@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Filler, HashEmbedder
+from support import Filler, HashEmbedder, call
 
 from kb.disk import holders
 from kb.ingest.embed import embed_pending, reembed
 from kb.model_in_use import ModelInUse
 from kb.store.database import Database
 from kb.store.health import BROKEN, HINT, REPAIRS, SOUND, Finding, quick, repair, thorough
+from kb.tools.registry import call_tool
+from kb.tools.session import open_session
 
 DOCUMENTS: dict[str, str | bytes] = {
     f"{name}.md": f"# {name}\n\nThe {name} turns.\n\n## More\n\n{name} and [wind](wind.md).\n" * 3
@@ -122,6 +124,41 @@ def test_a_vector_of_the_wrong_width_is_made_anew(path: Path, embedder: HashEmbe
         embed_pending(ModelInUse(database, make_embedder=lambda _: embedder))
     assert broken(path) == {}
     assert contents(path) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE vectors SET vector = x'0102'",
+        "UPDATE vectors SET vector = x'0102' WHERE vector_id = 1",
+        "UPDATE vector_slabs SET signs = x'0102'",
+        "UPDATE document_vectors SET vector = x'00'",
+        "DROP TABLE document_vectors",
+        "DROP VIEW chunk_texts",
+    ],
+)
+def test_every_tool_says_that_vectors_or_tables_are_damaged(
+    path: Path, embedder: HashEmbedder, damage: str
+) -> None:
+    run_sql(path, damage)
+    with open_session(Database(path), make_embedder=lambda _: embedder) as kb:
+        collection = call(kb, "documents_list_collections")["collections"][0]["collection"]
+        where = {"collection": collection, "document": "wind.md"}
+        answers = [
+            call_tool(kb, name, arguments)
+            for name, arguments in (
+                ("documents_search", {"query": "the wind turns"}),
+                ("documents_search", {"query": "the wind turns", "hybridSearch": False}),
+                ("documents_find_related", where),
+                ("documents_find_related", {**where, "chunk": "the vane"}),
+                ("search_add_document", {"doc_id": "a", "content": "wind [wind](wind.md)"}),
+            )
+        ]
+    failed = [answer for answer in answers if answer.is_error]
+    assert failed
+    for answer in failed:
+        assert answer.content["code"] == "DATABASE_ERROR"
+        assert "kb doctor" in answer.content["error"]
 
 
 def test_an_index_of_a_table_is_made_anew(path: Path) -> None:
