@@ -9,13 +9,14 @@ from html import escape
 from importlib import resources
 
 from kb.store.citation_graph import Graph, graph_dict
+from kb.text.controls import escaped_in_json, visible
 
 # What XML 1.0 cannot hold.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_json(graph: Graph) -> str:
-    return json.dumps(graph_dict(graph), ensure_ascii=False, indent=2)
+    return escaped_in_json(json.dumps(graph_dict(graph), ensure_ascii=False, indent=2))
 
 
 def to_graphml(graph: Graph) -> str:
@@ -72,7 +73,7 @@ def to_html(graph: Graph) -> str:
     for shown, node in zip(data["nodes"], graph.nodes, strict=True):
         shown["external"] = node.is_external
     # No text of a document may end the script element.
-    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    text = escaped_in_json(json.dumps(data, ensure_ascii=False)).replace("<", "\\u003c")
     return page.replace("{{graph}}", text)
 
 
@@ -86,14 +87,14 @@ FORMATS: dict[str, Callable[[Graph], str]] = {
 
 
 def _xml(text: str) -> str:
-    return escape(_NO_XML.sub("\ufffd", text))
+    return escape(_NO_XML.sub("\ufffd", visible(text)))
 
 
 def _dot(text: str) -> str:
-    flat = " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')
+    flat = " ".join(visible(text).split()).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{_NO_XML.sub(chr(0xFFFD), flat)}"'
 
 
 def _mermaid(text: str) -> str:
-    flat = " ".join(text.split())
+    flat = " ".join(visible(text).split())
     return re.sub(r"[#\"<>&`\[\]{}|\\;]", lambda match: f"#{ord(match[0])};", flat)

@@ -6,11 +6,12 @@ import argparse
 import contextlib
 import csv
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kb.cli.streams import coloured
+from kb.text.controls import escaped_in_json, visible
 from kb.text.file_names import writable
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "csv", "files", "md")
 NOT_IN_JSON = ("place", "marks")  # of a row of `kb search`: for people
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 CSV_COLUMNS = (
     "collection",
     "documentId",
@@ -42,12 +42,16 @@ def print_json(value: Any) -> None:
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """JSON that stdout can hold: letters as they are where it takes all, else escaped."""
+    """JSON that stdout can hold: letters as they are where it takes all, else escaped.
+
+    What could steer a terminal is escaped always.
+    """
     takes_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
     separators = None if indent else (",", ":")
-    return json.dumps(
+    listed = json.dumps(
         writable(value), ensure_ascii=not takes_all, indent=indent, separators=separators
     )
+    return escaped_in_json(listed)
 
 
 def text(result: Any, plain: str, options: argparse.Namespace) -> None:
@@ -69,10 +73,9 @@ def labelled(label: str, style: str, sentence: str) -> None:
     if not sys.stdout.isatty():
         print(f"{label:<7} {sentence}")
         return
-    from rich.console import Console
     from rich.text import Text
 
-    Console(highlight=False).print(Text.assemble((f"{label:<7}", style), " ", _flat(sentence)))
+    _console(highlight=False).print(Text.assemble((f"{label:<7}", style), " ", _flat(sentence)))
 
 
 def table(
@@ -86,7 +89,6 @@ def table(
         for row in rows:
             print("\t".join(_flat(row.get(column, "")) for column in columns))
         return
-    from rich.console import Console
     from rich.table import Table
 
     grid = Table(box=None, header_style="bold", pad_edge=False)
@@ -95,7 +97,7 @@ def table(
         grid.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(_escaped(row.get(column, "")) for column in columns))
-    Console().print(grid)
+    _console().print(grid)
 
 
 def search_results(
@@ -137,17 +139,18 @@ def _search_table(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -
             if options.explain:
                 print(f"    {_explanation(row)}")
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = _console(highlight=False)
     for row in rows:
         console.print(
-            Text.assemble((row["place"], "cyan"), _score(row, "  "), "  ", (_heading(row), "bold"))
+            Text.assemble(
+                (_flat(row["place"]), "cyan"), _score(row, "  "), "  ", (_heading(row), "bold")
+            )
         )
         console.print(_with_marks(row["snippet"], row["marks"]))
         if options.explain:
-            console.print(Text(f"    {_explanation(row)}", style="dim"))
+            console.print(Text(f"    {_flat(_explanation(row))}", style="dim"))
 
 
 def _heading(row: dict[str, Any]) -> str:
@@ -167,10 +170,10 @@ def _with_marks(snippet: str, marks: Sequence[tuple[int, int]]) -> Text:
     shown = Text("    ")
     done = 0
     for start, end in marks:
-        shown.append(_CONTROL.sub("", snippet[done:start]))
-        shown.append(_CONTROL.sub("", snippet[start:end]), style="bold yellow")
+        shown.append(visible(snippet[done:start]))
+        shown.append(visible(snippet[start:end]), style="bold yellow")
         done = end
-    return shown.append(_CONTROL.sub("", snippet[done:]))
+    return shown.append(visible(snippet[done:]))
 
 
 def _explanation(row: dict[str, Any]) -> str:
@@ -182,8 +185,15 @@ def _explanation(row: dict[str, Any]) -> str:
 
 
 def _flat(value: Any) -> str:
-    """On one line, and without what could steer a terminal."""
-    return " ".join(_CONTROL.sub("", str(value)).split())
+    """On one line, and with something to see in the place of what could steer a terminal."""
+    return " ".join(visible(str(value)).split())
+
+
+def _console(**options: Any) -> Any:
+    """A `rich` console on stdout: everything it prints has gone through `_flat` or `visible`."""
+    from rich.console import Console
+
+    return Console(file=coloured(sys.stdout), **options)
 
 
 def _escaped(value: Any) -> str:
@@ -215,7 +225,7 @@ def progress(options: argparse.Namespace) -> Iterator[Callable[[str, int, int], 
         _rate_column(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(file=coloured(sys.stderr)), transient=True) as bar:
         tasks: dict[str, TaskID] = {}
 
         def show(stage: str, done: int, total: int) -> None:

@@ -1,7 +1,8 @@
 """The streams and signals of a command: what cannot be written is said, whoever ends it.
 
 A stream that the caller closed, a full disk behind a redirection and a name that the terminal's
-encoding lacks must neither end a command in a traceback nor let it pass for done.
+encoding lacks must neither end a command in a traceback nor let it pass for done. What steers a
+terminal is replaced here, the one way by which text leaves a command.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from kb.disk.read import reason
+from kb.text.controls import visible
 from kb.text.file_names import ESCAPING
 
-__all__ = ["OutputError", "ending_on_signals", "prepare_streams", "written_output"]
+__all__ = ["OutputError", "coloured", "ending_on_signals", "prepare_streams", "written_output"]
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -45,6 +47,32 @@ class _Errors(io.FileIO):
             return super().write(data)  # type: ignore[arg-type]
         except OSError:  # nobody is left whom to tell
             return len(bytes(data))  # type: ignore[call-overload]
+
+
+class _Visible(io.TextIOWrapper):
+    """Text for people and pipes, without what a document could steer a terminal with."""
+
+    def write(self, text: str) -> int:
+        super().write(visible(text))
+        return len(text)
+
+
+class _Coloured:
+    """A stream as `rich` gets it, whose own sequences pass; it gets texts that are `visible`."""
+
+    def __init__(self, stream: _Visible) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return io.TextIOWrapper.write(self._stream, text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def coloured(stream: TextIO) -> Any:
+    """A stream for what `rich` draws."""
+    return _Coloured(stream) if isinstance(stream, _Visible) else stream
 
 
 def prepare_streams() -> None:
@@ -120,7 +148,7 @@ def _writing(stream: TextIO | None, number: int, kind: type[io.FileIO]) -> io.Te
         return stream
     if stream is not None:
         stream.flush()
-    return io.TextIOWrapper(
+    return _Visible(
         io.BufferedWriter(kind(number, "w", closefd=False)),
         encoding=getattr(stream, "encoding", None) or "utf-8",
         errors=ESCAPING,

@@ -1,0 +1,43 @@
+"""Characters that steer a terminal, or turn the order of what it shows.
+
+A document, a path or an argument may hold them; what a person or a pipe gets may not.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["escaped_in_json", "visible"]
+
+# C0 but tab, newline and a carriage return before one; DEL and C1; embeddings, overrides and
+# isolates of the bidirectional algorithm.
+_STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+_PICTURES = 0x2400  # U+2400 and on show the characters from 0 on
+
+
+def visible(text: str) -> str:
+    """The text with something to see in the place of each steering character."""
+    return text if _is_plain(text) else _STEERING.sub(_shown, text)
+
+
+def escaped_in_json(text: str) -> str:
+    """JSON that holds the same values, none of them a steering character as it is.
+
+    Such characters stand within strings alone, and JSON escapes those below a blank by itself.
+    """
+    return text if _is_plain(text) else _STEERING.sub(_escape, text)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _shown(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x20:
+        return chr(_PICTURES + code)
+    return "\N{SYMBOL FOR DELETE}" if code == 0x7F else "\N{REPLACEMENT CHARACTER}"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
