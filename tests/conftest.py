@@ -15,7 +15,8 @@ from support import WINDROSE, Filler, HashEmbedder
 
 from kb.cli.collect import register
 from kb.ingest.discoveries import record_discovery
-from kb.ingest.sync import embed_pending, sync_collection
+from kb.ingest.embed import embed_pending
+from kb.ingest.sync import sync_collection
 from kb.models.english import EnglishEmbedder
 from kb.store.database import Database
 from kb.tools.session import Session, open_session

@@ -64,3 +64,25 @@ def test_only_the_command_line_prints(file: Path) -> None:
         return
     calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
     assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"]
+
+
+def defined_names(file: Path) -> set[str]:
+    """What a module defines, with what it takes from outside of kb."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("kb"):
+            found.update(alias.name for alias in node.names)
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_a_name_is_imported_from_where_it_is_defined(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kb."):
+            owner = PACKAGE.parent.joinpath(*str(node.module).split(".")).with_suffix(".py")
+            if owner.is_file():
+                assert {alias.name for alias in node.names} <= defined_names(owner)

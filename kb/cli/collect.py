@@ -10,16 +10,9 @@ from typing import Any
 from kb.cli import render
 from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
+from kb.ingest.embed import EmbedReport, Progress, embed_pending, reembed
 from kb.ingest.registration import SourceRegistration
-from kb.ingest.sync import (
-    EmbedReport,
-    Progress,
-    SyncReport,
-    embed_pending,
-    reembed,
-    require_source,
-    sync_collection,
-)
+from kb.ingest.sync import SyncReport, require_source, sync_collection
 from kb.sources.address import git_address, is_git, is_remote, typed_path
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
 from kb.store.chunks import count_waiting

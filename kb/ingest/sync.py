@@ -19,7 +19,7 @@ from typing import Any
 from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
 from kb.formats.convert.formats import INSTALL
-from kb.ingest.embed import EmbedReport, Progress, embed_pending, no_progress, reembed
+from kb.ingest.embed import Progress, no_progress
 from kb.ingest.prepare import Preparation, files_of, opened, trusted_time
 from kb.ingest.registration import Plan, Registration
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
@@ -33,12 +33,7 @@ from kb.store.documents import NewDocument, delete_document, store_document, tou
 from kb.store.embeddings import delete_unused_vectors
 
 __all__ = [
-    "EmbedReport",
-    "Progress",
     "SyncReport",
-    "embed_pending",
-    "no_progress",
-    "reembed",
     "require_source",
     "sync_collection",
 ]

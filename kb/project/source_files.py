@@ -12,8 +12,9 @@ from pathlib import Path
 
 from kb.disk.inside import read_inside
 from kb.errors import ImportsFailed
-from kb.project.imports import SyntaxProblem, imported_files
+from kb.project.imports import imported_files
 from kb.project.imports.project import Project
+from kb.project.imports.syntax import SyntaxProblem
 from kb.text.decode import NoTextError, decode
 
 __all__ = ["Dependency", "imports", "language_of", "module_of", "role_of"]

@@ -177,11 +177,6 @@ def clean(text: str) -> str:
     return printable(text.replace("\0", " "))
 
 
-def match_query(query: Query) -> str:
-    """The MATCH expression that ranks: any of the query's words; "" when nothing can match."""
-    return " OR ".join(match_alternatives(query))
-
-
 def match_alternatives(query: Query) -> list[str]:
     """What lets a row match and rank, each once.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from kb.search.query import STOP_WORDS, Operand, Query, quote
+from kb.search.query import STOP_WORDS, Operand, Query
 from kb.store.database import Connection
 from kb.store.vocabulary import deletions_of, may_be_misspelt, stem_of
 from kb.text.terms import is_unspaced
@@ -69,25 +69,6 @@ def prefixed(connection: Connection, prefix: str) -> dict[str, str]:
 def prefix_bounds(prefix: str) -> dict[str, str]:
     """The range of words that begin with a prefix, as parameters of a statement."""
     return {"prefix": prefix, "after": prefix + "\U0010ffff"}
-
-
-def expansions(connection: Connection, operand: Operand) -> list[str]:
-    """FTS5 alternatives for what a bare operand may have meant: typos, and longer words.
-
-    The operand itself is not among them: rank what it finds above what these find.
-    """
-    if operand.is_phrase:
-        return []
-    # The index stems what it is asked for (twice stemmed, `databas` would be `databa`), so it is
-    # asked for a word of each stem.
-    word_of: dict[str, str] = {}
-    for _, _, word in connection.tokenize(operand.text):
-        for one in variants(connection, word):
-            word_of.setdefault(one.stem, one.word)
-        if len(word) >= ONE_EDIT_FROM and not is_unspaced(word):
-            for longer, stem in list(prefixed(connection, word).items())[:MOST_LONGER_WORDS]:
-                word_of.setdefault(stem, longer)
-    return [quote(word) for word in word_of.values()]
 
 
 def correct(

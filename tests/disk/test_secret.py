@@ -15,7 +15,8 @@ from kb.cli.collect import register
 from kb.disk.grep import grep
 from kb.disk.inside import is_hidden_from_tools, resolve_inside
 from kb.errors import PermissionDenied, UsageError
-from kb.ingest.sync import embed_pending, sync_collection
+from kb.ingest.embed import embed_pending
+from kb.ingest.sync import sync_collection
 from kb.sources import folder as sources
 from kb.tools.session import Session
 

@@ -13,8 +13,9 @@ from support import HashEmbedder, call
 from kb.cli.collect import register
 from kb.errors import DiscoveryNotFound, UsageError
 from kb.ingest.discoveries import all_discoveries, record_discovery
+from kb.ingest.embed import embed_pending
 from kb.ingest.forget import forget_discovery
-from kb.ingest.sync import embed_pending, sync_collection
+from kb.ingest.sync import sync_collection
 from kb.search.typos import variants
 from kb.store.database import Database
 from kb.tools.session import Session, open_session

@@ -20,7 +20,8 @@ from kb.cli.collect import register
 from kb.errors import FileError, SourceError
 from kb.ingest import prepare as prepare_module
 from kb.ingest import sync as sync_module
-from kb.ingest.sync import SyncReport, embed_pending, sync_collection
+from kb.ingest.embed import embed_pending
+from kb.ingest.sync import SyncReport, sync_collection
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.database import Connection, Database
 from kb.tools.session import Session

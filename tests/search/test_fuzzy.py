@@ -10,8 +10,7 @@ from support import WINDROSE
 
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
-from kb.search.query import Operand
-from kb.search.typos import expansions, prefixed, variants
+from kb.search.typos import prefixed, variants
 from kb.store.database import Connection, Database
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session
@@ -79,13 +78,6 @@ def test_every_single_edit_of_a_long_word_is_found(filled: Session) -> None:
 def same_stem(connection: Connection, one: str, other: str) -> bool:
     stems = [connection.tokenize(text, stem=True)[0][2] for text in (one, other)]
     return stems[0] == stems[1]
-
-
-def test_expansions_are_safe_fts5_terms(filled: Session) -> None:
-    with filled.database.read() as connection:
-        assert expansions(connection, Operand("guage")) == ['"gauge"']
-        assert expansions(connection, Operand("calib")) == ['"calibration"']
-        assert expansions(connection, Operand("guage", is_phrase=True)) == []
 
 
 def test_prefixes_give_words_and_stems(filled: Session) -> None:

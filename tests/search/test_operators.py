@@ -12,7 +12,7 @@ from support import HashEmbedder
 
 from kb.formats.chunk import chunk
 from kb.formats.parse import parse
-from kb.ingest.sync import embed_pending
+from kb.ingest.embed import embed_pending
 from kb.models.embedder import load_tokenizer
 from kb.search.operators import chunks_holding, documents_holding
 from kb.search.query import Operand, parse_query

@@ -9,7 +9,8 @@ from support import HashEmbedder
 
 from kb.cli.collect import register
 from kb.ingest.discoveries import record_discovery
-from kb.ingest.sync import embed_pending, sync_collection
+from kb.ingest.embed import embed_pending
+from kb.ingest.sync import sync_collection
 from kb.server.resources import document_uri, read_resource
 from kb.store.database import Database
 from kb.tools.registry import call_tool, load_tools

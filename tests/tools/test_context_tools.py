@@ -12,7 +12,8 @@ from support import HashEmbedder, call, failure
 
 from kb.cli.collect import register
 from kb.errors import ResourceNotFound, UsageError
-from kb.ingest.sync import embed_pending, sync_collection
+from kb.ingest.embed import embed_pending
+from kb.ingest.sync import sync_collection
 from kb.server.resources import document_uri, list_resources, read_resource
 from kb.store.database import Database
 from kb.tools.session import Session, open_session

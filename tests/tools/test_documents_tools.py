@@ -14,7 +14,8 @@ from support import WINDROSE, Filler, ordinary_user
 from kb.cli.collect import register
 from kb.disk.aliases import load_aliases
 from kb.formats.chunk import embedding_text
-from kb.ingest.sync import embed_pending, sync_collection
+from kb.ingest.embed import embed_pending
+from kb.ingest.sync import sync_collection
 from kb.models.english import EnglishEmbedder
 from kb.tools.documents import describe
 from kb.tools.registry import call_tool

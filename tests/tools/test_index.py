@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp import Client
 from support import Filler, content_of
 
-from kb.ingest.sync import embed_pending
+from kb.ingest.embed import embed_pending
 from kb.server.background import embed_added
 from kb.server.mcp import make_server
 from kb.store.database import Database

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from kb.project.imports import c, go, java, javascript, python, ruby, rust
 from kb.project.imports.project import Project
-from kb.project.imports.syntax import Grammar, Import, SyntaxProblem, read_imports
+from kb.project.imports.syntax import Grammar, Import, read_imports
 
-__all__ = ["SyntaxProblem", "imported_files"]
+__all__ = ["imported_files"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
+from kb.formats.syntax_tree import Node
 from kb.project.imports.project import Project, folders_above
-from kb.project.imports.syntax import Grammar, Import, Node, literal
+from kb.project.imports.syntax import Grammar, Import, literal
 
 __all__ = ["GRAMMAR", "resolve"]
 

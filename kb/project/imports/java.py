@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 
+from kb.formats.syntax_tree import Node, text
 from kb.project.imports.project import Project
-from kb.project.imports.syntax import Grammar, Import, Node, text
+from kb.project.imports.syntax import Grammar, Import
 
 __all__ = ["GRAMMAR", "resolve"]
 

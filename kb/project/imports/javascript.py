@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 
+from kb.formats.syntax_tree import Node, text
 from kb.project.imports.packages import own_imports, package_targets, workspace_packages
 from kb.project.imports.project import Project
-from kb.project.imports.syntax import Grammar, Import, Node, literal, text
+from kb.project.imports.syntax import Grammar, Import, literal
 from kb.project.imports.typescript_config import PathMapping, path_mapping
 
 __all__ = ["JAVASCRIPT_GRAMMAR", "TSX_GRAMMAR", "TYPESCRIPT_GRAMMAR", "resolve"]

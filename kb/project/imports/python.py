@@ -6,8 +6,9 @@ import posixpath
 import sys
 from collections.abc import Iterable, Iterator
 
+from kb.formats.syntax_tree import Node, text
 from kb.project.imports.project import Project, folders_above, strings, table
-from kb.project.imports.syntax import Grammar, Import, Node, text
+from kb.project.imports.syntax import Grammar, Import
 
 __all__ = ["GRAMMAR", "resolve"]
 

@@ -10,8 +10,9 @@ import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kb.formats.syntax_tree import Node, text
 from kb.project.imports.project import Project, folders_above, strings, table
-from kb.project.imports.syntax import Grammar, Import, Node, literal, text
+from kb.project.imports.syntax import Grammar, Import, literal
 
 __all__ = ["GRAMMAR", "resolve"]
 

@@ -21,7 +21,7 @@ from kb.formats.syntax_tree import (
     walk,
 )
 
-__all__ = ["Grammar", "Import", "Node", "SyntaxProblem", "literal", "read_imports", "text"]
+__all__ = ["Grammar", "Import", "SyntaxProblem", "literal", "read_imports"]
 
 _TOO_COMPLEX = "Too complex to parse"
 
