@@ -1,6 +1,6 @@
 """The list of tools, and the one way to call one: for the server, `kb tool` and the tests.
 
-A tool is a function that takes the call and its parameters and returns a dictionary.
+A tool is a function that takes the call and its parameters and returns a typed reply.
 Name, description, schemas and defaults come from the function itself; adding a tool is writing
 one function under `kb/tools/` with its named SQL.
 """
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic.alias_generators import to_camel
@@ -33,10 +33,6 @@ log = logging.getLogger("kb.tools")
 
 CAMEL_FAMILIES = ("documents", "archive", "context")  # how their parameters are written
 FAMILIES = ("documents", "index", "archive", "external", "context")
-TOOLS: dict[str, Tool] = {}
-
-P = ParamSpec("P")
-R = TypeVar("R", bound=Reply)
 
 
 @dataclass(frozen=True)
@@ -110,13 +106,12 @@ def tool(
     destructive: bool = False,
     messages: Messages | None = None,
     name: str = "",
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Register a function as a tool, under its own name unless another one is given."""
+) -> Callable[[Callable[..., Reply]], Tool]:
+    """Make a tool of a function, with its name unless another one is given."""
 
-    def register(function: Callable[P, R]) -> Callable[P, R]:
-        wire_name = name or function.__name__
-        TOOLS[wire_name] = Tool(
-            wire_name,
+    def made(function: Callable[..., Reply]) -> Tool:
+        return Tool(
+            name or function.__name__,
             title,
             family,
             function,
@@ -126,9 +121,8 @@ def tool(
             example,
             messages or {},
         )
-        return function
 
-    return register
+    return made
 
 
 def load_tools(families: tuple[str, ...] = ()) -> dict[str, Tool]:
@@ -137,15 +131,16 @@ def load_tools(families: tuple[str, ...] = ()) -> dict[str, Tool]:
     Raises:
         UsageError: a family that does not exist.
     """
-    # Importing a family fills TOOLS; the order of their names is the order that clients see.
-    for family in FAMILIES:
-        importlib.import_module(f"kb.tools.{family}")
-
-    known = list(dict.fromkeys(tool.family for tool in TOOLS.values()))
+    # In the order of the families and of their functions, which is the order that clients see.
+    modules = [importlib.import_module(f"kb.tools.{family}") for family in FAMILIES]
+    tools = [
+        value for module in modules for value in vars(module).values() if isinstance(value, Tool)
+    ]
+    known = list(dict.fromkeys(tool.family for tool in tools))
     for family in families:
         if family not in known:
             raise UsageError(f'no tool family "{family}": there are {", ".join(known)}')
-    return {name: t for name, t in TOOLS.items() if not families or t.family in families}
+    return {tool.name: tool for tool in tools if not families or tool.family in families}
 
 
 def call_tool(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support import failure
 
-from kb.tools.registry import TOOLS, call_tool, load_tools
+from kb.tools.registry import call_tool, load_tools
 from kb.tools.session import Session
 
 
@@ -79,10 +79,9 @@ def test_every_refusal_of_arguments_names_fields(kb: Session) -> None:
 
 
 def test_an_error_is_bounded_whatever_the_arguments_are(kb: Session) -> None:
-    load_tools()
     kb.reply_tokens = 500
     huge = "x" * 1_000_000
-    for name in TOOLS:
+    for name in load_tools():
         for arguments in (
             {f"{number}{huge[:1000]}": 1 for number in range(1000)},
             {huge: 1},
