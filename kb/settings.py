@@ -9,11 +9,16 @@ FILE_NAME = Path(".kb") / "kb.db"
 DATABASE_VARIABLES = ("KB_DB", "SEARCH_DB_PATH")
 
 
+def repository_of(folder: Path) -> Path | None:
+    """The nearest folder upwards, itself first, that is a git repository or a worktree of one."""
+    return next((at for at in (folder, *folder.parents) if _is_repository(at)), None)
+
+
 def find_project(start: Path | None = None) -> Path:
     """The project's root: the nearest folder upwards with a `.kb` or `.git`, else `start`."""
     start = (start or Path.cwd()).absolute()
     for folder in (start, *start.parents):
-        if os.path.isdir(folder / ".kb") or os.path.exists(folder / ".git"):
+        if os.path.isdir(folder / ".kb") or _is_repository(folder):
             return folder
     return start
 
@@ -26,3 +31,9 @@ def database_path(option: str | None = None) -> Path:
         if value := os.environ.get(variable):
             return Path(value).expanduser()
     return find_project() / FILE_NAME
+
+
+def _is_repository(folder: Path) -> bool:
+    # A folder, or in a worktree or a submodule a file. Not `Path.exists`, which raises where a
+    # folder above may not be entered.
+    return os.path.exists(folder / ".git")

@@ -10,7 +10,7 @@ from typing import Any
 from kb.cli import render
 from kb.cli.browse import resolve
 from kb.cli.graph_formats import FORMATS
-from kb.errors import DocumentNotFound, FileError
+from kb.errors import FileError
 from kb.sources.bundle import document_file
 from kb.store.citation_graph import (
     BrokenLink,
@@ -23,7 +23,6 @@ from kb.store.citation_graph import (
     whole_graph,
 )
 from kb.store.collections import all_collections
-from kb.store.contents import find_document_id
 from kb.store.database import Connection
 from kb.text.file_names import storable
 from kb.tools.session import Session
@@ -143,10 +142,7 @@ def _file(link: BrokenLink, sources: dict[str, str]) -> str:
 
 def _document_id(kb: Session, connection: Connection, collection: str, path: str) -> int:
     found = kb.names.collection(connection, collection)
-    document_id = find_document_id(connection, found["collection_id"], path)
-    if document_id is None:
-        raise DocumentNotFound(f'Document "{path}" not found in collection "{collection}".')
-    return document_id
+    return int(kb.names.document(connection, found, path, collection)["document_id"])
 
 
 _ENDS = ("source_document_id", "target_document_id")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kb.disk.read import read_bytes
 from kb.errors import ConfigurationError
+from kb.settings import repository_of
 from kb.text.file_names import storable
 
 __all__ = ["NO_BRANCH", "git_branch"]
@@ -28,9 +29,10 @@ def git_branch(root: Path) -> str:
     Raises:
         ConfigurationError: git keeps its references in a way that only git can read.
     """
-    entry = next((at / ".git" for at in (root, *root.parents) if os.path.exists(at / ".git")), None)
-    if entry is None:
+    repository = repository_of(root)
+    if repository is None:
         return NO_BRANCH
+    entry = repository / ".git"
     try:
         folder = entry
         if os.path.isfile(entry):  # a worktree or a submodule

@@ -6,13 +6,13 @@ and folders without a file, in which there may be links.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
 from kb.disk.globs import compiled, composed
 from kb.disk.read import read_bytes
+from kb.settings import repository_of
 
 __all__ = ["IGNORE_FILES", "IgnoreFiles"]
 
@@ -30,8 +30,7 @@ class IgnoreFiles:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        top = next((at for at in (root, *root.parents) if os.path.exists(at / ".git")), root)
-        self._top = top
+        self._top = top = repository_of(root) or root
         self._above = root.relative_to(top).parts
         self._specs: dict[tuple[str, ...], GitIgnoreSpec | None] = {}
         self._folders: dict[str, bool] = {}  # whether they are hidden

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from kb.errors import ConfigurationError, InvalidPattern
+from kb.settings import repository_of
 
 __all__ = [
     "MAXIMUM_BYTES",
@@ -291,9 +292,9 @@ def _ripgrep() -> str:
 def _walk_options(root: Path, *, with_parents: bool = True) -> list[str]:
     """How ignore files count: as in git, in a repository or not."""
     options = ["--no-ignore-global", "--path-separator=/"]
-    is_repository = os.path.exists(root / ".git")
-    is_below = not is_repository and any(os.path.exists(at / ".git") for at in root.parents)
-    if not (is_repository or is_below):
+    repository = repository_of(root)
+    is_below = repository not in (None, root)
+    if repository is None:
         # Not otherwise, since then ripgrep does not look for the excludes of a worktree.
         options.append("--no-require-git")
     if not (is_below and with_parents):

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import SourceError
-from kb.formats.outline import PATH_SEPARATOR
 from kb.ingest.prepare import prepare_document
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.search.hybrid import load_documents, load_rows, search
@@ -30,6 +29,7 @@ from kb.store.collections import find_collection_id, insert_collection
 from kb.store.contents import document_paths
 from kb.store.documents import store_document
 from kb.store.ids import WHOLE_FILE, ChunkRange
+from kb.text.headings import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     import numpy as np

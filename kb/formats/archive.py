@@ -23,7 +23,6 @@ from kb.formats.front_matter import read_front_matter
 from kb.formats.outline import ParsedDocument
 from kb.formats.research_json import result_markdown
 from kb.sources.folder import (
-    DOCUMENT_SUFFIXES,
     MAXIMUM_BYTES,
     Report,
     SourceFile,
@@ -33,6 +32,7 @@ from kb.sources.folder import (
     read,
     walk,
 )
+from kb.text.suffixes import PAGE_SUFFIXES
 
 RESEARCH, URL_CONTENT = "research", "url-content"
 RESULT_FILE, CONTENT_FILE, METADATA_FILE = "result.json", "content.md", "metadata.json"
@@ -41,7 +41,7 @@ MAXIMUM_LINE = 2_000  # characters of a header line that are read
 
 # The known formats in any case of letters, and results.
 _INCLUDED = (
-    *("**/*." + "".join(f"[{c}{c.upper()}]" for c in suffix[1:]) for suffix in DOCUMENT_SUFFIXES),
+    *("**/*." + "".join(f"[{c}{c.upper()}]" for c in suffix[1:]) for suffix in PAGE_SUFFIXES),
     f"**/queries/*/{RESULT_FILE}",
 )
 _ISO_DATE = re.compile(r"(?<!\d)(\d{4})[-/.](\d{2})[-/.](\d{2})(?!\d)")

@@ -18,8 +18,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kb.formats.front_matter import front_matter_title
-from kb.formats.outline import PATH_SEPARATOR, Block, ParsedDocument, Section
+from kb.formats.outline import Block, ParsedDocument, Section
 from kb.formats.pieces import MAXIMUM_CHARACTERS, Piece, Source, split_blocks
+from kb.text.headings import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -23,6 +23,7 @@ from markdown_it.token import Token
 
 from kb.formats.outline import Link
 from kb.text.sentences import context_of
+from kb.text.suffixes import MARKDOWN_SUFFIXES
 
 # Characters of one block that are searched as one. Inline parsing of hostile text is quadratic;
 # a longer paragraph is read in pieces of this size, cut at line ends.
@@ -322,4 +323,4 @@ def _looks_like_place(text: str) -> bool:
     """Whether a value is a URL or a file, not a name such as `source: Wikipedia`."""
     if text.startswith(("http://", "https://")):
         return not any(map(str.isspace, text))
-    return text.lower().endswith((".md", ".markdown", ".mdx"))
+    return text.lower().endswith(MARKDOWN_SUFFIXES)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kb.text.headings import PATH_SEPARATOR
+
 __all__ = [
     "MAXIMUM_HEADING",
     "MAXIMUM_SOURCE",
     "MAXIMUM_SUMMARY",
-    "PATH_SEPARATOR",
     "Block",
     "Body",
     "Heading",
@@ -28,8 +29,6 @@ __all__ = [
 MAXIMUM_SUMMARY = 500  # characters
 MAXIMUM_HEADING = 500  # characters of one heading's source that are read
 MAXIMUM_SOURCE = 4 * MAXIMUM_SUMMARY  # characters of one paragraph's source that are read
-
-PATH_SEPARATOR = " > "
 
 
 @dataclass(frozen=True, slots=True)

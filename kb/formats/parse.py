@@ -32,24 +32,16 @@ from kb.formats.outline import (
 )
 from kb.formats.source_code import SOURCE_SUFFIXES, read_source
 from kb.sources.folder import MAXIMUM_BYTES
+from kb.text.suffixes import (
+    ASCIIDOC_SUFFIXES,
+    MARKDOWN_SUFFIXES,
+    ORG_SUFFIXES,
+    RESTRUCTURED_TEXT_SUFFIXES,
+    TABLE_SUFFIXES,
+    TEXT_SUFFIXES,
+)
 
 __all__ = ["MAXIMUM_CONVERTED", "accepts", "parse", "parse_converted"]
-
-MARKDOWN_SUFFIXES = frozenset({".md", ".markdown", ".mdx"})
-RESTRUCTURED_TEXT_SUFFIXES = frozenset({".rst"})
-ASCIIDOC_SUFFIXES = frozenset({".adoc", ".asciidoc"})
-ORG_SUFFIXES = frozenset({".org"})
-TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
-PLAIN_TEXT_SUFFIXES = frozenset({".txt"})
-# What a folder is searched for. Source code is parsed as well, where a glob names it.
-TEXT_SUFFIXES = (
-    MARKDOWN_SUFFIXES
-    | RESTRUCTURED_TEXT_SUFFIXES
-    | ASCIIDOC_SUFFIXES
-    | ORG_SUFFIXES
-    | TABLE_SUFFIXES
-    | PLAIN_TEXT_SUFFIXES
-)
 
 MAXIMUM_CONVERTED = 200_000_000  # bytes of a file that is converted: pictures take most of them
 

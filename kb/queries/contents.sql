@@ -12,10 +12,6 @@ SELECT
 FROM documents JOIN collections USING (collection_id)
 WHERE documents.document_id IN (SELECT value FROM json_each(:document_ids));
 
--- name: document_id$
--- The row id of a document.
-SELECT document_id FROM documents WHERE collection_id = :collection_id AND path = :path;
-
 -- name: resource_documents
 -- One page of the documents that a project sees of these kinds (JSON list) and of its own.
 SELECT collections.name AS collection, documents.path, documents.title, documents.summary,

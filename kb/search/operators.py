@@ -37,8 +37,8 @@ from kb.search.words import Pattern, holds, holds_prefix, pattern, unspaced_runs
 from kb.store.chunks import documents_of_chunks
 from kb.store.contents import texts_of
 from kb.store.database import Connection
+from kb.text.headings import PATH_SEPARATOR
 
-HEADING_SEPARATOR = " > "
 MOST_PREFIX_WORDS = 500  # that take part in a ranking
 DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
 NO_SUCH_PHRASE = "No passage holds the quoted words in a row: searched without the quotes."
@@ -161,7 +161,7 @@ def _judged_chunks(connection: Connection, candidates: set[int], wanted: Pattern
     for chunk_id, _, title, heading, body in bodies(connection, candidates):
         if (
             holds_name(title)
-            or any(map(holds_name, heading.split(HEADING_SEPARATOR)))
+            or any(map(holds_name, heading.split(PATH_SEPARATOR)))
             or _holds(connection, body, wanted)
         ):
             found.add(chunk_id)

@@ -10,10 +10,9 @@ from kb.errors import SectionNotFound
 from kb.formats.anchors import block_line, made_anchors, written_anchors
 from kb.formats.markdown import plain_heading
 from kb.store.database import Row
+from kb.text.headings import TYPED_SEPARATOR
 from kb.text.nearest import nearest
 from kb.text.terms import words
-
-PATH_SEPARATOR = ">"
 
 
 def find_section(
@@ -54,7 +53,7 @@ def _tiers(sections: Sequence[Row], wanted: str, content: str) -> Iterator[list[
         yield [row for row in sections if _key(row["heading"]) == key]
     paths = _heading_paths(sections)
     # Obsidian writes a path of headings with `#`.
-    for separator in (PATH_SEPARATOR, "#"):
+    for separator in (TYPED_SEPARATOR, "#"):
         path = [_key(part) for part in wanted.split(separator)]
         yield [
             row
@@ -64,7 +63,7 @@ def _tiers(sections: Sequence[Row], wanted: str, content: str) -> Iterator[list[
     yield from _by_anchor(sections, wanted, content.split("\n"))
     for key in keys:
         yield [row for row in sections if key in _key(row["heading"])]
-    path = [_key(part) for part in wanted.split(PATH_SEPARATOR)]
+    path = [_key(part) for part in wanted.split(TYPED_SEPARATOR)]
     yield [
         row
         for row, ancestors in zip(sections, paths, strict=True)

@@ -11,6 +11,7 @@ from kb.errors import DocumentNotFound, NotFoundError, ResourceNotFound, UsageEr
 from kb.store.contents import documents_of_project
 from kb.store.database import Connection, Row
 from kb.store.names import BROWSABLE_KINDS
+from kb.text.suffixes import MARKDOWN_SUFFIXES
 from kb.tools.reading import read_lines
 from kb.tools.replies import bounded
 from kb.tools.session import Session
@@ -20,7 +21,6 @@ __all__ = ["TEMPLATES", "Resource", "list_resources", "read_resource"]
 PAGE = 200  # documents of one answer
 LAST_OFFSET = 10**9
 JSON_TYPE, MARKDOWN_TYPE, TEXT_TYPE = "application/json", "text/markdown", "text/plain"
-MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 
 
 @dataclass(frozen=True, slots=True)

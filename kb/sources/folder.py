@@ -23,9 +23,9 @@ from kb.disk.skipped import NEVER_ENTERED, NOISY_FOLDERS, TOOL_FOLDERS, skipped_
 from kb.errors import SourceError
 from kb.text.decode import NoTextError, decode
 from kb.text.file_names import storable
+from kb.text.suffixes import PAGE_SUFFIXES
 
 __all__ = [
-    "DOCUMENT_SUFFIXES",
     "MAXIMUM_BYTES",
     "Accepts",
     "SecretFile",
@@ -38,7 +38,6 @@ __all__ = [
     "walk",
 ]
 
-DOCUMENT_SUFFIXES = (".md", ".markdown", ".mdx", ".txt", ".rst")
 MAXIMUM_BYTES = 20_000_000
 
 _BARE_NEGATION = re.compile(r"^!\s*$", re.MULTILINE)
@@ -81,7 +80,7 @@ def no_withholding(path: str) -> None:
 
 def text_files(path: str) -> int:
     """Accept the formats that are text."""
-    return MAXIMUM_BYTES if path.lower().endswith(DOCUMENT_SUFFIXES) else 0
+    return MAXIMUM_BYTES if path.lower().endswith(PAGE_SUFFIXES) else 0
 
 
 def walk(

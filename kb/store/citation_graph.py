@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kb.sources.address import local
-from kb.store.citation_keys import MARKDOWN_SUFFIX
+from kb.store.citation_keys import PAGE_SUFFIX
 from kb.store.contents import documents_shown
 from kb.store.database import Connection, Row
 
@@ -165,7 +165,7 @@ def _is_file(row: Row) -> bool:
     if root is None or not root.is_dir():
         # Nobody can look: what is no document by its name gets the benefit of the doubt.
         suffix = os.path.splitext(name.rstrip("/"))[1]
-        return bool(suffix) and not MARKDOWN_SUFFIX.search(name)
+        return bool(suffix) and not PAGE_SUFFIX.search(name)
     try:
         return any((root / place).exists() for place in places)
     except (OSError, ValueError):

@@ -14,11 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from kb.text.suffixes import PAGE_SUFFIXES
+
 if TYPE_CHECKING:
     from kb.formats.outline import Link
 
 
-MARKDOWN_SUFFIX = re.compile(r"\.(?:md|markdown|mdx|rst|txt)\Z", re.IGNORECASE)
+PAGE_SUFFIX = re.compile(rf"(?:{'|'.join(map(re.escape, PAGE_SUFFIXES))})\Z", re.IGNORECASE)
 FOLDER_PAGES = {"readme": 2, "index": 3}
 _TRACKING = re.compile(
     r"utm_\w+|fbclid|gclid|dclid|gbraid|wbraid|msclkid|yclid|twclid|igshid|mc_[ce]id|_hs(?:enc|mi)"
@@ -36,7 +38,7 @@ def link_key(link: Link, path: str, collection_id: int) -> str:
         page = link.url.partition("#")[0]
         if not page.startswith(("./", "../")):
             return page_key(page)
-        return path_key(MARKDOWN_SUFFIX.sub("", page), posixpath.dirname(path), collection_id)
+        return path_key(PAGE_SUFFIX.sub("", page), posixpath.dirname(path), collection_id)
     if link.kind in ("doc", "toctree") and link.url.startswith("/"):
         return page_key(link.url)  # from the top of the Sphinx project, wherever that lies
     if re.match(r"(?:https?:)?//", link.url, re.IGNORECASE):
@@ -60,7 +62,7 @@ def label_key(label: str, collection_id: int) -> str:
 
 def page_key(name: str) -> str:
     """The key of a wiki page: no suffix, no difference of case, blanks, hyphens, underscores."""
-    bare = MARKDOWN_SUFFIX.sub("", name.strip().lstrip("/"))
+    bare = PAGE_SUFFIX.sub("", name.strip().lstrip("/"))
     normal = unicodedata.normalize("NFKC", bare).casefold()
     return "page:" + _SPACES.sub(" ", normal).strip()
 
@@ -105,7 +107,7 @@ def document_keys(
             matter's `url` or `source`.
         published: pairs of a web address and the folder of the collection that is seen there.
     """
-    bare = MARKDOWN_SUFFIX.sub("", path)
+    bare = PAGE_SUFFIX.sub("", path)
     folder, stem = posixpath.split(bare)
     keys: dict[str, int] = {}
 

@@ -25,12 +25,6 @@ def find_document(connection: Connection, collection_id: int, path: str) -> Row 
     return connection.row("document", collection_id=collection_id, path=path)
 
 
-def find_document_id(connection: Connection, collection_id: int, path: str) -> int | None:
-    """The row id of a document."""
-    found: int | None = connection.value("document_id", collection_id=collection_id, path=path)
-    return found
-
-
 def document_paths(connection: Connection, collection_id: int) -> list[str]:
     """The ids of a collection's documents, in order."""
     rows = connection.tuples("document_paths", collection_id=collection_id)

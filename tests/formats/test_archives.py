@@ -175,13 +175,13 @@ def test_archives_of_the_environment_are_searched_without_adding_them(
         shutil.copytree(ARCHIVES / name, tmp_path / name)
     monkeypatch.setenv("RESEARCH_ARCHIVE_PATH", str(tmp_path / "research"))
     monkeypatch.setenv("URL_CONTENT_ARCHIVE_PATH", str(tmp_path / "url-content"))
-    found = search_local_archives(Call(kb), "learning", limit=50).results
+    found = search_local_archives.function(Call(kb), "learning", limit=50).results
     assert {row.document.source for row in found} == {"research", "url-content"}
     monkeypatch.setenv("RESEARCH_ARCHIVE_PATH", str(tmp_path / "missing"))
     with pytest.raises(
         SourceError, match=r"^Failed to search local archives: RESEARCH_ARCHIVE_PATH"
     ):
-        search_local_archives(Call(kb), "learning")
+        search_local_archives.function(Call(kb), "learning")
 
 
 @pytest.mark.parametrize(

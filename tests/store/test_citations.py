@@ -10,6 +10,7 @@ from support import Filler
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
 from kb.store.citation_keys import page_key, url_key
+from kb.store.contents import find_document
 from kb.store.documents import delete_collection
 from kb.tools.session import Session
 
@@ -204,7 +205,7 @@ def test_pages_and_addresses_resolve_across_collections_paths_do_not(
         "a.md -> c": "c.md",
     }
     with kb.database.write() as connection:
-        near = connection.value("document_id", collection_id=2, path="c.md")
+        near = (find_document(connection, 2, "c.md") or {}).get("document_id")
         assert connection.rows("citations_received", document_id=near, limit=9)
         delete_collection(connection, 1)
     assert resolved(kb)["a.md -> b"] is None

@@ -16,6 +16,7 @@ from kb.cli.collect import register
 from kb.cli.graph_formats import FORMATS, to_dot, to_graphml, to_html, to_mermaid
 from kb.ingest.sync import sync_collection
 from kb.store.citation_graph import Graph, broken_links, citation_graph, whole_graph
+from kb.store.contents import find_document
 from kb.tools.session import Session
 
 HOSTILE = 'He said: "<b>&amp;</b>" \\ ]] | #1; </script> `x` ü 你'
@@ -23,7 +24,7 @@ HOSTILE = 'He said: "<b>&amp;</b>" \\ ]] | #1; </script> `x` ü 你'
 
 def graph(kb: Session, path: str, depth: int) -> Graph:
     with kb.database.read() as connection:
-        document_id = connection.value("document_id", collection_id=1, path=path)
+        document_id = (find_document(connection, 1, path) or {}).get("document_id")
         return citation_graph(connection, [document_id], depth)
 
 
