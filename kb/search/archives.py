@@ -14,7 +14,7 @@ from kb.search.highlight import excerpts, marked, spans
 from kb.search.hybrid import keyword_hits, load_rows, search
 from kb.search.operators import Filters, document_filters, documents_holding
 from kb.search.query import STOP_WORDS, Query, parse_query, quote
-from kb.search.ranking import shown
+from kb.search.ranking import FUZZY_SCORE, LEAST_SCORE_WITHOUT_WORDS, shown
 from kb.search.typos import ONE_EDIT_FROM, correct, is_known, prefixed, variants
 from kb.store.chunks import chunks_of_documents, documents_of_chunks
 from kb.store.contents import count_documents, documents_shown
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHUNK_DEPTH = 200  # passages that are looked at for each kind of match
-# A document that only meaning finds has to be this near: otherwise any query would find all.
-LEAST_SCORE_WITHOUT_WORDS = 0.7
-FUZZY_SCORE = 0.6  # of a document that holds nothing but a near word for each of the query's
 MOST_LONGER_WORDS = 50  # that a word of the query is the beginning of
 
 

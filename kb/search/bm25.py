@@ -17,15 +17,13 @@ from itertools import islice
 from kb.search.candidates import matching_documents
 from kb.search.operators import document_filters, documents_holding
 from kb.search.query import Operand, Query, quote
+from kb.search.ranking import LENGTH_WEIGHT, SATURATION, SCORE_DIGITS
 from kb.search.words import Pattern, pattern, split, unspaced_runs
 from kb.store.contents import texts_of
 from kb.store.database import Connection
 from kb.store.ids import collection_range
 from kb.text.terms import bigrams, is_unspaced
 
-SATURATION = 1.2  # BM25's k1 and b, at the values of the literature
-LENGTH_WEIGHT = 0.75
-SCORE_DIGITS = 4
 DOCUMENTS_AT_ONCE = 100  # whose texts are held in memory
 
 Counts = Mapping[int, int]  # by document

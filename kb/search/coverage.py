@@ -18,20 +18,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kb.search.query import STOP_WORDS, Operand, Query, quote
+from kb.search.ranking import APART, COMMON, LEAST_IDF, NEAR, SATURATION
 from kb.store.database import Connection
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
-SATURATION = 1.2  # FTS5's k1: a word adds at most (k1 + 1) times its idf to a bm25 score
-LEAST_IDF = 1e-6  # FTS5's, for words in more than half of the rows
 MOST_HOLDING = 5_000  # rows: a word in more of them, and in more than this share, is passed over
 MOST_HOLDING_SHARE = 0.02
-COMMON = 0.5  # of the idf at that limit: about what words in more rows have
 UNLIMITED = -1
 MOST_UNITS = 100
-# Of a name whose words stand apart, and of a word that stands for a misspelt one. Both below what
-# counts as held (see kb/search/ranking.py).
-APART = 0.6
-NEAR = 0.75
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from kb.search.candidates import bodies
 from kb.search.coverage import DOCUMENTS, PASSAGES, Unit, measure, rows_titled, units
 from kb.search.operators import Filters, chunk_filters, match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally, scripts_asked
-from kb.search.ranking import Evidence, rank, readable_share, script_fit, shown
+from kb.search.ranking import COLUMN_WEIGHTS, Evidence, rank, readable_share, script_fit, shown
 from kb.store.chunks import paths_of_chunks
 from kb.store.database import Connection, Row
 from kb.store.ids import WHOLE_FILE, ChunkRange
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 DEPTH = 100  # passages of each list that become candidates
 KEYWORD_DEPTH = 300  # rows of a keyword list whose scores are known; 1,000 ranked no better
-# bm25 weights of the keyword indexes' columns.
-COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
 LITERAL_DEPTH = 50
 MOST_TITLE_WORDS = 3  # of a query that may be a title
 FARTHEST = 2.0  # the greatest cosine distance

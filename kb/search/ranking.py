@@ -53,6 +53,23 @@ ALMOST_HELD = 0.6
 # Information as a multiple of that of a word which one passage alone holds: this much is rare.
 RARE = 0.4
 
+# bm25: k1 (a word adds at most (k1 + 1) times its idf) and b of named indexes, at the values of the
+# literature, which FTS5 has too; FTS5's least idf; the weights of the keyword indexes' columns.
+SATURATION = 1.2
+LENGTH_WEIGHT = 0.75
+LEAST_IDF = 1e-6  # for words in more than half of the rows
+COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
+
+# What a passage holds of the query, as a share: of a name whose words stand apart, and of a word
+# that stands for a misspelt one. Both below what counts as held.
+APART = 0.6
+NEAR = 0.75
+COMMON = 0.5  # of the idf of the commonest words that are counted: about what commoner ones have
+
+# Of archives. What only meaning finds has to be this near: otherwise any query would find all.
+LEAST_SCORE_WITHOUT_WORDS = 0.7
+FUZZY_SCORE = 0.6  # of a document that holds nothing but a near word for each of the query's
+
 # How a cosine of the packaged English model is called.
 NEARNESS = ((0.6, "very near"), (0.45, "near"), (0.25, "somewhat near"), (-1.01, "far"))
 
