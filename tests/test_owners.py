@@ -18,6 +18,8 @@ OWNERS = {
     "python_calamine": {"formats.convert.sheets"},
     "selectolax": {"formats.convert.markup"},
     "docutils": {"formats.restructured_text"},
+    "httpcore2": {"sources.public", "sources.web"},
+    "httpx2": {"sources.public", "sources.web"},
     "filelock": {"sources.git"},
     "fastembed": {"models.named"},
     "onnxruntime": {"models.encoder"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import unicodedata
@@ -97,6 +98,7 @@ def list_names(kb: Session, options: argparse.Namespace) -> int:
                     "source": row["source"],
                     "description": row["description"] or "",
                     **({"version": row["version"]} if row["version"] else {}),
+                    **_told(row),
                 }
                 for row in kb.names.collections(connection)
             ]
@@ -111,6 +113,13 @@ def list_names(kb: Session, options: argparse.Namespace) -> int:
             result = {**kb.names.shown(collection), "documents": rows, "total": len(rows)}
         render.table(result, rows, ("id", "title", "size"), options)
     return 0 if rows else 1
+
+
+def _told(row: Row) -> dict[str, Any]:
+    """What a manifest says of a collection beside its version and description."""
+    options = json.loads(row["options"])
+    pairs = (("baseUrl", options.get("base_url")), ("metadata", options.get("manifest")))
+    return {key: value for key, value in pairs if value}
 
 
 def get(kb: Session, options: argparse.Namespace) -> int:

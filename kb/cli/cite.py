@@ -18,6 +18,7 @@ from kb.store.citation_graph import (
     citation_graph,
     citations_made,
     citations_received,
+    document_addresses,
     document_names,
     graph_dict,
     whole_graph,
@@ -39,6 +40,7 @@ def cite(kb: Session, options: argparse.Namespace) -> int:
         received = citations_received(connection, document_id)
         ids = {row[key] for row in (*made, *received) for key in _ENDS} - {None}
         names = document_names(connection, ids | {document_id})
+        addresses = document_addresses(connection, ids | {document_id})
         graph = citation_graph(connection, [document_id], options.depth)
     rows = [
         {
@@ -46,6 +48,7 @@ def cite(kb: Session, options: argparse.Namespace) -> int:
             "line": row["line"],
             "document": names.get(row[end], "") if row[end] is not None else "",
             "target": row["target_url"],
+            **addresses.get(row[end], {}),
             "kind": row["kind"],
             "confidence": row["confidence"],
             "context": row["context"],
@@ -53,7 +56,11 @@ def cite(kb: Session, options: argparse.Namespace) -> int:
         for way, end, part in (("cites", _ENDS[1], made), ("cited by", _ENDS[0], received))
         for row in part
     ]
-    result: dict[str, Any] = {"document": names[document_id], "citations": rows}
+    result: dict[str, Any] = {
+        "document": names[document_id],
+        **addresses[document_id],
+        "citations": rows,
+    }
     if options.depth > 1:
         result["citationGraph"] = graph_dict(graph)
     shown = [

@@ -13,7 +13,15 @@ from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.ingest.embed import EmbedReport, Progress, embed_pending, reembed
 from kb.ingest.registration import SourceRegistration
 from kb.ingest.sync import SyncReport, require_source, sync_collection
-from kb.sources.address import git_address, is_git, is_remote, typed_path
+from kb.sources.address import (
+    git_address,
+    is_git,
+    is_remote,
+    is_web,
+    name_of,
+    typed_path,
+    web_address,
+)
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
 from kb.store.chunks import count_waiting
 from kb.store.collections import find_collection_id
@@ -128,7 +136,13 @@ def register(
     """
     if name is not None and not name.strip():
         raise UsageError("a collection's name must not be blank")
-    stored, called = _git_source(source) if is_git(source) else _local_source(source)
+    if is_git(source):
+        stored, called = _git_source(source)
+    elif is_web(source):
+        stored = web_address(source)
+        called = name_of(stored)
+    else:
+        stored, called = _local_source(source)
     registration = SourceRegistration(
         stored, called, name, kind, include or (), exclude or (), description, settings or {}
     )
@@ -171,6 +185,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if options.holds:
         settings["source"] = options.holds
+    if options.allow_private:
+        settings["allow_private"] = True
     if options.url_field:
         settings["url_field"] = options.url_field
     if options.published_at:

@@ -24,7 +24,7 @@ from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, Usage
 from kb.models.choose import make_embedder
 from kb.models.rerank import CrossEncoder
 from kb.settings import database_path
-from kb.sources.address import git_address, is_git, is_remote, typed_path
+from kb.sources.address import git_address, is_git, is_remote, is_web, typed_path, web_address
 from kb.store.database import Database
 from kb.text.file_names import writable
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits, parse_limits
@@ -137,6 +137,8 @@ def _require_folder(source: str | None) -> None:
         return
     if is_git(source):
         git_address(source)
+    elif is_web(source):
+        web_address(source)
     elif not is_remote(source) and not typed_path(source).exists():
         raise SourceError(f"there is no folder or file {source}", path=source)
 
@@ -244,8 +246,9 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument(
         "source",
         metavar="SOURCE",
-        help="a folder, a file, a bundle (.tar.gz, .tgz, .zip), file://, or a repository: "
-        "git+https://, git+ssh:// or git+file://, with ?path=FOLDER and #REF",
+        help="a folder, a file, a bundle (.tar.gz, .tgz, .zip), file://; the http address of a "
+        "manifest or bundle; or a repository: git+https://, git+ssh:// or git+file://, with "
+        "?path=FOLDER, ?manifest=FILE and #REF",
     )
     sub.add_argument("--name", help="name of the collection (default: the folder's)")
     for option, which in (("--include", "only"), ("--exclude", "not")):
@@ -279,6 +282,11 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--url-field",
         metavar="NAME",
         help="header line of an archive's documents that links their own page, such as 'RFC PR'",
+    )
+    sub.add_argument(
+        "--allow-private",
+        action="store_true",
+        help="also fetch from this machine and from private networks, now and at every sync",
     )
     sub.add_argument("--no-embed", action="store_true", help="keywords only, for now")
 

@@ -49,8 +49,10 @@ def look_at(database: Database, collection: Row) -> Freshness:
     with database.read() as connection:
         rows = stored_files(connection, collection["collection_id"])
     stored = {row["path"]: row for row in rows}
-    with opened(collection) as source, preparation.converter:
+    with opened(collection, fetch=False) as source, preparation.converter:
         files = files_of(collection, source, report=found.fail, withhold=found.withheld.append)
+        elsewhere = {entry.path for entry in source.manifest.entries if entry.url}
+        stored = {path: row for path, row in stored.items() if path not in elsewhere}
         _compare(found, files, stored, preparation)
     return found
 

@@ -7,10 +7,11 @@ are unchanged, and their hash says so.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ from kb.disk.globs import Globs
 from kb.formats.archive import (
     METADATA_FILE,
     RESULT_FILE,
+    URL_CONTENT,
     ArchiveText,
     archive_facts,
     markdown_path,
@@ -31,8 +33,10 @@ from kb.formats.convert.process import Converter
 from kb.formats.parse import MAXIMUM_CONVERTED, accepts, parse, parse_converted
 from kb.ingest.budget import within_budget
 from kb.models.embedder import load_tokenizer
-from kb.sources.address import git_address, is_git, local
+from kb.sources.address import git_address, is_git, is_web, local
 from kb.sources.bundle import unpacked
+from kb.sources.captured import captured
+from kb.sources.entries import checked, listed_files, with_entries
 from kb.sources.folder import (
     MAXIMUM_BYTES,
     Accepts,
@@ -56,16 +60,30 @@ __all__ = ["Preparation", "ReadFile", "files_of", "opened", "prepare_document", 
 TRUSTED_AGE_NS = 2_000_000_000
 
 
-def opened(collection: Row) -> AbstractContextManager[Opened]:
+@contextlib.contextmanager
+def opened(collection: Row, *, fetch: bool = True) -> Iterator[Opened]:
     """A collection's source, for as long as the block lasts.
+
+    Args:
+        fetch: False leaves out what the manifest of a folder or bundle names elsewhere.
 
     Raises:
         SourceError: it is a bundle that cannot be unpacked, or cannot be fetched.
     """
     source = collection["source"]
+    allow_private = bool(json.loads(collection["options"]).get("allow_private"))
+    wants = _wants(collection)
     if is_git(source):
-        return cloned(git_address(source), _wants(collection))
-    return unpacked(local(source))
+        found: AbstractContextManager[Opened] = cloned(git_address(source), wants)
+    elif is_web(source):
+        found = captured(source, wants, allow_private=allow_private)
+    else:
+        found = unpacked(local(source))
+    with (
+        found as root,
+        with_entries(root, wants, allow_private=allow_private, fetch=fetch) as whole,
+    ):
+        yield whole
 
 
 def _wants(collection: Row) -> Accepts:
@@ -89,11 +107,34 @@ def files_of(
     Raises:
         SourceError, UsageError: as `kb.sources.folder.walk`.
     """
+    for path, problem in source.problems:
+        report(path, problem)
+    for where, problem in source.manifest.problems:
+        report(where, problem)
     include, exclude = json.loads(collection["include"]), json.loads(collection["exclude"])
-    root = source.root
-    if collection["kind"] == "archive":
-        return list(walk_archive(root, include, exclude, report=report, withhold=withhold))
-    return list(walk(root, include, exclude, report=report, withhold=withhold, accepts=accepts))
+    named = Globs(include, descend=False) if include else None
+    unwanted = Globs(exclude, descend=True)
+
+    def is_wanted(path: str) -> bool:
+        return (named is None or named.match(path)) and not unwanted.match(path)
+
+    entries = {entry.path: entry for entry in source.manifest.entries}
+    files = {file.path: file for file in source.fetched if is_wanted(file.path)}
+    if source.manifest.entries:
+        own = [one for one in entries.values() if not one.url and is_wanted(one.path)]
+        for file in listed_files(source, own, report=report, withhold=withhold, accepts=accepts):
+            files[file.path] = file
+    if source.manifest.globs or not source.manifest.entries:
+        taken = include or source.manifest.globs
+        if collection["kind"] == "archive":
+            walked = walk_archive(source.root, taken, exclude, report=report, withhold=withhold)
+        else:
+            walked = walk(
+                source.root, taken, exclude, report=report, withhold=withhold, accepts=accepts
+            )
+        for file in walked:
+            files.setdefault(file.path, file)
+    return checked(sorted(files.values(), key=lambda file: file.path), entries, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +208,7 @@ class Preparation:
                 chunks=chunk(converted.text, parsed, load_tokenizer()),
                 file_size=file.size,
                 modified_ns=trusted_time(file),
+                metadata=_origin(file),
                 places=converted.places,
             )
 
@@ -186,7 +228,7 @@ def prepare_document(
 
 def _prepare(file: SourceFile, source: SourceText, options: Mapping[str, Any]) -> NewDocument:
     parsed = parse(source.text, markdown_path(file.path))
-    metadata: dict[str, Any] = {}
+    metadata = _origin(file)
     if isinstance(source, ArchiveText):
         facts = archive_facts(file, source, parsed, options)
         parsed = replace(parsed, title=facts.title or parsed.title)
@@ -202,6 +244,13 @@ def _prepare(file: SourceFile, source: SourceText, options: Mapping[str, Any]) -
         modified_ns=trusted_time(file),
         metadata=metadata,
     )
+
+
+def _origin(file: SourceFile) -> dict[str, Any]:
+    """What is stored with a document that was fetched: as of a captured page in an archive."""
+    if not file.url:
+        return {}
+    return {"archive": {"source": URL_CONTENT, "date": file.captured[:10], "urls": [file.url]}}
 
 
 def trusted_time(file: SourceFile) -> int | None:

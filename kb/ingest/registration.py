@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from kb.errors import UsageError
+from kb.sources.manifest import Manifest
 from kb.store.collections import (
     all_collections,
     free_name,
@@ -22,9 +23,11 @@ from kb.store.collections import (
 from kb.store.database import Connection, Row
 from kb.store.documents import forget_content_hashes
 
-__all__ = ["Plan", "Registration", "SourceRegistration", "planned_row"]
+__all__ = ["Plan", "Registration", "SourceRegistration", "as_told", "planned_row"]
 
 KINDS_WITHOUT_SOURCE = ("index", "discoveries")
+# Settings that no document depends on: the manifest's metadata, and what may be fetched.
+UNREAD_SETTINGS = {"manifest", "allow_private"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class SourceRegistration:
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
     description: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # None takes one away
     keeps_empty: bool = False
 
     def plan(self, connection: Connection) -> Plan:
@@ -89,12 +92,15 @@ class SourceRegistration:
         }
         fields = {key: value for key, value in given.items() if value is not None}
         if known is None:
-            settings = json.dumps(dict(self.settings), ensure_ascii=False)
-            return Plan(planned_row(name, source=self.source, options=settings, **fields))
+            options = self._options({})
+            text = json.dumps(options, ensure_ascii=False)
+            return Plan(planned_row(name, source=self.source, options=text, **fields))
         old = json.loads(known["options"])
-        options = {**old, **self.settings}
+        options = self._options(old)
         row = {**known, **fields, "options": json.dumps(options, ensure_ascii=False)}
-        return Plan(row, reads_anew=options != old or row["kind"] != known["kind"])
+        changed = {key for key in {*old, *options} if old.get(key) != options.get(key)}
+        is_read_otherwise = bool(changed - UNREAD_SETTINGS) or row["kind"] != known["kind"]
+        return Plan(row, reads_anew=is_read_otherwise)
 
     def store(self, connection: Connection) -> int:
         plan = self.plan(connection)
@@ -121,6 +127,10 @@ class SourceRegistration:
             # What the kind and the settings make of the documents, other links among it.
             forget_content_hashes(connection, collection_id)
         return collection_id
+
+    def _options(self, old: Mapping[str, Any]) -> dict[str, Any]:
+        options = {**old, **self.settings}
+        return {key: value for key, value in options.items() if value is not None}
 
     def _named(self, connection: Connection) -> tuple[str, Row | None]:
         """The collection's name, and its row if it exists."""
@@ -155,6 +165,28 @@ class SourceRegistration:
     @staticmethod
     def _json(globs: Sequence[str]) -> str:
         return json.dumps(list(globs), ensure_ascii=False)
+
+
+def as_told(registration: Registration | None, row: Row, manifest: Manifest) -> Registration | None:
+    """What is to become of a collection, once its manifest is read.
+
+    Args:
+        registration: what was to become of it so far; None when it was to stay as it is.
+        row: the collection as it would be by that.
+    """
+    if registration is not None and not isinstance(registration, SourceRegistration):
+        return registration
+    options = json.loads(row["options"])
+    told = {"base_url": manifest.base_url, "manifest": dict(manifest.metadata) or None}
+    changed = {key: value for key, value in told.items() if options.get(key) != value}
+    if registration is None:
+        if not changed:
+            return None
+        return SourceRegistration(row["source"], row["name"], row["name"], settings=changed)
+    called = manifest.name or registration.called
+    if not changed and called == registration.called:
+        return registration
+    return replace(registration, called=called, settings={**registration.settings, **changed})
 
 
 def planned_row(name: str, **fields: Any) -> Row:

@@ -21,10 +21,9 @@ from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
 from kb.formats.convert.formats import INSTALL
 from kb.ingest.embed import Progress, no_progress
 from kb.ingest.prepare import Preparation, files_of, opened, trusted_time
-from kb.ingest.registration import Plan, Registration
+from kb.ingest.registration import Plan, Registration, as_told
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile
-from kb.sources.manifest import Manifest, read_manifest
 from kb.sources.opened import Opened
 from kb.store.collections import finish_sync
 from kb.store.contents import count_documents, stored_file, stored_files, stored_private_keys
@@ -96,13 +95,18 @@ def sync_collection(
             holds something, or nothing of what is to be added can be read.
         UsageError: the collection cannot be made, or one of its globs can match nothing.
     """
-    plan, registration = _plan(database, collection)
+    registration = None if isinstance(collection, dict) else collection
+    plan = _plan(database, collection)
     with opened(plan.row) as source:
+        told = as_told(registration, plan.row, source.manifest)
+        if told is not None and told is not registration:
+            registration, plan = told, _plan(database, told)
         return _sync_files(
             database,
             plan,
             registration,
             source,
+            is_addition=not isinstance(collection, dict),
             force=force,
             may_become_empty=may_become_empty or force,
             progress=progress,
@@ -115,6 +119,7 @@ def _sync_files(
     registration: Registration | None,
     source: Opened,
     *,
+    is_addition: bool,
     force: bool,
     may_become_empty: bool,
     progress: Progress,
@@ -133,7 +138,7 @@ def _sync_files(
     withheld: list[str] = []
     files = files_of(row, source, report=note, withhold=withheld.append)
     if stored and not files and not may_become_empty:
-        raise _would_empty(row, len(stored), is_addition=registration is not None)
+        raise _would_empty(row, len(stored), is_addition=is_addition)
     if not files and _filter(row):
         message = f"no file matches{_filter(row)}; `kb add` with other globs replaces them"
         report.notices.append({"path": "", "message": message})
@@ -143,18 +148,17 @@ def _sync_files(
     gone = {path: known for path, known in gone.items() if not _is_inside(path, unreadable)}
     preparation = Preparation.of(row)
     files = _without_unavailable(files, preparation, report, source.root)
-    manifest = read_manifest(source)
-    run = _Run(database, row, registration, stored, gone, force, report, preparation, manifest)
+    run = _Run(database, row, registration, stored, gone, force, report, preparation, source)
     with database.batch(), preparation.converter:
         for done, file in enumerate(files):
             progress("documents", done, len(files))
             _sync_one(run, file, note)
         progress("documents", len(files), len(files))
         if not run.has_read:
-            if registration is not None and report.errors and not registration.keeps_empty:
+            if is_addition and report.errors and registration and not registration.keeps_empty:
                 raise _nothing_readable(row, report)
             if gone and len(gone) == len(stored) and not may_become_empty:
-                raise _would_empty(row, len(stored), is_addition=registration is not None)
+                raise _would_empty(row, len(stored), is_addition=is_addition)
         taken_back = [path for path in run.secret if path in stored]
         _take_back(database, row["collection_id"], taken_back, report)
         run.finish()
@@ -164,11 +168,11 @@ def _sync_files(
     return report
 
 
-def _plan(database: Database, collection: Row | Registration) -> tuple[Plan, Registration | None]:
+def _plan(database: Database, collection: Row | Registration) -> Plan:
     if isinstance(collection, dict):
-        return Plan(collection), None
+        return Plan(collection)
     with database.read() as connection:
-        return collection.plan(connection), collection
+        return collection.plan(connection)
 
 
 def _sync_one(run: _Run, file: SourceFile, note: Callable[[str, str], None]) -> None:
@@ -278,7 +282,7 @@ class _Run:
     force: bool
     report: SyncReport
     preparation: Preparation
-    manifest: Manifest
+    source: Opened
     secret: list[str] = field(default_factory=list)  # paths that turned out to be private keys
     _touched: list[tuple[int, int, int | None]] = field(default_factory=list)
     _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
@@ -338,7 +342,9 @@ class _Run:
             touch_documents(connection, self._touched)
             delete_unused_vectors(connection)
             self.report.total = count_documents(connection, collection_id)
-            finish_sync(connection, collection_id, self.manifest.version, self.manifest.description)
+            manifest = self.source.manifest
+            version = manifest.version or self.source.version
+            finish_sync(connection, collection_id, version, manifest.description)
 
     def _registered(self, connection: Connection) -> int:
         """The collection's id; within this transaction it is as it is to be."""

@@ -5,6 +5,8 @@
 SELECT
   documents.document_id, collections.name AS collection, collections.source AS folder,
   documents.path, documents.title,
+  json_extract(documents.metadata, '$.archive.urls[0]') AS own_url,
+  json_extract(collections.options, '$.base_url') AS base_url,
   json_extract(documents.metadata, '$.archive.source') AS source,
   json_extract(documents.metadata, '$.archive.date') AS date,
   json_extract(documents.metadata, '$.archive.query') AS query,
@@ -46,8 +48,13 @@ SELECT path FROM documents WHERE collection_id = :collection_id ORDER BY path;
 
 -- name: document
 -- A document with its text.
-SELECT document_id, path, title, summary, metadata, line_count, content
-FROM documents WHERE collection_id = :collection_id AND path = :path;
+SELECT
+  document_id, path, title, summary, metadata, line_count,
+  json_extract(documents.metadata, '$.archive.urls[0]') AS own_url,
+  json_extract(collections.options, '$.base_url') AS base_url,
+  content
+FROM documents JOIN collections USING (collection_id)
+WHERE collection_id = :collection_id AND path = :path;
 
 -- name: document_sections
 -- A document's headings in order.

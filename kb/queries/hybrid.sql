@@ -60,6 +60,8 @@ SELECT
   documents.collection_id,
   collections.name AS collection,
   documents.path AS document,
+  json_extract(documents.metadata, '$.archive.urls[0]') AS own_url,
+  json_extract(collections.options, '$.base_url') AS base_url,
   documents.title,
   chunks.heading_path,
   (SELECT heading FROM sections

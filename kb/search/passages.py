@@ -15,6 +15,7 @@ from kb.search.operators import enforced
 from kb.search.query import Query, parse_query
 from kb.search.ranking import readable_share, shown
 from kb.search.typos import correct
+from kb.store.addresses import address_fields
 from kb.store.chunks import paths_of_chunks
 from kb.store.database import Connection, Row
 from kb.store.ids import ChunkRange
@@ -185,6 +186,7 @@ def passage_rows(
             **called[row["collection_id"]],
             "documentId": row["document"],
             "documentTitle": row["title"],
+            **address_fields(row, row["document"]),
             "content": row["content"],
             "chunkIndex": row["position"],
             "totalChunks": row["chunk_count"],

@@ -9,12 +9,22 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urldefrag, urlsplit
 
 from kb.errors import UsageError
 from kb.text.file_names import on_disk
 
-__all__ = ["GitAddress", "git_address", "is_git", "is_remote", "local", "typed_path"]
+__all__ = [
+    "GitAddress",
+    "git_address",
+    "is_git",
+    "is_remote",
+    "is_web",
+    "local",
+    "name_of",
+    "typed_path",
+    "web_address",
+]
 
 GIT_SCHEMES = ("https", "http", "ssh", "file")
 MOST_CHARACTERS = 2_000  # of an address
@@ -32,6 +42,11 @@ def is_remote(source: str) -> bool:
 def is_git(source: str) -> bool:
     """Whether a source is a git repository by its address."""
     return source.lower().startswith("git+")
+
+
+def is_web(source: str) -> bool:
+    """Whether a source is something that an http address names."""
+    return source.lower().startswith(("http://", "https://"))
 
 
 def local(source: str) -> Path:
@@ -145,3 +160,36 @@ def _inner(path: str) -> str:
     if ".." in parts or "\0" in path:
         raise ValueError(f'"{path}" leads out of it')
     return "/".join(parts)
+
+
+def web_address(source: str) -> str:
+    """An http address in the one form in which it is stored.
+
+    Raises:
+        UsageError: it is none, or holds a user or a password.
+    """
+    url = urldefrag(source.strip()).url
+    shown = url if len(url) <= 200 else f"{url[:200]}..."
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("it must begin with http:// or https:// and name a host")
+        if len(url) > MOST_CHARACTERS or re.search(r"[\x00-\x20\x7f\\]", url):
+            raise ValueError("it is too long, or holds blanks, backslashes or control characters")
+        if parts.username or parts.password:
+            raise ValueError("a user or password in it would be stored with the documents")
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError as error:
+        raise UsageError(f"{shown!r} is no address of a page: {error}") from error
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{host}{port}{parts.path or '/'}{query}"
+
+
+def name_of(url: str) -> str:
+    """What a collection from an address is called, unless its manifest says."""
+    parts = urlsplit(url)
+    name = unquote(parts.path).rstrip("/").rpartition("/")[2]
+    for suffix in ("manifest.json", ".tar.gz", ".tgz", ".zip", ".json"):
+        name = name.removesuffix(suffix)
+    return name or (parts.hostname or "pages")

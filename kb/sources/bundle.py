@@ -22,6 +22,7 @@ from kb.disk.read import reason
 from kb.errors import SourceError, UsageError
 from kb.sources.address import local
 from kb.sources.folder import SourceFile
+from kb.sources.manifest import MANIFEST_NAME, read_manifest
 from kb.sources.member import Target
 from kb.sources.opened import Opened
 from kb.text.file_names import on_disk
@@ -44,32 +45,34 @@ def document_file(source: str, path: str) -> Path:
 
 
 @contextlib.contextmanager
-def unpacked(source: Path) -> Iterator[Opened]:
+def unpacked(source: Path, called: str = "") -> Iterator[Opened]:
     """The folder that a source is, or that a bundle unpacks to; the latter goes with the block.
 
     Files of a bundle have the bundle's own time: their own ones may be equal in two editions.
+
+    Args:
+        called: what people know the source by, where it is not its path.
 
     Raises:
         SourceError: the bundle is damaged, leads outside, or is a bomb.
     """
     if not is_bundle(source):
-        yield Opened(source)
+        yield Opened(source, read_manifest(source / MANIFEST_NAME))
         return
+    name = called or str(source)
     with TemporaryDirectory(prefix="kb-bundle-") as folder:
         try:
             state = source.stat()
-            target = Target(Path(folder), str(source), state.st_size)
+            target = Target(Path(folder), name, state.st_size)
             unpack = _unzip if source.name.lower().endswith(".zip") else _untar
             unpack(source, target, state.st_mtime_ns)
         except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
-            raise SourceError(f"{source} cannot be unpacked: {error}", path=str(source)) from error
+            raise SourceError(f"{name} cannot be unpacked: {error}", path=name) from error
         except (RuntimeError, NotImplementedError) as error:  # encrypted, or an odd method
-            raise SourceError(f"{source} cannot be unpacked: {error}", path=str(source)) from error
+            raise SourceError(f"{name} cannot be unpacked: {error}", path=name) from error
         except OSError as error:
-            raise SourceError(
-                f"{source} cannot be unpacked: {reason(error)}", path=str(source)
-            ) from error
-        yield Opened(Path(folder))
+            raise SourceError(f"{name} cannot be unpacked: {reason(error)}", path=name) from error
+        yield Opened(Path(folder), read_manifest(Path(folder, MANIFEST_NAME)))
 
 
 def _untar(source: Path, target: Target, modified_ns: int) -> None:
@@ -112,7 +115,7 @@ def pack(files: list[SourceFile], destination: Path, manifest: dict[str, object]
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
         ):
             text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
-            _add(archive, "manifest.json", text.encode())
+            _add(archive, MANIFEST_NAME, text.encode())
             for file in sorted(files, key=lambda one: one.path):
                 _add(archive, file.path, file.location.read_bytes())
         waiting.replace(destination)

@@ -62,6 +62,8 @@ class SourceFile:
     location: Path  # where to open it; for a link, what it leads to
     size: int  # bytes
     modified_ns: int
+    url: str = ""  # where it was fetched; "" when it was not
+    captured: str = ""  # when it was fetched, as UTC text
 
 
 @dataclass(frozen=True, slots=True)

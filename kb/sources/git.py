@@ -27,6 +27,7 @@ from kb.disk.read import reason
 from kb.errors import SourceError
 from kb.sources.address import GitAddress
 from kb.sources.folder import MAXIMUM_BYTES
+from kb.sources.manifest import MANIFEST_NAME, read_manifest
 from kb.sources.member import MOST_BYTES, Target
 from kb.sources.opened import Opened
 
@@ -37,7 +38,6 @@ LOOK_SECONDS = 0.5  # how often the size of what is fetched is looked at
 MOST_FETCHES = 50  # each leaves a pack behind; then the repository is fetched anew
 KEPT_SECONDS = 90 * 86_400  # since a repository was used last
 LOCK_SECONDS = 600
-MANIFEST = "manifest.json"
 
 # Where git would look for a repository other than the one that it is told of.
 _PLACES = (
@@ -81,17 +81,28 @@ def cloned(address: GitAddress, wants: Callable[[str], int]) -> Iterator[Opened]
             with _repository(address) as repository:
                 commit, seconds = repository.fetch()
                 files = repository.files(commit)
+                target = Target(Path(folder), address.stored)
+                below = _below(address)
                 chosen = _chosen(address, files, wants)
-                repository.fetch_blobs(chosen)
-                repository.write(chosen, Target(Path(folder), address.stored), seconds)
+                repository.write(chosen, target, seconds)
+                manifest = read_manifest(
+                    Path(folder, address.manifest or f"{below}{MANIFEST_NAME}")
+                )
+                if manifest.restricts:  # it may name what no suffix tells
+                    known = {file.path for file in chosen}
+                    named = [
+                        replace(file, maximum=MAXIMUM_BYTES)
+                        for file in files
+                        if file.path.startswith(below)
+                        and file.path not in known
+                        and manifest.named(file.path[len(below) :])
+                    ]
+                    repository.write(named, target, seconds)
         except OSError as error:
             raise _failure(address, reason(error)) from error
-        manifest = Path(folder, address.manifest) if address.manifest else None
-        root = Path(folder, address.folder)
-        if manifest is not None and not address.folder:
-            root = manifest.parent
+        root = Path(folder, below)
         root.mkdir(parents=True, exist_ok=True)  # nothing of it can be a document
-        yield Opened(root, commit, manifest)
+        yield Opened(root, manifest, commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +114,20 @@ class _File:
     maximum: int = 0  # bytes that it may have
 
 
+def _below(address: GitAddress) -> str:
+    """The folder that is the collection, with a slash; "" for the whole repository."""
+    folder = address.folder or address.manifest.rpartition("/")[0]
+    return f"{folder}/" if folder else ""
+
+
 def _chosen(
     address: GitAddress, files: Sequence[_File], wants: Callable[[str], int]
 ) -> list[_File]:
     """The files that are fetched: possible documents, and what says which of them are meant."""
-    folder = address.folder or address.manifest.rpartition("/")[0]
-    below = f"{folder}/" if folder else ""
+    below = _below(address)
     inside = [file for file in files if file.path.startswith(below)]
     if not inside:
-        raise _failure(address, f'it has no folder "{folder}"')
+        raise _failure(address, f'it has no folder "{below}"')
     if address.manifest and all(file.path != address.manifest for file in files):
         raise _failure(address, f'it has no file "{address.manifest}"')
     chosen = []
@@ -120,7 +136,7 @@ def _chosen(
         if file.path == address.manifest:
             maximum = MAXIMUM_BYTES
         elif file.path.startswith(below):
-            is_ours = file.path.rpartition("/")[2] in (*IGNORE_FILES, MANIFEST)
+            is_ours = file.path.rpartition("/")[2] in (*IGNORE_FILES, MANIFEST_NAME)
             maximum = MAXIMUM_BYTES if is_ours else wants(file.path[len(below) :])
         if maximum:
             chosen.append(replace(file, maximum=maximum))
@@ -158,7 +174,7 @@ class _Repository:
                 files.append(_File(os.fsdecode(path), blob.rpartition(b" ")[2].decode()))
         return files
 
-    def fetch_blobs(self, files: Iterable[_File]) -> None:
+    def _fetch_blobs(self, files: Iterable[_File]) -> None:
         """Fetch the content of these files, unless it is there."""
         there = set(
             self._git(
@@ -175,7 +191,10 @@ class _Repository:
             )
 
     def write(self, files: Sequence[_File], target: Target, seconds: int) -> None:
-        """Write the content of these files, each with a time that its content decides."""
+        """Fetch and write these files, each with a time that its content decides."""
+        if not files:
+            return
+        self._fetch_blobs(files)
         checked = self._git("cat-file", "--batch-check", given=_lines(files)).splitlines()
         sizes = [int(line.rpartition(b" ")[2]) for line in checked]
         small = [file for file, size in zip(files, sizes, strict=True) if size <= file.maximum]

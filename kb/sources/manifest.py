@@ -1,49 +1,216 @@
-"""`manifest.json` at the root of a folder or bundle: what a collection says of itself."""
+"""`manifest.json`: what a collection says of itself, and which files are its documents.
+
+    {"name": "handbook", "version": "1.2", "description": "How we work",
+     "baseUrl": "https://example.com/handbook/",
+     "sources": {"glob": ["guide/**/*.md"],
+                 "files": ["a.md", {"path": "b.md", "hash": "sha256:..."},
+                           {"url": "https://example.com/c.md"}]},
+     "metadata": {"team": "docs"}}
+
+Other programs have files of this name too: ours names its `sources`. Paths and globs count from the
+folder that is the collection. What of a manifest cannot be used is told and left out.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from kb.sources.opened import Opened
+from kb.disk.globs import Globs
+from kb.disk.read import read_bytes
+from kb.errors import UsageError
+from kb.sources.address import web_address
+from kb.text.file_names import printable
 
-NAME = "manifest.json"
+__all__ = ["MANIFEST_NAME", "Entry", "Manifest", "parse_manifest", "read_manifest"]
+
+MANIFEST_NAME = "manifest.json"
 MOST_BYTES = 10_000_000
+MOST_ENTRIES = 100_000
+MOST_TEXT = 2_000  # characters of a name, a version, a description
+_LENGTHS = {64: "sha256", 96: "sha384", 128: "sha512"}
+_HASH = re.compile(r"(?:(sha256|sha384|sha512)[:-])?([0-9A-Za-z+/=_-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file that a manifest lists."""
+
+    path: str  # the document's id
+    url: str = ""  # where it is fetched; "": it lies at the path
+    hash: str = ""  # as written; "": any content will do
+
+    def problem(self, data: bytes) -> str:
+        """Why these bytes are not what was listed; "" when they are."""
+        if not self.hash:
+            return ""
+        form = _HASH.fullmatch(self.hash)
+        name = form and (form[1] or _LENGTHS.get(len(form[2])))
+        if form is None or not name:
+            return f'its hash "{self.hash[:40]}" is none of sha256, sha384 and sha512'
+        digest = hashlib.new(name, data).digest()
+        try:
+            wanted = bytes.fromhex(form[2])
+        except ValueError:
+            try:
+                wanted = base64.b64decode(form[2], validate=True)
+            except binascii.Error:
+                wanted = b""
+        if hmac.compare_digest(digest, wanted):
+            return ""
+        return f"its {name} is not the one that the manifest says: nothing of it is taken"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Version and description, each None where the manifest has none."""
+    """What a manifest says; all of it may be missing."""
 
+    name: str | None = None
     version: str | None = None
     description: str | None = None
+    base_url: str | None = None  # ends with "/"
+    globs: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[tuple[str, str], ...] = ()  # where, and what
+
+    @property
+    def restricts(self) -> bool:
+        """Whether it says which files are documents."""
+        return bool(self.globs or self.entries)
+
+    def named(self, path: str) -> bool:
+        """Whether a file of the source is one of its documents."""
+        return any(one.path == path and not one.url for one in self.entries) or (
+            bool(self.globs) and Globs(self.globs, descend=False).match(path)
+        )
 
 
-def read_manifest(source: Opened) -> Manifest:
-    """The manifest of a source; an empty one where there is none, or none of ours.
-
-    Other programs have files of this name too: ours names its `sources`. Where the manifest says
-    no version, the source's own one counts.
-    """
-    manifest = _read(source.manifest or source.root / NAME)
-    return replace(manifest, version=manifest.version or source.version)
-
-
-def _read(file: Path) -> Manifest:
+def read_manifest(file: Path) -> Manifest:
+    """The manifest in a file; an empty one where there is none, or none of ours."""
     try:
-        if not file.is_file() or file.stat().st_size > MOST_BYTES:
-            return Manifest()
-        content: Any = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        data = read_bytes(file, MOST_BYTES)
+    except OSError:
         return Manifest()
-    if not isinstance(content, dict) or not isinstance(content.get("sources"), dict | list):
-        return Manifest()
-    return Manifest(_text(content, "version"), _text(content, "description"))
+    return parse_manifest(data) or Manifest()
 
 
-def _text(content: Mapping[str, Any], key: str) -> str | None:
-    value = content.get(key)
-    return value.strip() if isinstance(value, str) and value.strip() else None
+def parse_manifest(data: bytes) -> Manifest | None:
+    """The manifest that these bytes are; None when they are none of ours."""
+    try:
+        content: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    sources = content.get("sources")
+    parts: list[Any] = sources if isinstance(sources, list) else [sources]
+    if not parts or not all(_is_ours(part) for part in parts):
+        return None
+    problems: list[tuple[str, str]] = []
+    globs: list[str] = []
+    entries: dict[str, Entry] = {}
+    base_url = _base_url(content.get("baseUrl"), problems)
+    for part in parts:
+        part = {"glob": part} if isinstance(part, str) else part
+        globs += _globs(part.get("glob", []), problems)
+        for entry in _entries(part.get("files", []), base_url, problems):
+            entries[entry.path] = entry
+    metadata = content.get("metadata")
+    return Manifest(
+        _text(content.get("name")),
+        _text(content.get("version")),
+        _text(content.get("description")),
+        base_url,
+        tuple(globs),
+        tuple(entries.values()),
+        metadata if isinstance(metadata, dict) else {},
+        tuple(problems),
+    )
+
+
+def _is_ours(part: Any) -> bool:
+    return isinstance(part, str) or (isinstance(part, dict) and ("glob" in part or "files" in part))
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)  # a version without quotes
+    text = " ".join(printable(value).split())[:MOST_TEXT] if isinstance(value, str) else ""
+    return text or None
+
+
+def _base_url(value: Any, problems: list[tuple[str, str]]) -> str | None:
+    if value is None:
+        return None
+    try:
+        if not isinstance(value, str):
+            raise UsageError("it is no text")
+        url = web_address(value).partition("?")[0]
+    except UsageError as error:
+        problems.append((MANIFEST_NAME, f"baseUrl is not used: {error.message}"))
+        return None
+    return url if url.endswith("/") else f"{url}/"
+
+
+def _globs(value: Any, problems: list[tuple[str, str]]) -> Iterator[str]:
+    for glob in value if isinstance(value, list) else [value]:
+        try:
+            if not isinstance(glob, str) or not glob.strip():
+                raise UsageError(f"{glob!r:.100} is no glob")
+            Globs([glob], descend=False)
+        except UsageError as error:
+            problems.append((MANIFEST_NAME, f"a glob is not used: {error.message}"))
+        else:
+            yield glob
+
+
+def _entries(value: Any, base_url: str | None, problems: list[tuple[str, str]]) -> Iterator[Entry]:
+    listed = value if isinstance(value, list) else [value]
+    if len(listed) > MOST_ENTRIES:
+        problems.append((MANIFEST_NAME, f"only its first {MOST_ENTRIES:,} files are used"))
+    for one in listed[:MOST_ENTRIES]:
+        try:
+            yield _entry({"path": one} if isinstance(one, str) else one, base_url)
+        except (ValueError, UsageError) as error:
+            text = error.message if isinstance(error, UsageError) else str(error)
+            problems.append((MANIFEST_NAME, f"{printable(repr(one))[:100]} is not used: {text}"))
+
+
+def _entry(one: Any, base_url: str | None) -> Entry:
+    if not isinstance(one, dict):
+        raise ValueError("a file is a path or an object")
+    path, url, digest = (one.get(key, "") for key in ("path", "url", "hash"))
+    if not all(isinstance(value, str) for value in (path, url, digest)):
+        raise ValueError("path, url and hash are texts")
+    if not (path or url):
+        raise ValueError("it has neither path nor url")
+    url = web_address(url) if url else ""
+    if not path:
+        parts = urlsplit(url)
+        inside = base_url is not None and url.startswith(base_url)
+        path = url[len(base_url or "") :] if inside else f"{parts.hostname}{parts.path}"
+        path = unquote(path.partition("?")[0]).strip("/") or "index.html"
+    return Entry(_inner(path), url, digest)
+
+
+def _inner(path: str) -> str:
+    """A path inside the collection in its simplest form.
+
+    Raises:
+        ValueError: it leads outside.
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    is_outside = path.startswith("/") or ".." in parts or re.search(r"[\\\x00-\x1f\x7f]", path)
+    if is_outside or not parts or ":" in parts[0]:
+        raise ValueError("its path leads outside of the collection")
+    return printable("/".join(parts))

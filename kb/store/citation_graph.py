@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kb.sources.address import local
+from kb.store.addresses import address_fields
 from kb.store.citation_keys import PAGE_SUFFIX
 from kb.store.contents import documents_shown
 from kb.store.database import Connection, Row
@@ -82,6 +83,14 @@ def document_names(connection: Connection, document_ids: Iterable[int]) -> dict[
     """COLLECTION/path of each document: an id that is unique in the file."""
     rows = documents_shown(connection, document_ids).values()
     return {row["document_id"]: f"{row['collection']}/{row['path']}" for row in rows}
+
+
+def document_addresses(
+    connection: Connection, document_ids: Iterable[int]
+) -> dict[int, dict[str, str]]:
+    """Where each of these documents is read on the web, as `address_fields`."""
+    rows = documents_shown(connection, document_ids).values()
+    return {row["document_id"]: address_fields(row, row["path"]) for row in rows}
 
 
 def broken_links(connection: Connection, collections: Iterable[str] = ()) -> list[BrokenLink]:

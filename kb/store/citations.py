@@ -46,6 +46,8 @@ def store_citations(
     """Replace a document's citations and keys. Call when its own row is stored."""
     options = json.loads(connection.value("collection_options", collection_id=collection_id))
     published = [(str(one[0]), str(one[1])) for one in options.get("published", [])]
+    if base_url := options.get("base_url"):
+        published.append((str(base_url), ""))
     before = _keys_of(connection, document_id)
     after = document_keys(path, title, metadata, collection_id, published, labels)
     if before != after:

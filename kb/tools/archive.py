@@ -13,6 +13,7 @@ from kb.errors import KbError
 from kb.formats.archive import RESEARCH
 from kb.ingest.archives import sync_configured_archives
 from kb.search.archives import FoundDocument, search_archives
+from kb.store.addresses import address_of
 from kb.store.citation_graph import (
     Graph,
     citation_graph,
@@ -37,6 +38,7 @@ class ArchiveDocument(CamelReply):
     id: str
     title: str
     path: str
+    url: str | None = None
     source: str
     date: str
     score: float
@@ -175,6 +177,7 @@ def _row(found: FoundDocument, citations: Citations | None) -> ArchiveRow:
             id=f"{row['collection']}/{row['path']}",
             title=row["title"],
             path=f"{_folder_name(row)}/{row['path']}",
+            url=address_of(row, row["path"]),
             source=row["source"] or RESEARCH,
             date=row["date"] or "",
             score=round(found.score, 4),

@@ -14,6 +14,7 @@ from kb.search.hybrid import Hit
 from kb.search.passages import nearest_documents, passage_rows
 from kb.search.ranking import shown as shown_score
 from kb.search.sections import find_section
+from kb.store.addresses import address_of
 from kb.store.chunks import count_waiting
 from kb.store.contents import count_documents, documents_page, sections_of
 from kb.store.database import Connection, Row
@@ -116,6 +117,7 @@ class SearchRow(Placed):
     collection_id: str | None = None
     document_id: str
     document_title: str
+    url: str | None = None  # where it is read on the web, if it is known
     section_heading: str | None = None
     content: str
     relevance_score: float
@@ -147,6 +149,7 @@ class DocumentContent(Placed):
     collection: str
     collection_id: str | None = None
     document: str
+    url: str | None = None
     title: str
     content: str
     total_lines: int
@@ -181,6 +184,7 @@ class SectionContent(Placed):
     collection: str
     collection_id: str | None = None
     document: str
+    url: str | None = None
     section: str
     level: int
     content: str
@@ -379,6 +383,7 @@ def documents_get_document(
             place = place_of_lines(connection, row["document_id"], first, last)
     return DocumentContent(
         **place,
+        url=address_of(row, row["path"]),
         collection=called.collection,
         collection_id=called.collection_id,
         document=row["path"],
@@ -482,6 +487,7 @@ def documents_get_section(
     called = call.names.called(collection_row)
     return SectionContent(
         **place,
+        url=address_of(row, row["path"]),
         collection=called.collection,
         collection_id=called.collection_id,
         document=row["path"],

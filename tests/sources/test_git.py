@@ -274,7 +274,7 @@ def test_an_address_has_one_form(source: str, url: str, name: str) -> None:
     [
         ("/nothing", "not appear to be a git repository|not found|does not exist"),
         ("#nothing", "couldn't find remote ref"),
-        ("?path=nothing", 'no folder "nothing"'),
+        ("?path=nothing", 'no folder "nothing/"'),
         ("?manifest=nothing.json", 'no file "nothing.json"'),
     ],
 )

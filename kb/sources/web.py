@@ -1,0 +1,276 @@
+"""Fetching what an http address names: bounded, and only what changed since the last time.
+
+What was fetched is kept in the user's cache folder with what its server says of its edition, so
+that the next request can ask for a newer one only. Without it everything is fetched again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from kb import __version__
+from kb.errors import SourceError, UsageError
+from kb.sources.address import web_address
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["AGENT", "Fetched", "Web"]
+
+AGENT = "kbfile"
+MOST_SECONDS = 120.0  # of one request with all its redirects
+STEP_SECONDS = 20.0  # without anything arriving
+MOST_REDIRECTS = 5
+KEPT_SECONDS = 90 * 86_400  # since something was used last
+_REDIRECTS = (301, 302, 303, 307, 308)
+_REASONS = {
+    401: "it needs a login",
+    403: "its server does not allow it",
+    404: "there is no such page",
+    410: "it is gone for good",
+    429: "its server asks to come later",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What an address gave."""
+
+    url: str  # where the redirects ended
+    data: bytes
+    media_type: str  # "text/html"; "" when the server does not say
+    captured: str  # when these bytes came, as UTC text
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is kept beside the bytes."""
+
+    asked: str
+    url: str
+    media_type: str
+    captured: str
+    digest: str
+    etag: str
+    last_modified: str
+
+
+class Web:
+    """A client that fetches. Use as a context manager.
+
+    Args:
+        allow_private: whether addresses of this machine and of private networks may be asked.
+    """
+
+    def __init__(self, *, allow_private: bool = False) -> None:
+        import httpx2
+        from platformdirs import user_cache_path
+
+        from kb.sources.public import Deadline, Transport
+
+        self._deadline = Deadline()
+        context = httpx2.create_ssl_context()
+        self._client = httpx2.Client(
+            transport=Transport(context, self._deadline, allow_private=allow_private),
+            mounts=_proxies(context),
+            timeout=STEP_SECONDS,
+            # One coding only, which grows a thousandfold at most: see `_body`.
+            headers={"User-Agent": f"{AGENT}/{__version__}", "Accept-Encoding": "gzip"},
+        )
+        self._allow_private = allow_private
+        self._kept = user_cache_path("kb") / "web"
+
+    def __enter__(self) -> Web:
+        self._kept.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _forget_unused(self._kept)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def get(self, url: str, most_bytes: int) -> Fetched:
+        """What an address gives, fetched or as it is kept where its server says it is the same.
+
+        Raises:
+            SourceError: it cannot be fetched, or is too large; says why.
+        """
+        import httpcore2
+        import httpx2
+
+        self._deadline.at = time.monotonic() + MOST_SECONDS
+        place = self._kept / hashlib.sha256(url.encode()).hexdigest()[:40]
+        kept = _read_kept(place, url)
+        try:
+            return self._follow(url, place, kept, most_bytes)
+        except (SourceError, UsageError) as error:  # of use: where a redirect leads to
+            raise SourceError(f"{url} cannot be fetched: {error.message}", path=url) from error
+        except (httpx2.TimeoutException, httpcore2.TimeoutException) as error:
+            raise SourceError(f"{url} cannot be fetched: it took too long", path=url) from error
+        except (
+            httpx2.HTTPError,
+            httpx2.InvalidURL,
+            httpcore2.NetworkError,
+            httpcore2.ProtocolError,
+            OSError,
+        ) as error:
+            text = str(error) or type(error).__name__
+            raise SourceError(f"{url} cannot be fetched: {text}", path=url) from error
+
+    def _follow(
+        self, url: str, place: Path, kept: tuple[_Kept, bytes] | None, most_bytes: int
+    ) -> Fetched:
+        headers: dict[str, str] = {}
+        if kept is not None:
+            headers |= {"If-None-Match": kept[0].etag} if kept[0].etag else {}
+            headers |= {"If-Modified-Since": kept[0].last_modified} if kept[0].last_modified else {}
+        at = url
+        for _ in range(MOST_REDIRECTS + 1):
+            self._check_proxied(at)
+            with self._client.stream("GET", at, headers=headers) as response:
+                if response.status_code in _REDIRECTS and "location" in response.headers:
+                    to = web_address(str(response.url.join(response.headers["location"])))
+                    if at.startswith("https:") and to.startswith("http:"):
+                        raise SourceError(f"it leads to {to}, which is not encrypted")
+                    at = to
+                    continue
+                if response.status_code == 304 and kept is not None:
+                    _touch(place)
+                    about, data = kept
+                    return Fetched(about.url, data, about.media_type, about.captured)
+                if response.status_code != 200:
+                    why = _REASONS.get(response.status_code, "its server fails")
+                    raise SourceError(f"{why} ({response.status_code})")
+                data = _body(response, most_bytes)
+                return _keep(place, url, at, response.headers, data, kept)
+        raise SourceError(f"it leads from page to page, more than {MOST_REDIRECTS} times")
+
+    def _check_proxied(self, url: str) -> None:
+        """Refuse a private address also where a proxy makes the connection."""
+        from kb.sources.public import addresses
+
+        parts = urlsplit(url)
+        if self._client._mounts and not self._allow_private:
+            import httpcore2
+
+            with contextlib.suppress(httpcore2.ConnectError):  # the proxy may know the name
+                addresses(parts.hostname or "", parts.port or 443, allow_private=False)
+
+
+def _proxies(context: object) -> dict[str, httpx2.BaseTransport | None]:
+    """The ways that the environment's proxies are, as httpx takes them."""
+    from urllib.request import getproxies
+
+    import httpx2
+
+    found = getproxies()
+    mounts: dict[str, httpx2.BaseTransport | None] = {}
+    for scheme in ("http", "https"):
+        if proxy := found.get(scheme) or found.get("all"):
+            mounts[f"{scheme}://"] = httpx2.HTTPTransport(verify=context, proxy=proxy)  # type: ignore[arg-type]
+    if mounts:
+        for host in filter(None, (part.strip() for part in found.get("no", "").split(","))):
+            mounts[f"all://{host}" if host.startswith("*") else f"all://*{host}"] = None
+    return mounts
+
+
+def _body(response: httpx2.Response, most_bytes: int) -> bytes:
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("identity", "gzip", ""):
+        raise SourceError(f'its server sends it as "{coding}", which was not asked for')
+    parts: list[bytes] = []
+    count = 0
+    for part in response.iter_bytes(65_536):
+        count += len(part)
+        if count > most_bytes:
+            raise SourceError(f"it has more than {most_bytes / 1e6:,.0f} MB")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _keep(
+    place: Path,
+    asked: str,
+    url: str,
+    headers: Mapping[str, str],
+    data: bytes,
+    kept: tuple[_Kept, bytes] | None,
+) -> Fetched:
+    """Note what came; the date of bytes that had come before stays."""
+    digest = hashlib.sha256(data).hexdigest()
+    captured = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if kept is not None and kept[0].digest == digest:
+        captured = kept[0].captured
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    about = _Kept(
+        asked,
+        url,
+        media_type,
+        captured,
+        digest,
+        headers.get("etag", "")[:1_000],
+        headers.get("last-modified", "")[:100],
+    )
+    with contextlib.suppress(OSError):  # a full disk costs the next sync a little, no more
+        _write(place.with_suffix(".body"), data)
+        _write(place.with_suffix(".json"), json.dumps(asdict(about)).encode())
+    return Fetched(url, data, media_type, captured)
+
+
+def _read_kept(place: Path, url: str) -> tuple[_Kept, bytes] | None:
+    """What is kept of an address, whole and unchanged."""
+    try:
+        about = _Kept(**json.loads(place.with_suffix(".json").read_bytes()))
+        data = place.with_suffix(".body").read_bytes()
+    except (OSError, ValueError, TypeError):
+        return None
+    is_whole = about.asked == url and about.digest == hashlib.sha256(data).hexdigest()
+    return (about, data) if is_whole else None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: another sync may read or write it."""
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _touch(place: Path) -> None:
+    for suffix in (".json", ".body"):
+        with contextlib.suppress(OSError):
+            os.utime(place.with_suffix(suffix))
+
+
+def _forget_unused(folder: Path) -> None:
+    oldest = time.time() - KEPT_SECONDS
+    for file in _files(folder):
+        with contextlib.suppress(OSError):
+            if file.stat().st_mtime < oldest:
+                file.unlink()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        yield from folder.iterdir()

@@ -1,0 +1,196 @@
+"""Fetching from strangers: bounded in size, time and redirects, from public addresses only."""
+
+import gzip
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from sources.web_server import Site, serving
+
+from kb.errors import SourceError, UsageError
+from kb.sources import web
+from kb.sources.address import web_address
+from kb.sources.public import is_public
+from kb.sources.web import Web
+
+MOST = 1_000_000
+Handler = http.server.BaseHTTPRequestHandler
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving() as site:
+        yield site
+
+
+def get(url: str, *, allow_private: bool = True) -> bytes:
+    with Web(allow_private=allow_private) as client:
+        return client.get(url, MOST).data
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1"),
+        *("169.254.169.254", "100.64.0.1", "192.0.0.1", "198.18.0.1", "224.0.0.1", "240.0.0.1"),
+        *("255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254"),
+        *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "ff02::1"),
+        *("64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2001:db8::1", "::127.0.0.1", "host"),
+    ],
+)
+def test_an_address_that_is_not_public_is_known(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1", "64:ff9b::808:808"])
+def test_a_public_address_is_known(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "2130706433", "[::1]"])
+def test_this_machine_is_not_asked_however_it_is_written(site: Site, host: str) -> None:
+    site.put("/", "secret")
+    with pytest.raises(SourceError, match="private address"):
+        get(site.url.replace("127.0.0.1", host), allow_private=False)
+    assert site.asked == []
+
+
+def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.put("/", "secret")
+    answers = iter(["192.0.2.1", "127.0.0.1"])  # for documentation: nobody is there
+    asked = []
+
+    def resolve(host: str, port: int, *_: object, **__: object) -> list[tuple[object, ...]]:
+        if host[0].isalpha():
+            asked.append(host)
+            host = next(answers)
+        return [(2, 1, 6, "", (host, port))]
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
+    monkeypatch.setattr("kb.sources.public.is_public", lambda address: address == "192.0.2.1")
+    monkeypatch.setattr(web, "STEP_SECONDS", 0.2)
+    with pytest.raises(SourceError, match="cannot be fetched"):
+        get(site.url.replace("127.0.0.1", "rebinding.example"), allow_private=False)
+    assert asked == ["rebinding.example"]
+    assert site.asked == []
+
+
+def redirecting(to: str) -> Callable[[Handler], None]:
+    def answer(handler: Handler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", to)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    return answer
+
+
+def test_a_redirect_is_checked_like_an_address(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kb.sources.public.is_public", lambda address: address == "127.0.0.1")
+    site.put("/good", "text")
+    site.pages["/"] = redirecting("/good")
+    assert get(site.url, allow_private=False) == b"text"
+    site.pages["/"] = redirecting("http://169.254.169.254/latest/meta-data/")
+    with pytest.raises(SourceError, match="private address"):
+        get(site.url, allow_private=False)
+
+
+@pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://x/y", "gopher://x", "http://u:p@x/"])
+def test_a_redirect_leads_to_http_only(site: Site, to: str) -> None:
+    site.pages["/"] = redirecting(to)
+    with pytest.raises(SourceError, match="cannot be fetched"):
+        get(site.url)
+
+
+def test_redirects_end(site: Site) -> None:
+    site.pages["/"] = redirecting("/")
+    with pytest.raises(SourceError, match="from page to page"):
+        get(site.url)
+    assert len(site.asked) == 6
+
+
+def test_what_is_too_large_is_not_read(site: Site) -> None:
+    site.put("/", b"x" * (MOST + 1))
+    with pytest.raises(SourceError, match="more than 1 MB"):
+        get(site.url)
+
+
+def coded(coding: str, data: bytes) -> Callable[[Handler], None]:
+    def answer(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", coding)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+    return answer
+
+
+def test_a_bomb_is_not_unpacked(site: Site) -> None:
+    site.pages["/"] = coded("gzip", gzip.compress(b"text"))
+    assert get(site.url) == b"text"
+    site.pages["/"] = coded("gzip", gzip.compress(b"0" * 300_000_000))
+    with pytest.raises(SourceError, match="more than 1 MB"):
+        get(site.url)
+    for coding in ("gzip, gzip", "br", "zstd"):
+        site.pages["/"] = coded(coding, gzip.compress(gzip.compress(b"text")))
+        with pytest.raises(SourceError, match="not asked for"):
+            get(site.url)
+
+
+@pytest.mark.parametrize("in_head", [True, False])
+def test_a_server_that_drips_is_left(
+    site: Site, monkeypatch: pytest.MonkeyPatch, in_head: bool
+) -> None:
+    over = threading.Event()
+
+    def drip(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"X: " if in_head else b"\r\n"))
+        while not over.wait(0.05):
+            handler.wfile.write(b"x")
+
+    site.pages["/"] = drip
+    monkeypatch.setattr(web, "MOST_SECONDS", 0.5)
+    try:
+        with pytest.raises(SourceError, match="took too long"):
+            get(site.url)
+    finally:
+        over.set()
+
+
+def test_what_is_no_http_is_an_error(site: Site) -> None:
+    def nonsense(handler: Handler) -> None:
+        handler.wfile.write(b"\x00\xff nonsense\r\n\r\n")
+        handler.close_connection = True
+
+    site.pages["/"] = nonsense
+    with pytest.raises(SourceError, match="cannot be fetched"):
+        get(site.url)
+
+
+def test_an_unchanged_page_comes_out_of_what_is_kept_and_keeps_its_date(site: Site) -> None:
+    site.put("/", "text")
+    with Web(allow_private=True) as client:
+        first = client.get(site.url, MOST)
+        assert client.get(site.url, MOST) == first
+    assert [status for _, status in site.asked] == [200, 304]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("http://", "https:///x", "http://u:p@host/", "http://host:99999/", "http://[::1/"),
+        *("http://host/a b", "http://host/\x00", "http://host/\\x", "http://host/" + "x" * 3000),
+    ],
+)
+def test_a_malformed_address_is_refused(source: str) -> None:
+    with pytest.raises(UsageError, match="no address of a page"):
+        web_address(source)
+
+
+def test_an_address_has_one_form() -> None:
+    assert web_address("HTTPS://Example.COM#top") == "https://example.com/"
+    assert web_address("http://[::1]:80/a?b=c#d") == "http://[::1]:80/a?b=c"
