@@ -7,7 +7,7 @@
 -- Times are UTC text, YYYY-MM-DDTHH:MM:SSZ. Positions count code points, lines count from 1.
 
 PRAGMA application_id = 0x6b62646f;  -- "kbdo"
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;
 
 -------------------------------------------------------------------------------- source tables
 
@@ -132,6 +132,15 @@ CREATE TABLE chunks (
 ) STRICT;
 CREATE INDEX chunks_by_vector ON chunks (vector_id);
 
+-- One row is what stands in front of a passage in its document and is needed to understand it: the
+-- header row of its table, the line that introduces its list, the sentence before its code. Most
+-- passages have none. Embedded, indexed and shown with the passage; replaced with it.
+CREATE TABLE chunk_leads (
+  chunk_id        INTEGER PRIMARY KEY REFERENCES chunks (chunk_id) ON DELETE CASCADE,
+  start_character INTEGER NOT NULL,     -- as in chunks
+  end_character   INTEGER NOT NULL
+) STRICT;
+
 -- One row is a link that a document makes. Replaced with its document; the target is resolved
 -- when it arrives and NULL again when it goes.
 CREATE TABLE citations (
@@ -199,17 +208,26 @@ CREATE TABLE file_accesses (
 
 ------------------------------------------------------------------------------- derived tables
 
--- What the keyword index covers: one row a chunk, with its text cut out of the document.
+-- What the keyword index covers: one row a chunk, with its text cut out of the document. Its lead
+-- is among the extra terms, so that `body` begins where the passage does.
 CREATE VIEW chunk_texts AS
 SELECT
   chunks.chunk_id,
   chunks.document_id,
   documents.title,
   chunks.heading_path AS heading,
+  coalesce(substr(documents.content, chunk_leads.start_character + 1,
+                  chunk_leads.end_character - chunk_leads.start_character), '') AS lead,
   substr(documents.content, chunks.start_character + 1,
          chunks.end_character - chunks.start_character) AS body,
-  chunks.extra_terms AS extra
-FROM chunks JOIN documents USING (document_id);
+  CASE WHEN chunk_leads.chunk_id IS NULL THEN chunks.extra_terms
+    ELSE chunks.extra_terms || char(10)
+      || substr(documents.content, chunk_leads.start_character + 1,
+                chunk_leads.end_character - chunk_leads.start_character)
+  END AS extra
+FROM chunks
+JOIN documents USING (document_id)
+LEFT JOIN chunk_leads USING (chunk_id);
 
 -- The keyword index. Its text lives in chunk_texts. M* keeps vowel signs and accents inside
 -- words (Thai, Hindi, Hebrew); porter stems English endings. Rebuild it from a shell with
@@ -282,9 +300,10 @@ CREATE TABLE document_vectors (
   vector      BLOB NOT NULL
 ) STRICT;
 
--- What a document answers to when it is cited: one row a name. Rebuilt with its document.
+-- What a document answers to when it is cited, and its tags: one row a name. Rebuilt with its
+-- document.
 CREATE TABLE document_keys (
-  key         TEXT NOT NULL,            -- "path:", "page:" or "url:" and the normal form of it
+  key         TEXT NOT NULL,            -- "path:", "page:", "url:" or "tag:" and its normal form
   document_id INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
   rank        INTEGER NOT NULL,         -- 0 for the most literal name; of two the lower wins
   PRIMARY KEY (key, document_id)

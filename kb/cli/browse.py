@@ -7,6 +7,7 @@ import json
 import os
 import re
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kb.ingest.registration import SourceRegistration
 
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
+MOST_NEAREST = 10  # rows without a word of the query whose nearest sentence is looked for
 _LINES = re.compile(r"(.+?):(\d++)(-?)(\d*+)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
 
 
@@ -46,7 +48,14 @@ def search(kb: Session, options: argparse.Namespace) -> int:
             return 1
         names = names or [report.collection]
     found = search_passages(
-        kb.model, kb.names, [(options.query, names)], options.limit, 2.0, True, options.rerank
+        kb.model,
+        kb.names,
+        [(options.query, names)],
+        options.limit,
+        2.0,
+        True,
+        options.rerank,
+        distances=options.json or options.format == "json",
     )
     rows: list[dict[str, Any]] = [dict(row) for row in found.rows[0]]
     if options.explain:
@@ -74,16 +83,26 @@ def _require_names(kb: Session, names: list[str], registration: SourceRegistrati
 
 
 def _add_snippets(kb: Session, text: str, rows: list[dict[str, Any]]) -> None:
+    """Give each row the piece of its passage that a person is shown, and what to mark in it."""
     from kb.search.query import parse_query
-    from kb.search.snippet import snippet
+    from kb.search.snippet import nearest_snippets, snippet
     from kb.search.typos import correct
 
     with kb.database.read() as connection:
-        query, _ = correct(connection, parse_query(text))
+        query, _ = correct(connection, parse_query(text, tags=True))
         for row in rows:
-            headings = [row["documentTitle"], row.get("sectionHeading", "")]
-            found = snippet(connection, query, row["content"], headings)
+            found = snippet(connection, query, row["content"], _shown_above(row))
             row |= {"snippet": found.text, "marks": found.marks}
+    if query.is_exact:
+        return  # what is there holds its words, and no model is loaded
+    wordless = [row for row in rows if not row["marks"]][:MOST_NEAREST]
+    passages = [(row["content"], _shown_above(row)) for row in wordless]
+    for row, sentence in zip(wordless, nearest_snippets(kb.model, query, passages), strict=True):
+        row["snippet"] = sentence or row["snippet"]
+
+
+def _shown_above(row: Mapping[str, Any]) -> list[str]:
+    return [row["documentTitle"], row.get("sectionHeading", "")]
 
 
 def list_names(kb: Session, options: argparse.Namespace) -> int:

@@ -14,12 +14,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from kb.formats.front_matter import front_matter_title
+from kb.formats.leads import NO_LEAD, Range
 from kb.formats.outline import Block, ParsedDocument, Section
 from kb.formats.pieces import MAXIMUM_CHARACTERS, Piece, Source, split_blocks
+from kb.formats.wordless import has_words
 from kb.text.headings import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -54,12 +56,22 @@ class Chunk:
     end_line: int
     start_character: int
     end_character: int
+    # What stands in front of it in the document and is needed to understand it: the header row of
+    # its table, the line that introduces its list, the sentence before its code. Mostly empty.
+    lead: Range = NO_LEAD
+
+
+def passage(text: str, start: int, end: int, lead: Range = NO_LEAD) -> str:
+    """What a chunk says, its lead in front."""
+    body = text[start:end]
+    return f"{text[slice(*lead)]}\n{body}" if lead != NO_LEAD else body
 
 
 def chunk(text: str, document: ParsedDocument, tokenizer: Tokenizer) -> tuple[Chunk, ...]:
     """Cut `text`, from which `document` was parsed, into chunks in document order.
 
-    Every non-blank character outside front matter is in exactly one chunk. A heading without
+    Every non-blank character outside front matter is in exactly one chunk, but for text without
+    words, such as encoded data, which is in none. A heading without
     a body of its own opens the chunk of its first subsection. A document that says nothing but
     its title, in front matter, has one empty chunk at its end; a blank one has none.
 
@@ -74,10 +86,12 @@ def chunk(text: str, document: ParsedDocument, tokenizer: Tokenizer) -> tuple[Ch
         path = section.heading_path if section else ""
         prefix = embedding_text(document.title, path, "")
         prefix_tokens = len(tokenizer.encode(prefix, add_special_tokens=False).ids)
-        for start, end in _ranges(source, blocks, MAXIMUM_TOKENS - 2 - prefix_tokens):
+        for start, end, lead in _ranges(source, blocks, MAXIMUM_TOKENS - 2 - prefix_tokens):
+            if not has_words(text[start:end]):
+                continue
             lines = source.line(start), source.line(end - 1)
             position = section.position if section else None
-            chunks.append(Chunk(len(chunks) + 1, position, path, *lines, start, end))
+            chunks.append(Chunk(len(chunks) + 1, position, path, *lines, start, end, lead))
     if not chunks and front_matter_title(document.front_matter):
         last = document.total_lines
         chunks.append(Chunk(1, None, "", last, last, len(text), len(text)))
@@ -145,14 +159,21 @@ def _units(document: ParsedDocument) -> Iterator[tuple[Section | None, list[Bloc
         yield section, blocks
 
 
-def _ranges(source: Source, blocks: Sequence[Block], budget: int) -> Iterator[tuple[int, int]]:
+def _ranges(
+    source: Source, blocks: Sequence[Block], budget: int
+) -> Iterator[tuple[int, int, Range]]:
+    """The ranges of a section's chunks, each with its lead."""
     start, end = source.range(blocks[0])[0], source.range(blocks[-1])[1]
-    if source.fits(start, end, budget):
-        yield source.trimmed(start, end)
+    if source.fits(start, end, budget) and list(source.without_gaps(start, end)) == [(start, end)]:
+        yield (*source.trimmed(start, end), NO_LEAD)
         return
     pieces = list(split_blocks(source, blocks, budget))
-    for first, last in _Packing(source.text, pieces, budget).groups():
-        yield source.trimmed(pieces[first].start, pieces[last - 1].end)
+    gaps = [number for number, piece in enumerate(pieces) if number and piece.is_behind_gap]
+    for first_piece, last_piece in pairwise([0, *gaps, len(pieces)]):
+        together = pieces[first_piece:last_piece]
+        for first, last in _Packing(source.text, together, budget).groups():
+            opening = together[first]
+            yield (*source.trimmed(opening.start, together[last - 1].end), opening.lead)
 
 
 # From pieces to chunks
@@ -168,7 +189,7 @@ class _Packing:
         self._tokens = list(accumulate((piece.tokens for piece in pieces), initial=0))
         self._ends = [piece.end for piece in pieces]
         # The least first piece from which all the rest fits into one chunk.
-        self._tail = next(i for i in range(len(pieces)) if self._furthest(i) == len(pieces))
+        self._tail = next((i for i in range(len(pieces)) if self._furthest(i) == len(pieces)), 0)
 
     def groups(self) -> Iterator[tuple[int, int]]:
         first = 0
@@ -179,12 +200,13 @@ class _Packing:
 
     def _fill(self, first: int, last: int) -> float:
         """How full a chunk of these pieces is; 1 is as much as it can hold."""
-        tokens = self._tokens[last] - self._tokens[first]
+        tokens = self._tokens[last] - self._tokens[first] + self._pieces[first].lead_tokens
         characters = self._ends[last - 1] - self._pieces[first].start
         return max(tokens / self._budget, characters / MAXIMUM_CHARACTERS)
 
     def _furthest(self, first: int) -> int:
-        by_tokens = bisect_right(self._tokens, self._tokens[first] + self._budget) - 1
+        room = self._budget - self._pieces[first].lead_tokens
+        by_tokens = bisect_right(self._tokens, self._tokens[first] + room) - 1
         limit = self._pieces[first].start + MAXIMUM_CHARACTERS
         return max(min(by_tokens, bisect_right(self._ends, limit)), first + 1)
 

@@ -1,7 +1,8 @@
 """The blocks of a document -> pieces: lines, sentences or parts of them, none to be cut further.
 
-A piece is as large as the content lets it be: a block that fits into a chunk is one. The text is
-tokenized once, in `Source`, which then counts the tokens of any range.
+A piece is as large as the content lets it be: a block that fits into a chunk is one. Text without
+words is in none (`kb/formats/wordless.py`). The text is tokenized once, in `Source`, which then
+counts the tokens of any range.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from kb.formats.leads import NO_LEAD, Leads, Range, introduction
 from kb.formats.outline import Block, ParsedDocument
+from kb.formats.wordless import wordless_ranges
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -53,6 +57,7 @@ class Source:
         self._lines.extend(match.end() for match in re.finditer("\n", text))
         self._tokens = array("Q")  # where each starts
         self._opens_word = bytearray()  # whether it opens a word: a cut there adds no token
+        self._wordless = wordless_ranges(text)
         first = next((b for b in document.blocks if b.kind != "front_matter"), None)
         start = self.range(first)[0] if first else len(text)
         while start < len(text):
@@ -109,6 +114,28 @@ class Source:
             if self._opens_word[token]:
                 yield self._tokens[token]
 
+    def without_gaps(self, start: int, end: int) -> Iterator[Range]:
+        """The parts of a range between stretches that have no words."""
+        first = bisect_right(self._wordless, (start, start))
+        if first and self._wordless[first - 1][1] > start:
+            start = min(self._wordless[first - 1][1], end)
+        for gap_start, gap_end in self._wordless[first:]:
+            if gap_start >= end:
+                break
+            if gap_start > start:
+                yield start, gap_start
+            start = min(gap_end, end)
+        if start < end:
+            yield start, end
+
+    def cut_to(self, lead: Range, tokens: int) -> Range:
+        """A lead's beginning that has no more than so many tokens."""
+        start, end = lead
+        if self.token_count(start, end) <= tokens:
+            return lead
+        fitting = list(self.word_starts(start, end, tokens))
+        return self.trimmed(start, fitting[-1]) if fitting else NO_LEAD
+
     def trimmed(self, start: int, end: int) -> tuple[int, int]:
         """Take blank characters off both ends, but not the first line's indentation."""
         text = self.text[start:end].rstrip()
@@ -138,25 +165,73 @@ class Piece:
     end: int
     cut: Cut
     tokens: int
+    lead: Range = NO_LEAD  # what a chunk that begins with it needs in front
+    lead_tokens: int = 0
+    is_behind_gap: bool = False  # text without words stands between it and the piece before
 
 
 def split_blocks(source: Source, blocks: Sequence[Block], budget: int) -> Iterator[Piece]:
     cut = Cut.BLOCK
+    intro = NO_LEAD
+    gap_end = source.range(blocks[0])[0]  # where the last part that has words ends
     for block in blocks:
         start, end = source.range(block)
-        yield from _split_lines(source, start, end, cut, budget)
+        share = 2 if block.kind in ("table", "html") else 4  # a header row has to be whole
+        leads = _Leads(source, Leads(source.text, (start, end), block.kind, intro), budget // share)
+        for part_start, part_end in source.without_gaps(start, end):
+            is_behind_gap = bool(source.text[gap_end:part_start].strip())
+            for piece in _split_part(source, part_start, part_end, cut, budget, leads):
+                yield replace(piece, is_behind_gap=True) if is_behind_gap else piece
+                is_behind_gap = False
+            gap_end = part_end
         cut = Cut.BLOCK
         if block.kind == "heading":
             cut = Cut.AFTER_HEADING
         elif source.text[start:end].rstrip().endswith((":", "：")):
             cut = Cut.AFTER_COLON
+        if block.kind != "list_item":  # what introduces a list introduces all its items
+            intro = introduction(source.text, (start, end), block.kind)
+
+
+class _Leads:
+    """A block's leads, cut to some tokens."""
+
+    def __init__(self, source: Source, leads: Leads, most_tokens: int) -> None:
+        self._source = source
+        self._leads = leads
+        self._most = most_tokens
+        self._cut = {NO_LEAD: (NO_LEAD, 0)}
+
+    def at(self, place: int) -> tuple[Range, int]:
+        """The lead of a piece that begins there, and its tokens."""
+        return self._measured(self._leads.at(place))
+
+    @cached_property
+    def most_tokens(self) -> int:
+        return max(self._measured(lead)[1] for lead in self._leads.different)
+
+    def _measured(self, lead: Range) -> tuple[Range, int]:
+        if lead not in self._cut:
+            cut = self._source.cut_to(lead, self._most)
+            self._cut[lead] = (cut, self._source.token_count(*cut))
+        return self._cut[lead]
+
+
+def _split_part(
+    source: Source, start: int, end: int, cut: Cut, budget: int, leads: _Leads
+) -> Iterator[Piece]:
+    """Yield a block, or a part of it, as one piece if it fits, else its lines with their leads."""
+    lead, tokens = leads.at(start)
+    if source.fits(start, end, budget - tokens):
+        yield Piece(start, end, cut, source.token_count(start, end), lead, tokens)
+        return
+    for piece in _split_lines(source, start, end, cut, budget - leads.most_tokens):
+        lead, tokens = leads.at(piece.start)
+        yield replace(piece, lead=lead, lead_tokens=tokens)
 
 
 def _split_lines(source: Source, start: int, end: int, cut: Cut, budget: int) -> Iterator[Piece]:
-    """Yield a block as one piece if it fits, else its lines, else their sentences."""
-    if source.fits(start, end, budget):
-        yield Piece(start, end, cut, source.token_count(start, end))
-        return
+    """Yield each line, or its sentences where it does not fit."""
     while start < end:
         line_end = source.text.find("\n", start, end)
         line_end = end if line_end < 0 else line_end

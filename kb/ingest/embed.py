@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kb.errors import ModelMismatchError
-from kb.formats.chunk import embedding_text
+from kb.formats.chunk import embedding_text, passage
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import (
     BATCH_SIZE,
@@ -250,7 +250,8 @@ def _texts(connection: Connection, chunks: Sequence[StoredChunk]) -> dict[bytes,
         if chunk.document_id != document_id:
             document_id = chunk.document_id
             title, content = title_and_text(connection, document_id) or ("", "")
-        body = content[chunk.start : chunk.end]
+        lead = chunk.lead_start, chunk.lead_end
+        body = passage(content, chunk.start, chunk.end, lead)
         texts[chunk.text_hash] = embedding_text(title, chunk.heading_path, body)
     return texts
 

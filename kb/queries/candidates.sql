@@ -1,9 +1,13 @@
 -- Statements of kb/search/candidates.py.
 
 -- name: chunk_bodies
--- The texts that each of these chunks (JSON list) is judged by.
-SELECT chunk_id, document_id, title, heading, body FROM chunk_texts
-WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+-- The texts that each of these chunks (JSON list) is judged by; the first of a document with the
+-- front matter, whose aliases and tags are indexed with it.
+SELECT chunk_texts.chunk_id, chunk_texts.document_id, chunk_texts.title, heading, lead,
+       CASE WHEN chunks.position = 1 THEN documents.metadata ELSE '{}' END, body
+FROM chunk_texts JOIN chunks USING (chunk_id)
+JOIN documents ON documents.document_id = chunk_texts.document_id
+WHERE chunk_texts.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
 -- name: matching_document_ids
 -- All documents of one range of ids that match, unranked.

@@ -22,8 +22,10 @@ WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
 -- name: chunks_without_vector
 -- Chunks behind one and up to another that wait for their embedding, in document order.
-SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
-FROM chunks WHERE vector_id IS NULL AND chunk_id > :after AND chunk_id <= :last
+SELECT chunk_id, document_id, heading_path, chunks.start_character, chunks.end_character,
+       coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
+FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
+WHERE vector_id IS NULL AND chunk_id > :after AND chunk_id <= :last
 ORDER BY chunk_id LIMIT :limit;
 
 -- name: count_chunks_without_vector$
@@ -37,14 +39,19 @@ FROM (SELECT 1 FROM chunks WHERE vector_id IS NOT NULL LIMIT :most + 1);
 
 -- name: chunks_with_vector
 -- As `chunks_with_text`, of those that have a vector.
-SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
-FROM chunks WHERE vector_id IS NOT NULL AND chunk_id > :after AND chunk_id <= :last
+SELECT chunk_id, document_id, heading_path, chunks.start_character, chunks.end_character,
+       coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
+FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
+WHERE vector_id IS NOT NULL AND chunk_id > :after AND chunk_id <= :last
 ORDER BY chunk_id LIMIT :limit;
 
 -- name: chunks_with_text
 -- Every chunk with the range of its text, in order; for another model.
-SELECT chunk_id, document_id, heading_path, start_character, end_character, text_hash
-FROM chunks WHERE chunk_id > :after AND chunk_id <= :last ORDER BY chunk_id LIMIT :limit;
+SELECT chunk_id, document_id, heading_path, chunks.start_character, chunks.end_character,
+       coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
+FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
+WHERE chunk_id > :after AND chunk_id <= :last
+ORDER BY chunk_id LIMIT :limit;
 
 -- name: count_chunks$
 -- All chunks of the file.

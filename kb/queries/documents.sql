@@ -73,9 +73,17 @@ VALUES (:chunk_id, :document_id, :position, :heading_path, :start_line, :end_lin
         :start_character, :end_character, :extra_terms, :text_hash, :vector_id);
 
 -- name: indexed_chunks
--- What the keyword index holds of a document's chunks, with the range of the text.
-SELECT chunk_id, heading_path, start_character, end_character, extra_terms
-FROM chunks WHERE document_id = :document_id ORDER BY position;
+-- What the keyword index holds of a document's chunks, with the ranges of their text and lead.
+SELECT chunk_id, heading_path, chunks.start_character, chunks.end_character,
+       coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0),
+       extra_terms
+FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
+WHERE document_id = :document_id ORDER BY position;
+
+-- name: insert_lead!
+-- Store what a chunk needs in front of it.
+INSERT INTO chunk_leads (chunk_id, start_character, end_character)
+VALUES (:chunk_id, :start_character, :end_character);
 
 -- name: delete_chunks!
 -- Delete a document's chunks.

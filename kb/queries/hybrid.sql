@@ -68,7 +68,8 @@ SELECT
    WHERE sections.document_id = chunks.document_id AND sections.start_line <= chunks.end_line
      AND sections.heading_path = chunks.heading_path
    ORDER BY position DESC LIMIT 1) AS heading,
-  chunk_texts.body AS content,
+  CASE WHEN chunk_texts.lead = '' THEN chunk_texts.body
+    ELSE chunk_texts.lead || char(10) || chunk_texts.body END AS content,
   chunks.position,
   (SELECT count(*) FROM chunks AS siblings
    WHERE siblings.document_id = chunks.document_id) AS chunk_count,

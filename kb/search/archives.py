@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from kb.search.hybrid import keyword_hits, load_rows, search
 from kb.search.operators import Filters, document_filters, documents_holding
 from kb.search.query import STOP_WORDS, Query, parse_query, quote
 from kb.search.ranking import FUZZY_SCORE, LEAST_SCORE_WITHOUT_WORDS, shown
+from kb.search.snippet import nearest_snippets
 from kb.search.typos import ONE_EDIT_FROM, correct, is_known, prefixed, variants
 from kb.store.chunks import chunks_of_documents, documents_of_chunks
 from kb.store.contents import count_documents, documents_shown
@@ -69,9 +71,34 @@ def search_archives(
         ranges = [collection_range(row["collection_id"]) for row in archives]
         near = _near_words(connection, query) if fuzzy else {}
         found = _ranked(connection, query, corrected, vectors[0], ranges, near, limit)
-        return _shown(connection, query, near, found), " ".join(
-            filter(None, (query.notice, said, notice))
-        )
+        documents = _shown(connection, query, near, found)
+    return (
+        _with_nearest_sentences(model, corrected, documents),
+        " ".join(filter(None, (query.notice, said, notice))),
+    )
+
+
+def _with_nearest_sentences(
+    model: ModelInUse, query: Query, found: Sequence[FoundDocument]
+) -> list[FoundDocument]:
+    """What is found by its meaning alone, with the sentence that is nearest to the query."""
+    unmarked = [one for one in found if not one.highlights]
+    passages = [(one.passage["content"], _headings(one.passage)) for one in unmarked]
+    near = {
+        id(one): sentence
+        for one, sentence in zip(unmarked, nearest_snippets(model, query, passages), strict=True)
+    }
+    return [
+        replace(one, highlights=[("content", [html.escape(text, quote=False)])])
+        if (text := near.get(id(one)))
+        else one
+        for one in found
+    ]
+
+
+def _headings(passage: Row) -> list[str]:
+    """What is known of a passage beside its text and need not be repeated in it."""
+    return [passage["title"], passage["heading"] or ""]
 
 
 def _ranked(

@@ -53,7 +53,7 @@ def across_chunks(connection: Connection, wanted: Pattern, ranges: Sequence[IdRa
             in_a_row = quote(" ".join(others)) + ("*" if looked_up.is_prefix else "")
             each = [quote(word) for word in others]
             match = f"(body : ^ {in_a_row}) OR (extra : ({' OR '.join(each)}))"
-        for chunk_id, _, _, _, body in bodies(
+        for chunk_id, *_, body in bodies(
             connection, matching(connection, matching_chunks, match, ranges)
         ):
             if starts_with(connection, body, rest):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from kb.formats.tags import names_of
 from kb.search.query import quote
 from kb.search.typos import prefix_bounds, prefixed
 from kb.search.words import Pattern, unspaced_runs
@@ -99,9 +100,13 @@ def matching_any(
 
 def bodies(
     connection: Connection, chunk_ids: Iterable[int]
-) -> Iterator[tuple[int, int, str, str, str]]:
+) -> Iterator[tuple[int, int, str, str, str, str, str]]:
+    """Of each chunk: its id and its document's, title, headings, lead, other names and text."""
     for ids in slices(sorted(chunk_ids), CHUNKS_AT_ONCE):
-        yield from connection.tuples("chunk_bodies", chunk_ids=json.dumps(ids))
+        for *known, metadata, body in connection.tuples("chunk_bodies", chunk_ids=json.dumps(ids)):
+            chunk_id, document_id, title, heading, lead = known
+            names = names_of(json.loads(metadata)) if metadata != "{}" else ""
+            yield chunk_id, document_id, title, heading, lead, names, body
 
 
 def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

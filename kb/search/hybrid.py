@@ -62,6 +62,9 @@ def search(
 ) -> list[Hit]:
     """The best chunks for a query, best first.
 
+    A query of required words alone is judged by its words, with a vector or without, so that it
+    needs none; the vector only tells the distances.
+
     Args:
         vector: the query's unit vector; None when there is no model: words alone.
         ranges: where to look, each a range of chunk ids.
@@ -79,7 +82,7 @@ def search(
         return []
     calibration = calibration or BUNDLED_CALIBRATION
     nearest: list[tuple[int, float]] = []
-    if vector is not None:
+    if vector is not None and not (use_keywords and query.is_exact):
         nearest = nearest_chunks(
             connection,
             vector,
@@ -103,6 +106,8 @@ def search(
         ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
     evidence = _evidence(connection, query, vector, calibration, words, list(ids))
     readable = readable_share(query.text) if english_model else 1.0
+    if query.is_exact:
+        readable = 0.0
     keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(words.chunks, 1)}
     vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(nearest, 1)}
     distances = {one.chunk_id: distance for one, distance in evidence}

@@ -31,16 +31,18 @@ from kb.search.candidates import (
     slices,
     words_with_prefix,
 )
-from kb.search.query import Operand, Query, quote
+from kb.search.query import TAG, Operand, Query, quote
 from kb.search.typos import prefixed
 from kb.search.words import Pattern, holds, holds_prefix, pattern, unspaced_runs
 from kb.store.chunks import documents_of_chunks
 from kb.store.contents import texts_of
 from kb.store.database import Connection
 from kb.text.headings import PATH_SEPARATOR
+from kb.text.nearest import nearest
 
 MOST_PREFIX_WORDS = 500  # that take part in a ranking
 DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
+MOST_TAGS_NAMED = 10
 NO_SUCH_PHRASE = "No passage holds the quoted words in a row: searched without the quotes."
 
 Filters = tuple[set[int] | None, set[int] | None]  # only these ids, or all but these
@@ -51,7 +53,19 @@ def chunk_filters(connection: Connection, query: Query, ranges: Sequence[IdRange
 
     A passage is judged with its title and its headings.
     """
-    return _filters(query, lambda operand: chunks_holding(connection, operand, ranges))
+    only, without = _filters(query, lambda operand: chunks_holding(connection, operand, ranges))
+    for tag in query.tags:
+        tagged = chunks_tagged(connection, tag, ranges)
+        only = tagged if only is None else only & tagged
+    for tag in query.tags_not:
+        tagged = chunks_tagged(connection, tag, ranges)
+        if only is not None:
+            only = only - tagged
+        else:
+            without = (without or set()) | tagged
+    if only is not None and without:
+        return only - without, None
+    return only, without
 
 
 def enforced(
@@ -60,8 +74,11 @@ def enforced(
     """A query with its `chunk_filters`, and what to tell the reader.
 
     A text with quotes in it was often pasted: where no passage holds the quoted words, they are
-    searched without the quotes. What `+` and `-` say stays.
+    searched without the quotes. What `+` and `-` say stays, and so do tags.
     """
+    for tag in query.tags:
+        if not chunks_tagged(connection, tag, ranges):
+            return query, (set(), None), _no_such_tag(connection, tag, ranges)
     filters = chunk_filters(connection, query, ranges)
     if filters[0] != set() or not query.is_quoted:
         return query, filters, ""
@@ -102,6 +119,31 @@ def chunks_holding(connection: Connection, operand: Operand, ranges: Sequence[Id
     if len(wanted.words) > 1:
         found |= across_chunks(connection, wanted, ranges)
     return found
+
+
+def chunks_tagged(connection: Connection, tag: str, ranges: Sequence[IdRange]) -> set[int]:
+    """The chunks of the documents that have a tag, or one below it: `a` has `a/b`."""
+    bounds = {
+        "tag": TAG + tag,
+        "below": f"{TAG}{tag}/",
+        "behind": f"{TAG}{tag}0",
+    }  # "0" follows "/"
+    return {
+        row[0]
+        for first, last in ranges
+        for row in connection.tuples("chunk_ids_tagged", first=first, last=last, **bounds)
+    }
+
+
+def _no_such_tag(connection: Connection, tag: str, ranges: Sequence[IdRange]) -> str:
+    known = [
+        row[0].removeprefix(TAG)
+        for first, last in ranges
+        for row in connection.tuples("known_tags", first=first, last=last)
+    ]
+    near = nearest(tag, known) or known[:MOST_TAGS_NAMED]
+    there_are = f": there are {', '.join(near)}" if near else ""
+    return f'No document has the tag "{tag}"{there_are}.'
 
 
 def match_prefixes(connection: Connection, query: Query) -> dict[str, str]:
@@ -152,15 +194,17 @@ def _holding(
 
 
 def _judged_chunks(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
-    """Of some chunks, those that hold a pattern in their title, a heading or their own text."""
+    """Of some chunks, those that hold a pattern in their title, names, a heading, lead or text."""
 
-    # Titles and headings are few and come often.
+    # Titles, names, headings and leads are few and come often.
     holds_name = cache(lambda text: _holds(connection, text, wanted))
 
     found: set[int] = set()
-    for chunk_id, _, title, heading, body in bodies(connection, candidates):
+    for chunk_id, _, title, heading, lead, names, body in bodies(connection, candidates):
         if (
             holds_name(title)
+            or holds_name(lead)
+            or any(map(holds_name, names.splitlines()))
             or any(map(holds_name, heading.split(PATH_SEPARATOR)))
             or _holds(connection, body, wanted)
         ):

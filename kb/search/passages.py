@@ -10,7 +10,7 @@ from kb.errors import EmbeddingError
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.models.rerank import CANDIDATES, blend
-from kb.search.hybrid import DEPTH, Hit, load_rows, search
+from kb.search.hybrid import DEPTH, FARTHEST, Hit, load_rows, search
 from kb.search.operators import enforced
 from kb.search.query import Query, parse_query
 from kb.search.ranking import readable_share, shown
@@ -48,8 +48,13 @@ def search_passages(
     max_distance: float,
     hybrid: bool,
     rerank: bool,
+    *,
+    distances: bool = True,
 ) -> Found:
     """The best passages for each query and the collections to look in ([]: all of them).
+
+    Args:
+        distances: False where nobody sees them: what is asked exactly then needs no model.
 
     Raises:
         CollectionNotFound: a name that does not exist.
@@ -59,9 +64,16 @@ def search_passages(
     with model.database.read() as connection:
         for _, collections in asked:
             names.ranges(connection, collections)  # a wrong name is told before the model is loaded
-        corrected = [correct(connection, parse_query(text)) for text, _ in asked]
-    queries: list[Query] = [query for query, _ in corrected]
-    vectors, problem = model.try_embed_queries([query.words_to_embed for query in queries])
+        corrected = [correct(connection, parse_query(text, tags=True)) for text, _ in asked]
+        queries: list[Query] = [query for query, _ in corrected]
+        by_words = [
+            not (distances or rerank or max_distance < FARTHEST)
+            and hybrid
+            and query.is_exact
+            and not enforced(connection, query, names.ranges(connection, collections)[0])[2]
+            for query, (_, collections) in zip(queries, asked, strict=True)
+        ]
+    vectors, problem = _vectors_of(model, queries, by_words)
     said = [text for query, text in corrected for text in (query.notice, text)]
     notice = " ".join(filter(None, [*dict.fromkeys(said), problem]))
     if not hybrid and any(vector is None for vector in vectors):
@@ -92,9 +104,26 @@ def search_passages(
             found.hits.append(hits)
             found.rows.append(passage_rows(connection, hits, called))
             texts.append(_embedded_texts(connection, hits[:CANDIDATES]) if rerank else [])
-    if any(found.rows) and not problem and any(vector is None for vector in vectors):
+    missing = any(
+        vector is None and not exact for vector, exact in zip(vectors, by_words, strict=True)
+    )
+    if any(found.rows) and not problem and missing:
         found = replace(found, notice=f"{found.notice} {WORDS_ALONE}".strip())
     return _reranked(model, queries, found, texts, english_model, limit) if rerank else found
+
+
+def _vectors_of(
+    model: ModelInUse, queries: Sequence[Query], by_words: Sequence[bool]
+) -> tuple[list[NDArray[np.float32] | None], str]:
+    """The vector of each query that is not judged by its words alone, and what went wrong."""
+    if all(by_words):
+        return [None] * len(queries), ""
+    texts = [
+        query.words_to_embed for query, alone in zip(queries, by_words, strict=True) if not alone
+    ]
+    vectors, problem = model.try_embed_queries(texts)
+    left = iter(vectors)
+    return [None if alone else next(left) for alone in by_words], problem
 
 
 def _reranked(

@@ -1,7 +1,8 @@
 """User words -> operators -> a safe FTS5 MATCH expression.
 
 `+must` and `"phrases"` have to be there, `-mustnot` must not, `prefix*` matches word beginnings,
-bare words are optional and rank. Any string is a valid query: everything a user types reaches
+bare words are optional and rank. Where documents are filtered by their tags, `tag:NAME` is one
+too; elsewhere it is text. Any string is a valid query: everything a user types reaches
 FTS5 inside double quotes, and a sign counts as an operator only in front of a word.
 """
 
@@ -11,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from kb.formats.tags import normal_tag
 from kb.text.file_names import printable
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, scripts, words
 
@@ -34,6 +36,7 @@ MOST_OPERATOR_CHARACTERS = 1_000
 MOST_CHARACTERS = 10_000  # the rest of a text is left out
 LONGEST_PIECE = 100  # characters of one word of a pasted text
 MOST_TERMS = 300  # distinct words of a pasted text that are looked for
+TAG = "tag:"
 _CLOSING = {
     '"': '"', "＂": "＂", "“": "”", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«",
     "「": "」", "『": "』", "｢": "｣", "《": "》", "〈": "〉",
@@ -61,6 +64,8 @@ class Query:
     # Words that the file has not, each with what it was taken for; those are among the terms.
     guesses: tuple[tuple[str, tuple[str, ...]], ...] = ()
     notice: str = ""  # what was left out
+    tags: tuple[str, ...] = ()  # in their normal form: a document has to have all of them
+    tags_not: tuple[str, ...] = ()  # and none of these
 
     @property
     def is_blank(self) -> bool:
@@ -74,6 +79,11 @@ class Query:
     @property
     def has_operators(self) -> bool:
         return bool(self.must or self.must_not)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all that is asked for has to be there: then there is no meaning to be near to."""
+        return bool(self.must) and not self.terms
 
     @property
     def is_quoted(self) -> bool:
@@ -98,14 +108,20 @@ class Query:
         return " ".join(operand.text for operand in (*self.must, *self.terms))
 
 
-def parse_query(text: str) -> Query:
-    """Split a query into its operands. Never fails."""
+def parse_query(text: str, *, tags: bool = False) -> Query:
+    """Split a query into its operands. Never fails.
+
+    Args:
+        tags: `tag:NAME` says which documents are meant.
+    """
     text, notice = _shortened(clean(text))
     if len(text) > MOST_OPERATOR_CHARACTERS or len(words(text)) > MOST_OPERATOR_WORDS:
         return _pasted(text, notice)
     terms: list[Operand] = []
     must: list[Operand] = []
     must_not: list[Operand] = []
+    tagged: dict[str, list[str]] = {"": [], "-": []}
+    rest = ""  # the text without the tags
     position = 0
     while position < len(text):
         if text[position].isspace():
@@ -115,7 +131,13 @@ def parse_query(text: str) -> Query:
         if text[position] in "+-" and _starts_operand(text, position + 1):
             sign = text[position]
             position += 1
+        start = position
+        tag, position = _read_tag(text, position) if tags else ("", position)
+        if tag:
+            tagged["-" if sign == "-" else ""].append(tag)
+            continue
         operand, position = _read_operand(text, position)
+        rest = f"{rest} {sign}{text[start:position]}"
         if not match_required(operand):
             continue  # punctuation alone
         if sign == "-":
@@ -124,8 +146,20 @@ def parse_query(text: str) -> Query:
             must.append(replace(operand, is_required=sign == "+"))
         else:
             terms.append(operand)
-    required, excluded = tuple(dict.fromkeys(must)), tuple(dict.fromkeys(must_not))
-    return Query(text, tuple(dict.fromkeys(terms)), required, excluded, notice=notice)
+    if any(tagged.values()):
+        text = rest.strip()
+        if not (terms or must):  # what has the tag is found by its name
+            text = f"{text} {' '.join(tagged[''])}".strip()
+            terms = [Operand(tag) for tag in tagged[""]]
+    return Query(
+        text,
+        tuple(dict.fromkeys(terms)),
+        tuple(dict.fromkeys(must)),
+        tuple(dict.fromkeys(must_not)),
+        notice=notice,
+        tags=tuple(dict.fromkeys(tagged[""])),
+        tags_not=tuple(dict.fromkeys(tagged["-"])),
+    )
 
 
 def _shortened(text: str) -> tuple[str, str]:
@@ -286,6 +320,16 @@ def _starts_operand(text: str, position: int) -> bool:
     if position >= len(text):
         return False
     return text[position] in _CLOSING or bool(words(text[position]) or pictographs(text[position]))
+
+
+def _read_tag(text: str, position: int) -> tuple[str, int]:
+    """The tag that a filter names there, and what follows it; "" where there is no filter."""
+    if text[position : position + len(TAG)].casefold() != TAG or position + len(TAG) == len(text):
+        return "", position
+    start = position + len(TAG)
+    operand, end = _read_operand(text, start) if not text[start].isspace() else (Operand(""), start)
+    tag = normal_tag(operand.text + "*" * operand.is_prefix)
+    return (tag, end) if words(tag) or pictographs(tag) else ("", position)
 
 
 def _read_operand(text: str, position: int) -> tuple[Operand, int]:

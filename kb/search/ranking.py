@@ -186,7 +186,7 @@ def explained(one: Evidence | None) -> str:
     if one.document_words:
         parts.append(f"its document has {one.document_words:.0%} of the greatest word score")
     if one.cosine is None:
-        parts.append("has no vector yet")
+        parts.append("has no vector: judged by words alone")
     else:
         parts.append(f"its meaning is {_nearness(one.cosine)} ({one.cosine:.2f})")
         parts.append(f"its document's {_nearness(one.document_cosine or 0.0)}")

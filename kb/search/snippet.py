@@ -10,12 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kb.errors import EmbeddingError
+from kb.model_in_use import ModelInUse
 from kb.search.highlight import excerpts, merged, spans
 from kb.search.query import STOP_WORDS, Query
 from kb.store.database import Connection
-from kb.text.sentences import first_sentences
+from kb.text.sentences import first_sentences, sentences
 
 WIDTH = 220  # characters
+MOST_SENTENCES = 12  # of a passage that are compared with a question: each is embedded
+# Where a sentence ends without a sign: at blank lines, items, headings and rows.
+_PARTS = re.compile(r"\n\s*\n|\n(?=[ \t]*(?:[-*+|#>]|\d+[.)])[ \t])")
 
 _CODE_FENCE = re.compile(r"^[ \t>]*(?P<fence>`{3,}|~{3,})")
 _BLOCK_FENCE = re.compile(r"^[ \t>]*(?::{3,}|/{3,})[^|]*(?:\|\s*(?P<title>.*))?$")
@@ -61,6 +66,46 @@ def snippet(
     piece = pieces[0]
     again = spans(connection, piece, asked, variants=_variants(query))
     return Snippet(piece, tuple(merged(again)))
+
+
+def nearest_snippets(
+    model: ModelInUse, query: Query, contents: Sequence[tuple[str, Sequence[str]]]
+) -> list[str]:
+    """Of passages that hold no word of a query the text from the nearest sentence on.
+
+    Args:
+        contents: pairs of a passage and the headings shown above it.
+
+    Returns:
+        "" where nothing can be said to be nearest: without a model, or of a single sentence.
+    """
+    pieces = [_sentences(readable(content, headings)) for content, headings in contents]
+    together = [sentence for some in pieces if len(some) > 1 for sentence in some]
+    if not together:
+        return [""] * len(contents)
+    try:
+        vectors = model.embed_queries([query.words_to_embed])
+        scores = iter(model.embedder().embed(together) @ vectors[0]) if vectors else iter(())
+    except EmbeddingError:
+        return [""] * len(contents)
+    found: list[str] = []
+    for some in pieces:
+        near = [next(scores, None) for _ in some] if len(some) > 1 else []
+        known = [(score, -number) for number, score in enumerate(near) if score is not None]
+        number = -max(known)[1] if known else 0
+        text = first_sentences(" ".join(some[number:]), WIDTH)
+        found.append((f"... {text}" if number else text) if known else "")
+    return found
+
+
+def _sentences(text: str) -> list[str]:
+    """The first sentences of a passage; of code and tables the lines."""
+    found: list[str] = []
+    for part in _PARTS.split(text):
+        found += sentences(part)
+        if len(found) >= MOST_SENTENCES:
+            break
+    return found[:MOST_SENTENCES]
 
 
 def readable(content: str, headings: Sequence[str] = ()) -> str:

@@ -12,13 +12,15 @@ from kb.store.ids import WHOLE_FILE, ChunkRange
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk, with the range of its document's text that it is."""
+    """A chunk, with the ranges of its document's text that it and its lead are."""
 
     chunk_id: int
     document_id: int
     heading_path: str
     start: int
     end: int
+    lead_start: int
+    lead_end: int
     text_hash: bytes
 
 

@@ -1,7 +1,8 @@
 """What a link points to and what a document answers to, as keys that are equal when they meet.
 
 `path:<collection>/guide/wind.md`, `page:radio link`, `url:example.com/page`. A document answers
-to several keys; each has a rank, 0 for the most literal one.
+to several keys; each has a rank, 0 for the most literal one. Its tags (`tag:boats/sails`) are keys
+too: no link has such a one, but searches look them up.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from kb.formats.tags import normal_tag, tags_of
 from kb.text.suffixes import PAGE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -128,6 +130,8 @@ def document_keys(
         add(label_key(label, collection_id), 0)
     for name, rank in _other_names(bare, metadata):
         add(page_key(name), rank)
+    for tag in tags_of(metadata):
+        add(f"tag:{normal_tag(tag)}", 0)
     for rank, urls in enumerate(_urls(metadata)):
         for url in urls:
             add(url_key(url), rank)

@@ -35,7 +35,7 @@ from kb.errors import (
 from kb.store.statements import statements
 
 APPLICATION_ID = 0x6B62646F
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 BUSY_MILLISECONDS = 20_000
 CLOSE_SECONDS = 5
 MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log

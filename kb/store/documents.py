@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kb.formats.chunk import Chunk, embedding_text
+from kb.formats.chunk import Chunk, embedding_text, passage
 from kb.formats.convert.result import Place
+from kb.formats.leads import NO_LEAD
 from kb.formats.outline import ParsedDocument
+from kb.formats.tags import names_of
 from kb.models.embedder import text_hash
 from kb.store.citations import forget_citations, resolve_again, store_citations
 from kb.store.collections import delete_row
@@ -159,9 +161,9 @@ def _delete_parts(connection: Connection, document_id: int) -> list[int]:
                 "title": title,
                 "heading": heading_path,
                 "body": content[start:end],
-                "extra": extra,
+                "extra": _indexed_extra(extra, content[lead_start:lead_end]),
             }
-            for chunk_id, heading_path, start, end, extra in chunks
+            for chunk_id, heading_path, start, end, lead_start, lead_end, extra in chunks
         ),
     )
     connection.run("unindex_document", document_id=document_id)
@@ -180,9 +182,16 @@ def _insert_chunks(
 ) -> list[int]:
     """Insert the chunks, indexed; the ids of those that have a vector already."""
     bodies = [new.text[chunk.start_character : chunk.end_character] for chunk in new.chunks]
+    leads = [new.text[slice(*chunk.lead)] for chunk in new.chunks]
     hashes = [
-        text_hash(embedding_text(new.parsed.title, chunk.heading_path, body))
-        for chunk, body in zip(new.chunks, bodies, strict=True)
+        text_hash(
+            embedding_text(
+                new.parsed.title,
+                chunk.heading_path,
+                passage(new.text, chunk.start_character, chunk.end_character, chunk.lead),
+            )
+        )
+        for chunk in new.chunks
     ]
     model = current_model(connection)
     known = vectors_of(connection, model["model_id"], hashes) if model and hashes else {}
@@ -191,9 +200,11 @@ def _insert_chunks(
     next_id = connection.value("next_chunk_id", collection_id=collection_id)
     next_id = max([next_id, *(chunk_id + 1 for chunk_id in ids)])
     ids += range(next_id, next_id + len(new.chunks) - len(ids))
+    # Aliases and tags are indexed with the first passage.
+    names = [names_of(new.parsed.front_matter), *[""] * len(bodies)][: len(bodies)]
     extras = [
-        extra_terms(f"{new.parsed.title}\n{chunk.heading_path}\n{body}")
-        for chunk, body in zip(new.chunks, bodies, strict=True)
+        _extra_terms(names, new.parsed.title, chunk.heading_path, lead, body)
+        for chunk, lead, body, names in zip(new.chunks, leads, bodies, names, strict=True)
     ]
     add_words(
         connection, {new.parsed.title, *bodies, *(c.heading_path for c in new.chunks), *extras}
@@ -218,6 +229,14 @@ def _insert_chunks(
         ),
     )
     connection.run_many(
+        "insert_lead",
+        (
+            {"chunk_id": chunk_id, "start_character": chunk.lead[0], "end_character": chunk.lead[1]}
+            for chunk_id, chunk in zip(ids, new.chunks, strict=True)
+            if chunk.lead != NO_LEAD
+        ),
+    )
+    connection.run_many(
         "index_chunk",
         (
             {
@@ -225,12 +244,24 @@ def _insert_chunks(
                 "title": new.parsed.title,
                 "heading": chunk.heading_path,
                 "body": body,
-                "extra": extra,
+                "extra": _indexed_extra(extra, lead),
             }
-            for chunk_id, chunk, body, extra in zip(ids, new.chunks, bodies, extras, strict=True)
+            for chunk_id, chunk, lead, body, extra in zip(
+                ids, new.chunks, leads, bodies, extras, strict=True
+            )
         ),
     )
     return [chunk_id for chunk_id, value in zip(ids, hashes, strict=True) if value in known]
+
+
+def _extra_terms(names: str, *texts: str) -> str:
+    terms = extra_terms("\n".join((*texts, names)))
+    return "\n".join(filter(None, (terms, names)))
+
+
+def _indexed_extra(extra: str, lead: str) -> str:
+    """The extra terms of a chunk as `chunk_texts` has them."""
+    return f"{extra}\n{lead}" if lead else extra
 
 
 def _section_fields(section: Any, document_id: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 MAXIMUM_CONTEXT = 400  # characters of a sentence; of a longer one CONTEXT_MARGIN each side is kept
 CONTEXT_MARGIN = 100
@@ -41,6 +42,14 @@ def _word_edge(text: str, position: int, limit: int) -> int:
         return 0
     space = text.find(" ", position, limit)
     return space + 1 if space >= 0 else position
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text on one line, each with the sign that ends it."""
+    flat = " ".join(text.split())
+    ends = [0, *(match.end() for match in _SENTENCE_END.finditer(flat)), len(flat)]
+    found = (flat[start:end].strip() for start, end in pairwise(ends))
+    return [sentence for sentence in found if sentence]
 
 
 def first_sentences(text: str, most: int) -> str:

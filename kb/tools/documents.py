@@ -58,7 +58,7 @@ QueryText = Annotated[
     str,
     Field(
         description="What to find: words or a question. Operators: +must, -mustnot, "
-        '"exact phrase", prefix*.'
+        '"exact phrase", prefix*, tag:NAME (documents with that tag in their front matter).'
     ),
 ]
 MaximumDistance = Annotated[

@@ -139,9 +139,17 @@ def test_operators_hold_for_what_vectors_find(windrose: Session) -> None:
         for use_keywords in (True, False):
             hits = search(connection, query, vector, limit=50, use_keywords=use_keywords)
             rows = load_rows(connection, [hit.chunk_id for hit in hits])
+            tags = {
+                row["chunk_id"]: connection.apsw.execute(
+                    "SELECT extra FROM chunk_texts WHERE chunk_id = ?", (row["chunk_id"],)
+                ).get
+                for row in rows
+            }
             texts = [
-                f"{row['title']} {row['heading_path']} {row['content']}".casefold() for row in rows
+                f"{row['title']} {row['heading_path']} {row['content']} {tags[row['chunk_id']]}"
+                for row in rows
             ]
+            texts = [text.casefold() for text in texts]
             assert texts
             assert all("wind" in text and "offset" not in text for text in texts)
 

@@ -3,8 +3,9 @@
 import pytest
 
 from kb.search.query import parse_query
-from kb.search.snippet import WIDTH, readable, snippet
+from kb.search.snippet import WIDTH, nearest_snippets, readable, snippet
 from kb.store.database import Database
+from kb.tools.session import Session
 
 DATABASE = Database(":memory:")
 
@@ -27,6 +28,24 @@ def test_a_snippet_lies_round_the_words_that_were_asked_for() -> None:
 def test_without_a_matched_word_the_first_sentences_are_shown() -> None:
     text, marks = shown("The first sentence. " + "It goes on " * 40, "bread")
     assert (text, marks) == ("The first sentence.", [])
+
+
+def test_of_a_passage_without_a_matched_word_the_nearest_sentence_is_shown(
+    windrose: Session,
+) -> None:
+    text = (
+        "Paint protects the wood. The boat carries four sailors. "
+        "Hang the anchor on a chain of iron. It takes an hour."
+    )
+    contents = [(f"# Boats\n\n{text}", ["Boats"]), ("One sentence alone.", [])]
+    query = parse_query("how many people fit on board of the ship")
+    near, single = nearest_snippets(windrose.model, query, contents)
+    assert near.startswith("... The boat carries four sailors. Hang")
+    assert single == ""
+
+
+def test_without_a_model_no_sentence_is_the_nearest(kb: Session) -> None:
+    assert nearest_snippets(kb.model, parse_query("bread"), [("One. Two.", [])]) == [""]
 
 
 def test_a_heading_that_is_shown_is_not_repeated() -> None:

@@ -1,0 +1,145 @@
+"""What a passage that begins inside a block needs in front of it to be understood.
+
+A passage cut out of a long table is numbers without its header row, an item of a list is a name
+without the line that says what is listed, and code is a riddle without the sentence before it.
+Such a lead is a range of the document's own text. It is embedded, indexed and shown with the
+passage, whose lines stay its own.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+Range = tuple[int, int]
+NO_LEAD: Range = (0, 0)
+
+LONGEST_INTRODUCTION = 200  # characters of a sentence; of a longer one its end
+_MOST_HEADER_LINES = 6
+_LONGEST_HTML_HEADER = 2_000
+
+_INTRODUCED = frozenset({"list_item", "fence", "code", "table", "directive"})
+_SENTENCE_END = re.compile(r"[.!?…:][\"'”’»)\]*_]*\s+(?=\S)|[。！？：][”’」』）]*(?=\S)")
+_RULE_SIGNS = frozenset("-=|+: \t>")
+_ASCIIDOC_TABLE = re.compile(r"^[|,:!]={3,}[ \t]*$")
+_HTML_HEADER = re.compile(r"<thead\b.*?</thead>|<tr\b(?:(?!</tr>).)*?<th\b.*?</tr>", re.I | re.S)
+_ITEM = re.compile(r"[ \t]*(?:[-*+•]|\(?(?:\d{1,9}|[A-Za-z#])[.)])[ \t]+\S")
+
+
+def introduction(text: str, block: Range, kind: str) -> Range:
+    """The last sentence of a block that may introduce the next one."""
+    if kind != "paragraph":
+        return NO_LEAD
+    start, end = block
+    end = start + len(text[start:end].rstrip())
+    low = max(start, end - LONGEST_INTRODUCTION)
+    places = [match.end() for match in _SENTENCE_END.finditer(text, low, end)]
+    if not places and low > start:
+        space = text.find(" ", low, end)
+        places = [space + 1 if space >= 0 else low]
+    begin = places[-1] if places else start
+    return begin, end
+
+
+class Leads:
+    """The leads of one block, by where a passage begins in it."""
+
+    def __init__(self, text: str, block: Range, kind: str, introduced_by: Range) -> None:
+        intro = introduced_by if kind in _INTRODUCED else NO_LEAD
+        found = [(block[0], intro), *_inside(text, block, kind, intro)]
+        self._places = [place for place, _ in found]
+        self._leads = [lead for _, lead in found]
+
+    def at(self, place: int) -> Range:
+        """The lead of a passage that begins there."""
+        return self._leads[max(bisect_right(self._places, place) - 1, 0)]
+
+    @property
+    def different(self) -> set[Range]:
+        """All leads of the block."""
+        return set(self._leads)
+
+
+def _inside(text: str, block: Range, kind: str, intro: Range) -> Iterator[tuple[int, Range]]:
+    """From which place on which lead holds, behind the block's beginning."""
+    lines = _lines(text, block)
+    if len(lines) < 2:
+        return
+    header = NO_LEAD
+    if kind in ("table", "paragraph"):
+        header = _header(text, lines)
+    elif kind == "html":
+        header = _html_header(text, block)
+    if header != NO_LEAD:
+        yield header[1], header
+    elif kind in ("fence", "directive"):
+        if re.search(r"\w", text[slice(*lines[0])]):  # it names the language, or the title
+            opening = lines[0] if intro == NO_LEAD else (intro[0], lines[0][1])
+            yield lines[1][0], opening
+    elif kind in ("list_item", "paragraph"):
+        yield from _hanging(text, lines, intro, is_list=kind == "list_item")
+
+
+def _hanging(
+    text: str, lines: Sequence[Range], intro: Range, *, is_list: bool
+) -> Iterator[tuple[int, Range]]:
+    """Lines that are indented belong to the item, or the line, that they hang on."""
+    above: list[tuple[int, Range]] = []  # indentation and line of what a line may hang on
+    for number, line in enumerate(lines):
+        indent = _indent(text, line)
+        opens = _ITEM.match(text, *line) is not None if is_list else indent == 0
+        if opens or number == 0:
+            above = [one for one in above if one[0] < indent]
+        inner = [one for at, one in above if at < indent]
+        if number:
+            yield line[0], inner[-1] if inner else intro
+        if opens or number == 0:
+            above.append((indent, _trimmed(text, line)))
+
+
+def _header(text: str, lines: Sequence[Range]) -> Range:
+    """The header row of a table: above a rule, between two, or the first of an AsciiDoc table."""
+    texts = [text[start:end] for start, end in lines[:_MOST_HEADER_LINES]]
+    rules = [number for number, one in enumerate(texts) if _is_rule(one)]
+    if rules and rules[0] == 1 and "|" in texts[0]:
+        return _trimmed(text, lines[0])
+    if len(rules) > 1 and rules[0] == 0 and "=" in texts[rules[1]] and rules[1] > 1:
+        return _trimmed(text, (lines[1][0], lines[rules[1] - 1][1]))
+    if _ASCIIDOC_TABLE.match(texts[0]) and len(texts) > 2 and not _is_rule(texts[1]):
+        return _trimmed(text, lines[1])
+    return NO_LEAD
+
+
+def _html_header(text: str, block: Range) -> Range:
+    start, end = block
+    end = min(end, start + _LONGEST_HTML_HEADER)
+    match = _HTML_HEADER.search(text, start, end)
+    return match.span() if match and "<table" in text[start : match.end()].lower() else NO_LEAD
+
+
+def _is_rule(line: str) -> bool:
+    signs = set(line)
+    return bool(signs & {"-", "="}) and signs <= _RULE_SIGNS
+
+
+def _lines(text: str, block: Range) -> list[Range]:
+    """The lines of a block that are not blank."""
+    start, end = block
+    ends = [start - 1, *(m.start() for m in re.finditer("\n", text[start:end])), end]
+    ends[1:-1] = [place + start for place in ends[1:-1]]
+    found = [(before + 1, after) for before, after in pairwise(ends)]
+    return [(first, last) for first, last in found if text[first:last].strip()]
+
+
+def _indent(text: str, line: Range) -> int:
+    raw = text[slice(*line)]
+    return len(raw) - len(raw.lstrip())
+
+
+def _trimmed(text: str, line: Range) -> Range:
+    start, end = line
+    raw = text[start:end]
+    start += len(raw) - len(raw.lstrip())
+    return start, start + len(raw.strip())
