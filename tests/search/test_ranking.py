@@ -73,5 +73,5 @@ def test_an_explanation_names_the_evidence() -> None:
     assert "as it was typed" in explained(replace(ANSWER, is_typed=True))
     assert "42%" in explained(replace(ANSWER, held=0.42))
     assert "very near" in explained(ANSWER)
-    assert "no vector yet" in explained(replace(ANSWER, cosine=None))
+    assert "judged by words alone" in explained(replace(ANSWER, cosine=None))
     assert explained(None) == "near in meaning"
