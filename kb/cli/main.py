@@ -115,7 +115,15 @@ def _run(options: argparse.Namespace) -> int:
                 soundness.warn(database)
             # Only now, so that a search does not wait for the import of what syncs and serves.
             command = getattr(importlib.import_module(f"kb.cli.{module}"), name)
-            code: int = command(session, options)
+            try:
+                code: int = command(session, options)
+            except (KbError, OutputError, BrokenPipeError):
+                raise
+            except Exception:
+                from kb.store.health import require_sound  # here: it is hardly ever needed
+
+                require_sound(database)
+                raise
             soundness.warn_of_waiting_log(database)
             return code
 

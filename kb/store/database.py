@@ -10,6 +10,7 @@ newer than its state cannot be merged: `log_waits` says so.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import threading
@@ -699,6 +700,11 @@ class Database:
             raise DamagedFileError(
                 f"{self.path} is damaged or no SQLite file ({error}): restore a copy, or delete "
                 "it and sync again"
+            ) from error
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise DamagedFileError(
+                f"{self.path} is damaged: a text in it cannot be read ({error}). `kb doctor` looks "
+                "at all of it; restore a copy, or delete the file and sync again"
             ) from error
         except apsw.SQLError as error:
             # Every statement is tested with the schema: a table, or the width of a vector, differs.

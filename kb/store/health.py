@@ -89,6 +89,24 @@ def quick(connection: Connection, known_models: Mapping[str, Collection[str]]) -
     return []
 
 
+def require_sound(database: Database) -> None:
+    """After a failure that nobody foresaw: whether the file is to blame.
+
+    Raises:
+        DamagedFileError: it is.
+    """
+    with database.read() as connection:
+        found = connection.integrity(1) or [
+            f"rows of {child} belong to no row of {parent}"
+            for child, parent in connection.broken_references()
+        ]
+    if found:
+        raise DamagedFileError(
+            f"{database.path} is damaged ({found[0]}): `kb doctor` says what is wrong, `kb doctor "
+            "--fix` makes anew what it can; else restore a copy"
+        )
+
+
 def thorough(database: Database) -> Iterator[Finding]:
     """Every check of the file itself. Reads all of it, and holds the write lock for a while."""
     started = time.monotonic()

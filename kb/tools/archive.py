@@ -151,6 +151,7 @@ def search_local_archives(
     except KbError as error:
         raise type(error)(FAILURE + error.message, **error.details) from error
     except Exception as error:
+        _require_sound(call)
         log.exception("searchLocalArchives failed")
         raise KbError(f"{FAILURE}{type(error).__name__}: {error}") from error
     left_out = f"The reply is full: {cut}; `kb graph` exports all." if cut else ""
@@ -168,6 +169,15 @@ def search_local_archives(
         truncated=bool(fitted.notice or left_out) or None,
         notice=said(left_out, fitted.notice, notice),
     )
+
+
+def _require_sound(call: Call) -> None:
+    from kb.store.health import require_sound  # here: it is hardly ever needed
+
+    try:
+        require_sound(call.database)
+    except KbError as error:
+        raise type(error)(FAILURE + error.message, **error.details) from error
 
 
 def _row(found: FoundDocument, citations: Citations | None) -> ArchiveRow:

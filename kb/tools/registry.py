@@ -161,13 +161,8 @@ def call_tool(
             result = _run(Call(session, progress), tools[name], arguments or {})
     except KbError as error:
         result = _failure(session, tools[name], error.as_result())
-    except Exception as error:
-        log.exception("%s failed", name)
-        content = {
-            "error": f"{name} failed: {type(error).__name__}: {error}. Its log has the details.",
-            "code": "INTERNAL_ERROR",
-        }
-        result = _failure(session, tools[name], content)
+    except Exception as error:  # noqa: BLE001 - logged there
+        result = _failure(session, tools[name], _unforeseen(session, name, error))
     session.activity.note_call()
     milliseconds = (time.perf_counter() - started) * 1000
     code = result.content.get("code", "INTERNAL_ERROR") if result.is_error else ""
@@ -192,6 +187,22 @@ def _run(call: Call, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         notice = f"Stored; but {log_held.sentence()}. To copy all, {COPY}."
         content["notice"] = said(content.get("notice", ""), notice)
     return ToolResult(content, is_error=False)
+
+
+def _unforeseen(session: Session, name: str, error: Exception) -> dict[str, Any]:
+    from kb.store.health import require_sound  # here: it is hardly ever needed
+
+    try:
+        require_sound(session.database)
+    except KbError as reason:
+        log.error("%s failed: %s", name, reason.message)
+        log.debug("the cause", exc_info=error)
+        return reason.as_result()
+    log.error("%s failed", name, exc_info=error)
+    return {
+        "error": f"{name} failed: {type(error).__name__}: {error}. Its log has the details.",
+        "code": "INTERNAL_ERROR",
+    }
 
 
 def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> ToolResult:

@@ -135,15 +135,19 @@ def test_a_vector_of_the_wrong_width_is_made_anew(path: Path, embedder: HashEmbe
         "UPDATE document_vectors SET vector = x'00'",
         "DROP TABLE document_vectors",
         "DROP VIEW chunk_texts",
+        "UPDATE documents SET content = CAST(x'ffde' || content AS TEXT)",
+        "UPDATE collections SET options = '{oops'",
     ],
 )
 def test_every_tool_says_that_vectors_or_tables_are_damaged(
     path: Path, embedder: HashEmbedder, damage: str
 ) -> None:
+    note = {"doc_id": "note", "content": "A gauge."}
+    with open_session(Database(path), make_embedder=lambda _: embedder) as kb:
+        call(kb, "search_add_document", **note)
     run_sql(path, damage)
     with open_session(Database(path), make_embedder=lambda _: embedder) as kb:
-        collection = call(kb, "documents_list_collections")["collections"][0]["collection"]
-        where = {"collection": collection, "document": "wind.md"}
+        where = {"collection": "docs", "document": "wind.md"}
         answers = [
             call_tool(kb, name, arguments)
             for name, arguments in (
@@ -152,6 +156,7 @@ def test_every_tool_says_that_vectors_or_tables_are_damaged(
                 ("documents_find_related", where),
                 ("documents_find_related", {**where, "chunk": "the vane"}),
                 ("search_add_document", {"doc_id": "a", "content": "wind [wind](wind.md)"}),
+                ("search_index", {"query": "gauge"}),
             )
         ]
     failed = [answer for answer in answers if answer.is_error]
