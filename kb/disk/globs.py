@@ -10,8 +10,10 @@ another system stores decomposed.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
+import warnings
 from collections.abc import Sequence
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -23,6 +25,7 @@ __all__ = ["Globs", "compiled", "composed", "is_entry_itself"]
 
 MOST_ALTERNATIVES = 256  # globs that the braces of one may stand for
 MOST_SHOWN = 100  # characters of a glob in a message
+_ODD_SET = re.compile(r"\[[^\]]*(?:\[|--|&&|\|\||~~)")
 
 
 class Globs:
@@ -93,12 +96,17 @@ class Globs:
 
 def compiled(text: str) -> GitIgnoreSpecPattern | None:
     """The pattern, or None for one that git passes over because it cannot be used."""
-    try:
-        pattern = GitIgnoreSpecPattern(text)
-    except (ValueError, re.error):
-        return None
-    if pattern.regex is not None:
-        pattern.regex = _without_retries(_within_names(pattern.regex))
+    # Python means to give `[[`, `--`, `&&`, `||` and `~~` within a set another meaning one day, and
+    # says so on stderr. The filter is every thread's, so it is changed for such sets alone.
+    with warnings.catch_warnings() if _ODD_SET.search(text) else contextlib.nullcontext():
+        if _ODD_SET.search(text):
+            warnings.simplefilter("ignore", FutureWarning)
+        try:
+            pattern = GitIgnoreSpecPattern(text)
+        except (ValueError, re.error):
+            return None
+        if pattern.regex is not None:
+            pattern.regex = _without_retries(_within_names(pattern.regex))
     return pattern
 
 

@@ -236,10 +236,17 @@ def write_documents(folder: Path, rng: random.Random, count: int) -> list[Path]:
     return paths
 
 
-def query(database: Path, sql: str) -> list[tuple[Any, ...]]:
-    """What a plain copy of the `.db` alone holds, read by Python's own SQLite."""
+def query(database: Path, sql: str, *, with_log: bool = False) -> list[tuple[Any, ...]]:
+    """What a plain copy of the `.db` alone holds, read by Python's own SQLite.
+
+    Args:
+        with_log: the log or journal is copied too, as after a crash.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copy(database, folder)
+        for suffix in ("-wal", "-journal") if with_log else ():
+            if (log := Path(f"{database}{suffix}")).exists():
+                shutil.copy(log, folder)
         connection = sqlite3.connect(copy)
         try:
             return connection.execute(sql).fetchall()

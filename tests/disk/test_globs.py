@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -90,3 +91,13 @@ def test_braces_may_be_nested_escaped_or_have_no_choice() -> None:
     for path in ("notes/a.md", "xa", "one", "docs/a.rst"):
         assert not globs.match(path), path
     assert Globs(["{a,b}" * 8], descend=False).match("abababab")
+
+
+@pytest.mark.parametrize(
+    "glob", ["[[a]x.md", "[a--z].md", "[a&&b]*.md", "[x||y].md", "[~~]", "*[[]["]
+)
+def test_an_odd_set_brings_no_warning_of_python(glob: str) -> None:
+    with contextlib.suppress(UsageError):  # a warning would be an error here
+        Globs([glob], descend=True).match("docs/a.md")
+    with contextlib.suppress(UsageError):
+        Globs([f"a/{glob}/**"], descend=False).match("docs/a.md")
