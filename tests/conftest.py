@@ -34,6 +34,7 @@ SLOW_FILES = {
     "test_packaging.py",
     "test_readme.py",
     "test_server.py",
+    "test_stress.py",
     "test_streams.py",
     "test_watch.py",
 }

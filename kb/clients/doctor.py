@@ -44,6 +44,13 @@ def look_at_file(path: Path) -> Iterator[Finding]:
             yield from _opened(database)
     except FileError as error:
         yield Finding("file", BROKEN, error.message)
+    except (ValueError, TypeError, LookupError) as error:  # of a value that is not what it was
+        yield Finding(
+            "file",
+            BROKEN,
+            f"a value in the file cannot be read: {type(error).__name__}: {error}",
+            "restore a copy, or delete the file and `kb add` the folders again",
+        )
 
 
 def collection_names(path: Path) -> set[str]:

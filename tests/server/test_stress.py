@@ -1,9 +1,12 @@
-"""A small share of what `scripts/stress/protocol` sends; the recorded run is a hundred thousand."""
+"""A small share of what `scripts/stress` does; docs/reliability.md has the recorded runs."""
 
+import subprocess
+import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
+import pytest
 from support import ROOT
 
 
@@ -19,3 +22,28 @@ def test_whatever_a_client_sends_is_answered_and_nothing_ends_the_server(tmp_pat
     assert failures == []
     assert stress.counts["", "tracebacks"] == 0
     assert sum(number for (_, what), number in stress.counts.items() if what == "inputs") == 300
+
+
+@pytest.mark.parametrize(
+    ("script", "bounds"),
+    [
+        ("fuzz", ["--inputs", "400"]),
+        ("damage", ["--files", "8"]),
+        ("kills", ["--kills", "4"]),
+        ("copies", ["--writes", "12"]),
+        ("clients", ["--clients", "2", "--calls", "25"]),
+        ("opens", ["--rounds", "1", "--processes", "3"]),
+        ("calls", ["--calls", "120"]),
+    ],
+)
+def test_a_share_of_the_stress_passes(script: str, bounds: list[str]) -> None:
+    run = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "stress" / script, "--seed", "3", *bounds],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    # How long things take is measured where the machine is quiet.
+    failures = [line for line in run.stderr.splitlines() if line.startswith("FAILED")]
+    assert [line for line in failures if "grew by" not in line and " s: " not in line] == []
+    assert "| --- |" in run.stdout or "|---|" in run.stdout, run.stderr[-2000:]
