@@ -26,6 +26,8 @@ from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 from kb.store.vocabulary import add_words
 from kb.text.terms import extra_terms
 
+MOST_LOOKED_THROUGH = 50_000  # characters in which the words of tags are looked for
+
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
@@ -200,8 +202,7 @@ def _insert_chunks(
     next_id = connection.value("next_chunk_id", collection_id=collection_id)
     next_id = max([next_id, *(chunk_id + 1 for chunk_id in ids)])
     ids += range(next_id, next_id + len(new.chunks) - len(ids))
-    # Aliases and tags are indexed with the first passage.
-    names = [names_of(new.parsed.front_matter), *[""] * len(bodies)][: len(bodies)]
+    names = [_names_to_index(connection, new), *[""] * len(bodies)][: len(bodies)]
     extras = [
         _extra_terms(names, new.parsed.title, chunk.heading_path, lead, body)
         for chunk, lead, body, names in zip(new.chunks, leads, bodies, names, strict=True)
@@ -252,6 +253,25 @@ def _insert_chunks(
         ),
     )
     return [chunk_id for chunk_id, value in zip(ids, hashes, strict=True) if value in known]
+
+
+def _names_to_index(connection: Connection, new: NewDocument) -> str:
+    """The aliases and tags that are indexed with the first passage, a name a line.
+
+    Not those whose words the document has anyway: it is found by them, and a tag `wind` made the
+    opening of a page on wind better than the steps that it describes.
+    """
+    names = names_of(new.parsed.front_matter).splitlines()
+    if not names or not new.chunks:
+        return ""
+    start = new.chunks[0].start_character
+    beginning = new.text[start : start + MOST_LOOKED_THROUGH]
+    held = _stems(connection, f"{new.parsed.title}\n{beginning}")
+    return "\n".join(name for name in names if not _stems(connection, name) <= held)
+
+
+def _stems(connection: Connection, text: str) -> set[str]:
+    return {stem for _, _, stem in connection.tokenize(text, stem=True)}
 
 
 def _extra_terms(names: str, *texts: str) -> str:
