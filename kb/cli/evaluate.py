@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ from kb.tools.session import Session
 
 def evaluate(kb: Session, options: argparse.Namespace) -> int:
     """Print the measures of keyword, vector and hybrid search, and what the scores are worth."""
+    if options.unrelated is not None:
+        return _report_made(kb, _unrelated(options), options)
     if options.judged is None:
         documents = pages(kb.model.database, kb.names)
         if not documents:
@@ -64,6 +67,27 @@ def evaluate(kb: Session, options: argparse.Namespace) -> int:
     if made := read_made_questions(path):
         return _report_made(kb, made, options)
     return _report(kb.model, kb.names, read_questions(path), options)
+
+
+def _unrelated(options: argparse.Namespace) -> list[MadeQuestion]:
+    """The questions of another collection, of which none should be answered here.
+
+    Raises:
+        UsageError: a collection to measure is named as well.
+    """
+    if options.judged is not None:
+        raise UsageError("--unrelated asks about the documents you have: name no other collection")
+    path = Path(options.unrelated).expanduser().resolve()
+    if path.is_dir() and is_beir(path):
+        judged = read_beir(path)
+    elif path.is_file():
+        judged = read_questions(path)
+    else:
+        raise SourceError(f"{options.unrelated} is neither a judged collection nor questions")
+    questions = random.Random(options.seed).sample(
+        sorted(judged.questions.values()), min(options.count, len(judged.questions))
+    )
+    return [MadeQuestion("unrelated", question) for question in questions]
 
 
 def _report_made(kb: Session, made: Sequence[MadeQuestion], options: argparse.Namespace) -> int:

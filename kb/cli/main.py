@@ -453,6 +453,12 @@ def _add_care(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--count", type=_positive, default=100, help="questions made of each kind")
     sub.add_argument("--seed", type=int, default=1, help="which questions are made (default: 1)")
     sub.add_argument("--save", metavar="FILE", type=Path, help="keep the questions that are made")
+    sub.add_argument(
+        "--unrelated",
+        metavar="FOLDER",
+        help="ask the questions of this collection, or file of questions, about your documents, "
+        "which do not answer them",
+    )
     sub.add_argument("--per-query", action="store_true", help="show nDCG@10 of each query")
 
     sub = add("status", "care.status", "show what the file holds")

@@ -106,3 +106,23 @@ def test_kb_eval_makes_questions_of_the_documents(
     assert kinds["identifier"]["first"] == 1
     assert kinds["unrelated"]["at0.7"] == 0
     run("eval", str(kept), "--json")
+
+
+def test_questions_of_another_collection_are_asked_as_unrelated(
+    windrose_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.jsonl"
+    lines = [{"question": f"how long do {n} lentils simmer", "document": "x.md"} for n in range(3)]
+    # One that the handbook answers: what the figure is there to show.
+    lines.append({"question": "E310", "document": "x.md"})
+    other.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = ["--db", str(windrose_copy), "--json", "eval", "--unrelated", str(other)]
+    with pytest.raises(SystemExit) as ended:
+        main(options)
+    assert ended.value.code == 0
+    (row,) = json.loads(capsys.readouterr().out)["made"]
+    assert (row["kind"], row["questions"]) == ("unrelated", 4)
+    assert row["at0.7"] == 0.25
+    with pytest.raises(SystemExit) as ended:
+        main([*options, str(other)])
+    assert ended.value.code == 2
