@@ -255,8 +255,8 @@ def _add_collecting(add: Callable[..., argparse.ArgumentParser]) -> None:
         "source",
         metavar="SOURCE",
         help="a folder, a file, a bundle (.tar.gz, .tgz, .zip), file://; the http address of a "
-        "manifest or bundle; or a repository: git+https://, git+ssh:// or git+file://, with "
-        "?path=FOLDER, ?manifest=FILE and #REF",
+        "page, sitemap, llms.txt, manifest or bundle; or a repository: git+https://, "
+        "git+ssh:// or git+file://, with ?path=FOLDER, ?manifest=FILE and #REF",
     )
     sub.add_argument("--name", help="name of the collection (default: the folder's)")
     for option, which in (("--include", "only"), ("--exclude", "not")):

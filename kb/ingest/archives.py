@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kb.errors import SourceError
 from kb.formats.archive import RESEARCH, URL_CONTENT
+from kb.ingest import captures
 from kb.ingest.registration import SourceRegistration
 from kb.ingest.sync import sync_collection
 from kb.store.collections import all_collections
@@ -17,7 +18,7 @@ from kb.text.file_names import storable
 
 log = logging.getLogger("kb.archives")
 
-VARIABLES = {"RESEARCH_ARCHIVE_PATH": RESEARCH, "URL_CONTENT_ARCHIVE_PATH": URL_CONTENT}
+VARIABLES = {"RESEARCH_ARCHIVE_PATH": RESEARCH, captures.VARIABLE: URL_CONTENT}
 
 _synced: set[tuple[str, str]] = set()  # file and archive, once in a process
 _lock = threading.Lock()

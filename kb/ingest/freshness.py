@@ -70,7 +70,7 @@ def _compare(
         row = stored.get(file.path)
         if row and (row["file_size"], row["modified_ns"]) == (file.size, file.modified_ns):
             continue
-        kind = preparation.format_of(file.path)
+        kind = preparation.format_of(file)
         if kind is not None and not kind.is_available:
             found.unavailable[kind.name] += 1
             continue

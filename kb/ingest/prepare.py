@@ -28,7 +28,7 @@ from kb.formats.archive import (
     walk_archive,
 )
 from kb.formats.chunk import chunk
-from kb.formats.convert.formats import Format, format_of
+from kb.formats.convert.formats import ARTICLE, Format, format_of
 from kb.formats.convert.process import Converter
 from kb.formats.parse import MAXIMUM_CONVERTED, accepts, parse, parse_converted
 from kb.ingest.budget import within_budget
@@ -167,9 +167,12 @@ class Preparation:
             or local(collection["source"]).is_file(),
         )
 
-    def format_of(self, path: str) -> Format | None:
+    def format_of(self, file: SourceFile) -> Format | None:
         """The format from which a file has to be converted; an archive holds text alone."""
-        return None if self.is_archive else format_of(path, by_name=self.by_name)
+        if self.is_archive:
+            return None
+        kind = format_of(file.path, by_name=self.by_name)
+        return ARTICLE if file.url and kind is not None and kind.module == "page" else kind
 
     def read(self, file: SourceFile) -> ReadFile:
         """Read a file.
@@ -177,7 +180,7 @@ class Preparation:
         Raises:
             SourceError: it cannot be read.
         """
-        kind = self.format_of(file.path)
+        kind = self.format_of(file)
         if kind is not None:
             data = read_data(file, MAXIMUM_CONVERTED)
             content_hash = hashlib.sha256(data).digest()
@@ -196,7 +199,7 @@ class Preparation:
         data: bytes,
         content_hash: bytes,
     ) -> NewDocument:
-        converted = self.converter.convert(kind, file.path.rsplit("/", 1)[-1], data)
+        converted = self.converter.convert(kind, file.url or file.path.rsplit("/", 1)[-1], data)
 
         def prepared() -> NewDocument:
             parsed = parse_converted(converted, file.path)

@@ -19,6 +19,7 @@ from typing import Any
 from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
 from kb.formats.convert.formats import INSTALL
+from kb.ingest.captures import archive_page
 from kb.ingest.embed import Progress, no_progress
 from kb.ingest.prepare import Preparation, files_of, opened, trusted_time
 from kb.ingest.registration import Plan, Registration, as_told
@@ -142,6 +143,7 @@ def _sync_files(
     if not files and _filter(row):
         message = f"no file matches{_filter(row)}; `kb add` with other globs replaces them"
         report.notices.append({"path": "", "message": message})
+    report.notices += [{"path": "", "message": text} for text in source.notices]
     found = {file.path for file in files}
     gone = {path: known for path, known in stored.items() if path not in found}
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
@@ -252,7 +254,7 @@ def _without_unavailable(
     kept: list[SourceFile] = []
     left_out: Counter[str] = Counter()
     for file in files:
-        kind = preparation.format_of(file.path)
+        kind = preparation.format_of(file)
         if kind is None or kind.is_available:
             kept.append(file)
         else:
@@ -316,6 +318,7 @@ class _Run:
             collection_id = self._registered(connection)
             self._store(connection, collection_id, new)
         self._is_registered(collection_id)
+        archive_page(file, new)
 
     @property
     def has_read(self) -> bool:

@@ -190,6 +190,6 @@ def name_of(url: str) -> str:
     """What a collection from an address is called, unless its manifest says."""
     parts = urlsplit(url)
     name = unquote(parts.path).rstrip("/").rpartition("/")[2]
-    for suffix in ("manifest.json", ".tar.gz", ".tgz", ".zip", ".json"):
+    for suffix in ("manifest.json", ".tar.gz", ".tgz", ".zip", ".json", ".html", ".htm"):
         name = name.removesuffix(suffix)
     return name or (parts.hostname or "pages")

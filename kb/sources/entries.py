@@ -118,11 +118,13 @@ def fetched_files(
     target: Target,
     accepts: Accepts,
     named: Callable[[Entry, Fetched], str] = lambda entry, _: entry.path,
+    pause: float = 0.0,
 ) -> tuple[list[SourceFile], list[tuple[str, str]]]:
     """Fetch what is listed, one after the other; what cannot be had comes back with the reason.
 
     Args:
         named: the document's path, once its type is known.
+        pause: seconds between two of them.
     """
     files: list[SourceFile] = []
     problems: list[tuple[str, str]] = []
@@ -136,6 +138,8 @@ def fetched_files(
             why = f"not fetched: all together took more than {MOST_SECONDS / 60:.0f} minutes"
             problems.append((entry.path, why))
         else:
+            if number and pause:
+                time.sleep(pause)  # as the site asks for
             try:
                 got = web.get(entry.url, accepts(entry.path) or MAXIMUM_BYTES)
                 if problem := entry.problem(got.data):

@@ -19,4 +19,5 @@ class Opened:
     manifest: Manifest = field(default_factory=Manifest)
     version: str | None = None  # what the source itself calls this edition: git's commit
     fetched: tuple[SourceFile, ...] = ()  # beside those below the root
+    notices: tuple[str, ...] = ()
     problems: tuple[tuple[str, str], ...] = ()  # paths that could not be had, and why

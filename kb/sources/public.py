@@ -80,8 +80,9 @@ def addresses(host: str, port: int, *, allow_private: bool) -> list[str]:
     known = list(dict.fromkeys(str(one[4][0]) for one in found))
     allowed = [one for one in known if allow_private or is_public(one)]
     if not allowed:
+        where = host if host == known[0] else f"{host} ({known[0]})"
         raise SourceError(
-            f"{host} is {known[0]}, a private address, and is not connected to: "
+            f"{where} is a private address and is not connected to: "
             "`kb add --allow-private` allows it"
         )
     return allowed

@@ -120,7 +120,8 @@ class Web:
         try:
             return self._follow(url, place, kept, most_bytes)
         except (SourceError, UsageError) as error:  # of use: where a redirect leads to
-            raise SourceError(f"{url} cannot be fetched: {error.message}", path=url) from error
+            details = {**error.details, "path": url}
+            raise SourceError(f"{url} cannot be fetched: {error.message}", **details) from error
         except (httpx2.TimeoutException, httpcore2.TimeoutException) as error:
             raise SourceError(f"{url} cannot be fetched: it took too long", path=url) from error
         except (
@@ -156,7 +157,8 @@ class Web:
                     return Fetched(about.url, data, about.media_type, about.captured)
                 if response.status_code != 200:
                     why = _REASONS.get(response.status_code, "its server fails")
-                    raise SourceError(f"{why} ({response.status_code})")
+                    status = response.status_code
+                    raise SourceError(f"{why} ({status})", status=status)
                 data = _body(response, most_bytes)
                 return _keep(place, url, at, response.headers, data, kept)
         raise SourceError(f"it leads from page to page, more than {MOST_REDIRECTS} times")

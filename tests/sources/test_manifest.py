@@ -249,7 +249,7 @@ def test_a_file_of_a_folder_may_lie_elsewhere(kb: Session, site: Site, tmp_path:
 
 def test_a_manifest_that_is_refused_changes_nothing(kb: Session, site: Site) -> None:
     site.put("/manifest.json", json.dumps({"sources": {"files": []}}), "application/json")
-    site.put("/page", "<p>text", "text/html")
+    site.put("/page", b"\x89PNG", "image/png")
     for path in ("/page", "/nothing"):
         with pytest.raises(SourceError):
             add(kb, site.url + path, settings={"allow_private": True})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from posixpath import splitext
 
-__all__ = ["FORMATS", "INSTALL", "Format", "format_of"]
+__all__ = ["ARTICLE", "FORMATS", "INSTALL", "Format", "format_of"]
 
 INSTALL = "pip install 'kbfile[formats]'"
 
@@ -36,11 +36,14 @@ FORMATS = (
     Format("PowerPoint", "slides", (".pptx",), ("pptx",)),
     Format("Excel", "sheets", (".xlsx", ".xlsm"), ("python_calamine",)),
     Format("HTML", "page", (".html", ".htm", ".xhtml"), _HTML),
+    Format("web page", "article", (), (*_HTML, "readability")),
     Format("EPUB", "book", (".epub",), _HTML),
     Format("Jupyter notebook", "notebook", (".ipynb",), ("nbformat",)),
     Format("mail", "mail", (".eml",), _HTML),
     Format("manual page", "manual", ()),
 )
+# A page that was fetched; in a file it is HTML.
+ARTICLE = next(one for one in FORMATS if one.module == "article")
 _BY_SUFFIX = {suffix: one for one in FORMATS for suffix in one.suffixes}
 _MANUAL = FORMATS[-1]
 

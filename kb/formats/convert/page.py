@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 import re
 
+from selectolax.lexbor import LexborNode
+
 from kb.formats.convert.markup import content_of, html_title, markdown_of, parse_html
 from kb.formats.convert.result import Converted, ConverterError
 from kb.text.decode import NoTextError, decode
 
-__all__ = ["convert", "html_text"]
+__all__ = ["convert", "html_text", "page_title"]
 
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _HEAD = 2048  # bytes that may declare the encoding
@@ -20,12 +22,17 @@ def convert(data: bytes, name: str) -> Converted:
     tree = parse_html(html_text(data))
     title = html_title(tree)
     content = content_of(tree)
-    first = content.css_first("h1, h2, h3, h4, h5, h6") if content is not None else None
+    if content is None:
+        return Converted("", title=title)
+    title = page_title(title, content)
+    return Converted(markdown_of(content), title=title)
+
+
+def page_title(title: str, content: LexborNode) -> str:
+    """A page's title without the name of the site, where its first heading tells them apart."""
+    first = content.css_first("h1, h2, h3, h4, h5, h6")
     heading = " ".join(first.text().split()).rstrip("¶# ") if first is not None else ""
-    if heading and title.casefold().startswith(heading.casefold()):
-        title = heading  # without the name of the site
-    text = markdown_of(content) if content is not None else ""
-    return Converted(text, title=title)
+    return heading if heading and title.casefold().startswith(heading.casefold()) else title
 
 
 def html_text(data: bytes, declared: str = "") -> str:

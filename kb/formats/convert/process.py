@@ -64,7 +64,7 @@ class Converter:
 
         Args:
             kind: the file's format, by its name.
-            name: of the file, without folders.
+            name: of the file, without folders; of a page that was fetched its address.
             data: all its bytes.
 
         Raises:

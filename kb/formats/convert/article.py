@@ -1,0 +1,96 @@
+"""A web page that was fetched: what it says, without what its site puts around it.
+
+Pages that mark their content (`<main>`, `<article>`) are read as saved pages are. On others
+readability-lxml finds the article; what it gives itself lacks tables and titles, so it only says
+where the article is: the smallest part of the page that holds its paragraphs is taken.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urljoin
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from kb.formats.convert.markup import content_of, html_title, markdown_of, parse_html
+from kb.formats.convert.page import html_text, page_title
+from kb.formats.convert.result import Converted
+
+__all__ = ["convert"]
+
+# Of the article's paragraphs this share has to be in the part that is taken.
+_SHARE = 0.9
+_LEAST_PARAGRAPH = 30  # characters of a paragraph that is looked for
+_LEAST_PARAGRAPHS = 3
+_MOST_PARAGRAPHS = 50  # that are looked for, evenly taken
+# A part that is larger than the article by no more than this is taken for the title in it.
+_WITH_TITLE = 1.3
+_LINKS = (("a", "href"), ("img", "src"))
+
+
+def convert(data: bytes, name: str) -> Converted:
+    """The article of a page; `name` is the page's address, from which its links are resolved."""
+    text = html_text(data)
+    tree = parse_html(text)
+    title = html_title(tree)
+    base = tree.css_first("base[href]")
+    address = urljoin(name, (base.attributes.get("href") or "") if base is not None else "")
+    content = content_of(tree)
+    if content is not None and content.tag == "body":
+        content = _article(text, content) or content
+    if content is None:
+        return Converted("", title=title)
+    title = page_title(title, content)
+    for tag, attribute in _LINKS:
+        for node in content.css(f"{tag}[{attribute}]"):
+            _make_absolute(node, attribute, address)
+    return Converted(markdown_of(content), title=title)
+
+
+def _make_absolute(node: LexborNode, attribute: str, address: str) -> None:
+    link = (node.attributes.get(attribute) or "").strip()
+    if link and not link.startswith(("#", "data:")):
+        try:
+            node.attrs[attribute] = urljoin(address, link)
+        except ValueError:  # brackets that are no address
+            return
+
+
+def _article(text: str, body: LexborNode) -> LexborNode | None:
+    """The part of a page that holds its article; None when none stands out."""
+    from readability import Document
+    from readability.readability import Unparseable
+
+    try:
+        found = LexborHTMLParser(Document(text).summary(html_partial=True))
+    except (Unparseable, ValueError, TypeError):  # a page of no text, or of odd characters
+        return None
+    found_words = (
+        words
+        for node in found.css("p, li, pre, h2, h3, blockquote")
+        if len(words := _words(node)) >= _LEAST_PARAGRAPH
+    )
+    paragraphs = list(dict.fromkeys(found_words))
+    if len(paragraphs) < _LEAST_PARAGRAPHS:
+        return None
+    wanted = set(paragraphs[:: 1 + len(paragraphs) // _MOST_PARAGRAPHS])
+    part, inner = body, _holding(body, wanted)
+    while inner is not None:
+        part, inner = inner, _holding(inner, wanted)
+    size, above = len(_words(part)), part.parent
+    lacks_title = above is not None and not part.css("h1") and above.css("h1")
+    if above is not None and lacks_title and len(_words(above)) <= size * _WITH_TITLE:
+        part = above
+    return None if part.tag == "body" else part
+
+
+def _holding(node: LexborNode, wanted: set[str]) -> LexborNode | None:
+    """The child that holds the paragraphs that are wanted."""
+    for child in node.iter():
+        text = _words(child)
+        if sum(words in text for words in wanted) >= _SHARE * len(wanted):
+            return child
+    return None
+
+
+def _words(node: LexborNode) -> str:
+    return " ".join(node.text(deep=True, separator=" ").split())

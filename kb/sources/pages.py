@@ -1,0 +1,221 @@
+"""Which pages an address stands for, and what each is called as a document."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import re
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urljoin, urlsplit
+from urllib.robotparser import RobotFileParser
+from xml.etree import ElementTree
+
+from kb.errors import SourceError, UsageError
+from kb.sources.address import web_address
+from kb.sources.folder import Accepts
+from kb.sources.web import AGENT, Fetched, Web
+
+__all__ = ["HTML_TYPES", "Pages", "document_path", "is_sitemap", "pages_of", "predicted_path"]
+
+MOST_PAGES = 1_000
+MOST_SITEMAPS = 50
+MOST_SITEMAP_BYTES = 50_000_000
+MOST_ROBOTS_BYTES = 500_000
+MOST_PAUSE = 5.0  # seconds between pages, whatever robots.txt asks for
+LONGEST_NAME = 120  # characters of a part of a path
+LLMS = "llms.txt"
+
+HTML_TYPES = ("text/html", "application/xhtml+xml")
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+# What a document's name ends in that has no such ending at its address.
+_SUFFIXES = {
+    "text/markdown": ".md",
+    "text/x-markdown": ".md",
+    "text/plain": ".txt",
+    "text/x-rst": ".rst",
+    "text/prs.fallenstein.rst": ".rst",
+    "text/asciidoc": ".adoc",
+    "text/org": ".org",
+    "text/csv": ".csv",
+    "text/tab-separated-values": ".tsv",
+    "message/rfc822": ".eml",
+    "application/pdf": ".pdf",
+    "application/epub+zip": ".epub",
+    "application/x-ipynb+json": ".ipynb",
+    f"{_OFFICE}.wordprocessingml.document": ".docx",
+    f"{_OFFICE}.presentationml.presentation": ".pptx",
+    f"{_OFFICE}.spreadsheetml.sheet": ".xlsx",
+}
+_LINK = re.compile(r"\]\(\s*<?([^\s<>()]+)")
+_XML = ("application/xml", "text/xml")
+
+
+@dataclass(slots=True)
+class Pages:
+    """The pages that a sitemap or an `llms.txt` lists, and what of them is left out."""
+
+    urls: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    pause: float = 0.0  # seconds between them that the site asks for
+
+
+def predicted_path(url: str, accepts: Accepts) -> str:
+    """What the document at an address will be called, if it is what its name says, or a page."""
+    path = _plain_path(url)
+    return path if accepts(path) else f"{path}.html"
+
+
+def document_path(url: str, media_type: str, accepts: Accepts) -> str:
+    """What the document at an address is called; "" when a thing of its type is none."""
+    path = _plain_path(url)
+    if media_type in HTML_TYPES:
+        return path if path.lower().endswith((".html", ".htm", ".xhtml")) else f"{path}.html"
+    if accepts(path):
+        return path
+    suffix = _SUFFIXES.get(media_type, "")
+    return f"{path}{suffix}" if suffix and accepts(f"{path}{suffix}") else ""
+
+
+def _plain_path(url: str) -> str:
+    parts = urlsplit(url)
+    names = [
+        _plain_name(name) for name in unquote(parts.path).split("/") if name not in ("", ".", "..")
+    ]
+    if not names or parts.path.endswith("/"):
+        names.append("index")
+    if parts.query:
+        digest = hashlib.sha256(parts.query.encode()).hexdigest()[:6]
+        words = re.sub(r"[^\w.=-]+", "-", unquote(parts.query))[:60].strip("-.")
+        stem, dot, suffix = names[-1].rpartition(".")
+        names[-1] = f"{stem or suffix}-{words}-{digest}{dot if stem else ''}{suffix * bool(stem)}"
+    return "/".join(names)
+
+
+def _plain_name(name: str) -> str:
+    plain = re.sub(r'[\x00-\x1f\x7f\\:*?"<>|\ud800-\udfff]', "-", name)
+    if len(plain) <= LONGEST_NAME:
+        return plain
+    return plain[: LONGEST_NAME - 9] + "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def is_sitemap(got: Fetched) -> bool:
+    """Whether a sitemap came, plain or packed, or an index of sitemaps."""
+    if got.media_type not in _XML and not _last_name(got.url).endswith((".xml", ".xml.gz")):
+        return False
+    try:
+        return _root_of(got.data).tag.rpartition("}")[2] in ("urlset", "sitemapindex")
+    except SourceError:
+        return False
+
+
+def pages_of(web: Web, got: Fetched) -> Pages | None:
+    """The pages that what came lists; None when it lists none, being a page itself."""
+    if is_sitemap(got):
+        listed = _of_sitemap(web, got)
+    elif _last_name(got.url) == LLMS:
+        text = got.data.decode("utf-8", "replace")
+        listed = [got.url, *(urljoin(got.url, link) for link in _LINK.findall(text))]
+    else:
+        return None
+    return _allowed(web, got.url, listed)
+
+
+def _last_name(url: str) -> str:
+    return urlsplit(url).path.rpartition("/")[2].lower()
+
+
+def _of_sitemap(web: Web, got: Fetched) -> list[str]:
+    """The addresses in a sitemap, and in those that an index names."""
+    urls: list[str] = []
+    waiting, seen = [got], {got.url}
+    while waiting:
+        one = waiting.pop(0)
+        root = _root_of(one.data)
+        places = [
+            (child.text or "").strip()
+            for entry in root
+            for child in entry
+            if child.tag.rpartition("}")[2] == "loc"
+        ]
+        if root.tag.rpartition("}")[2] != "sitemapindex":
+            urls += places
+            continue
+        for place in places:
+            if place in seen or len(seen) > MOST_SITEMAPS or len(urls) > MOST_PAGES:
+                continue
+            seen.add(place)
+            if _host(place) == _host(got.url):
+                waiting.append(web.get(web_address(place), MOST_SITEMAP_BYTES))
+    return urls
+
+
+def _root_of(data: bytes) -> ElementTree.Element:
+    """The root of a sitemap.
+
+    Raises:
+        SourceError: it is no XML, or defines entities, which no sitemap needs.
+    """
+    try:
+        if data.startswith(b"\x1f\x8b"):
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+                data = packed.read(MOST_SITEMAP_BYTES + 1)
+        if len(data) > MOST_SITEMAP_BYTES or b"<!DOCTYPE" in data[:10_000] or b"<!ENTITY" in data:
+            raise SourceError("its sitemap is too large, or defines entities")
+        return ElementTree.fromstring(data)
+    except (ElementTree.ParseError, OSError, EOFError, ValueError, zlib.error) as error:
+        raise SourceError(f"its sitemap is no XML: {error}") from error
+
+
+def _allowed(web: Web, origin: str, listed: Iterable[str]) -> Pages:
+    """The listed pages of the same host that its robots.txt leaves open."""
+    pages = Pages()
+    robots = _robots(web, origin)
+    elsewhere = closed = malformed = 0
+    for one in dict.fromkeys(listed):
+        try:
+            url = web_address(one)
+        except UsageError:
+            malformed += 1
+            continue
+        if _host(url) != _host(origin):
+            elsewhere += 1
+        elif not robots.can_fetch(AGENT, url):
+            closed += 1
+        elif url not in pages.urls:
+            pages.urls.append(url)
+            if len(pages.urls) > MOST_PAGES:
+                break
+    if len(pages.urls) > MOST_PAGES:
+        del pages.urls[MOST_PAGES:]
+        pages.notices.append(f"only the first {MOST_PAGES:,} pages are taken")
+    for count, why in (
+        (elsewhere, "of other hosts"),
+        (closed, "that robots.txt closes"),
+        (malformed, "whose addresses are malformed"),
+    ):
+        if count:
+            pages.notices.append(f"left out: {count} pages {why}")
+    try:
+        pages.pause = min(float(robots.crawl_delay(AGENT) or 0), MOST_PAUSE)
+    except ValueError:
+        pages.pause = 0.0
+    return pages
+
+
+def _robots(web: Web, origin: str) -> RobotFileParser:
+    robots = RobotFileParser()
+    try:
+        got = web.get(urljoin(origin, "/robots.txt"), MOST_ROBOTS_BYTES)
+        robots.parse(got.data.decode("utf-8", "replace").splitlines())
+    except SourceError as error:
+        # A site without one is open; one that cannot say is left alone.
+        status = error.details.get("status", 500)
+        robots.parse([] if 400 <= status < 500 else ["User-agent: *", "Disallow: /"])
+    return robots
+
+
+def _host(url: str) -> str:
+    return (urlsplit(url).netloc or "").lower()
