@@ -16,7 +16,6 @@ from kb.models.embedder import (
     are_interchangeable,
     is_english_model,
 )
-from kb.models.rerank import LateInteraction, Reranker, TokenEmbedder
 from kb.store.contents import all_document_ids, beginnings_of_documents
 from kb.store.database import Connection, Database, Row
 from kb.store.embeddings import current_model, has_vectors_without_model
@@ -24,6 +23,8 @@ from kb.store.embeddings import current_model, has_vectors_without_model
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from kb.models.rerank import Reranker, TokenEmbedder
 
 LANGUAGE_SAMPLES = 200  # documents whose language is looked at
 QUERY_CACHE_SIZE = 256  # vectors of the latest queries, 1.5 kB each
@@ -116,7 +117,9 @@ class ModelInUse:
         embedder = self.embedder()
         if not hasattr(embedder, "token_vectors"):
             return None
-        return LateInteraction(cast(TokenEmbedder, embedder))
+        from kb.models.rerank import LateInteraction
+
+        return LateInteraction(cast("TokenEmbedder", embedder))
 
     def model_name(self) -> str:
         """The model of the file's vectors, or the one that would make them."""

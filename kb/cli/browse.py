@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
 from kb.errors import DocumentNotFound, UsageError
-from kb.sources.address import local
-from kb.sources.bundle import document_file
+from kb.sources.address import document_file, local
 from kb.store.contents import count_documents, document_paths, documents_page
 from kb.store.database import Row
 from kb.text.file_names import on_disk, storable

@@ -15,7 +15,7 @@ from kb.store.call_statistics import call_statistics
 from kb.store.collections import all_collections
 from kb.store.contents import count_documents, sizes
 from kb.store.embeddings import current_model
-from kb.store.health import HINT, Finding
+from kb.store.findings import HINT, Finding
 from kb.store.sessions import file_scores
 from kb.store.waiting_log import waiting_log
 from kb.tools.session import Session

@@ -11,7 +11,7 @@ from kb.cli import render
 from kb.cli.browse import resolve
 from kb.cli.graph_formats import FORMATS
 from kb.errors import FileError
-from kb.sources.bundle import document_file
+from kb.sources.address import document_file
 from kb.store.citation_graph import (
     BrokenLink,
     broken_links,

@@ -15,7 +15,7 @@ from kb.errors import EmbeddingError, KbError
 from kb.settings import database_path, find_project
 
 if TYPE_CHECKING:
-    from kb.store.health import Finding
+    from kb.store.findings import Finding
 
 FAILURE = 3
 _MARKS = {"sound": ("ok", "green"), "hint": ("hint", "yellow"), "broken": ("BROKEN", "bold red")}
@@ -38,7 +38,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def doctor(_: object, options: argparse.Namespace) -> int:
     """Look at everything, each finding with its remedy."""
-    from kb.store.health import BROKEN
+    from kb.store.findings import BROKEN
 
     path = database_path(options.db)
     fixed = _fix(path, options) if options.fix else []

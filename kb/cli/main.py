@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import kb
 from kb.cli import completion, doctor, install, render, soundness
@@ -22,13 +22,15 @@ from kb.cli.arguments import Parser, Words, WrongUse, parse
 from kb.cli.streams import OutputError, ending_on_signals, prepare_streams, written_output
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.models.choose import make_embedder
-from kb.models.rerank import CrossEncoder
 from kb.settings import database_path
 from kb.sources.address import git_address, is_git, is_remote, is_web, typed_path, web_address
 from kb.store.database import Database
 from kb.text.file_names import writable
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits, parse_limits
 from kb.tools.session import open_session
+
+if TYPE_CHECKING:
+    from kb.models.rerank import Reranker
 
 log = logging.getLogger("kb.cli")
 
@@ -100,9 +102,7 @@ def _run(options: argparse.Namespace) -> int:
         session = open_session(
             database,
             model=options.model,
-            reranker=CrossEncoder(options.reranker, allow_download=options.download)
-            if options.reranker
-            else None,
+            reranker=_reranker(options),
             make_embedder=partial(
                 make_embedder, threads=options.threads, allow_download=options.download
             ),
@@ -126,6 +126,14 @@ def _run(options: argparse.Namespace) -> int:
                 raise
             soundness.warn_of_waiting_log(database)
             return code
+
+
+def _reranker(options: argparse.Namespace) -> Reranker | None:
+    if not options.reranker:
+        return None
+    from kb.models.rerank import CrossEncoder
+
+    return CrossEncoder(options.reranker, allow_download=options.download)
 
 
 def _enter(root: Path | None) -> None:

@@ -6,8 +6,7 @@ import sys
 
 from kb.models.embedder import BUILDS
 from kb.store.database import Database
-from kb.store.health import Finding, quick
-from kb.store.waiting_log import waiting_log
+from kb.store.findings import Finding, quick
 
 
 def problems(database: Database) -> list[Finding]:
@@ -18,7 +17,11 @@ def problems(database: Database) -> list[Finding]:
 
 def warn_of_waiting_log(database: Database) -> None:
     """Say on stderr when what this command wrote is not in the `.db` alone."""
-    if database.log_waits and (waiting := waiting_log(database)):
+    if not database.log_waits:
+        return
+    from kb.store.waiting_log import waiting_log
+
+    if waiting := waiting_log(database):
         print(f"kb: {waiting.sentence(with_commands=True)}; {waiting.remedy}", file=sys.stderr)
 
 

@@ -24,7 +24,8 @@ from kb.store.collections import all_collections
 from kb.store.contents import texts_of_collection
 from kb.store.database import Database, Row
 from kb.store.embeddings import current_model
-from kb.store.health import BROKEN, HINT, REPAIRS, SOUND, Finding, quick, repair, thorough
+from kb.store.findings import BROKEN, HINT, SOUND, Finding, quick
+from kb.store.health import REPAIRS, repair, thorough
 from kb.text.secrets import secrets_in
 
 SHOWN = 5  # names in one message

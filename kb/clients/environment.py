@@ -18,7 +18,7 @@ from kb.models.choose import how_to_get, make_embedder, packaged_models
 from kb.project.config import allowed_folders, find_config, load_project
 from kb.settings import DATABASE_VARIABLES
 from kb.store.database import Database
-from kb.store.health import BROKEN, HINT, SOUND, Finding
+from kb.store.findings import BROKEN, HINT, SOUND, Finding
 
 ROOM = 2  # copies of the file that should fit on the disk: one is made by a migration
 

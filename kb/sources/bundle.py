@@ -20,28 +20,13 @@ from tempfile import TemporaryDirectory
 
 from kb.disk.read import reason
 from kb.errors import SourceError, UsageError
-from kb.sources.address import local
+from kb.sources.address import is_bundle
 from kb.sources.folder import SourceFile
 from kb.sources.manifest import MANIFEST_NAME, read_manifest
 from kb.sources.member import Target
 from kb.sources.opened import Opened
-from kb.text.file_names import on_disk
 
-__all__ = ["SUFFIXES", "document_file", "is_bundle", "pack", "unpacked"]
-
-SUFFIXES = (".tar.gz", ".tgz", ".zip")
-
-
-def is_bundle(source: Path) -> bool:
-    """Whether a source is a bundle, by its name."""
-    return source.name.lower().endswith(SUFFIXES) and source.is_file()
-
-
-def document_file(source: str, path: str) -> Path:
-    """Where a document of a source lies, both as stored; no file unless it is on this machine."""
-    file = local(source)
-    is_one_document = file.is_file() and not is_bundle(file)
-    return file if is_one_document else file / on_disk(path)
+__all__ = ["pack", "unpacked"]
 
 
 @contextlib.contextmanager

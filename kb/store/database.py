@@ -33,7 +33,7 @@ from kb.errors import (
     NewerFileError,
     ReplacedFileError,
 )
-from kb.store.statements import statements
+from kb.store.statements import statement
 
 APPLICATION_ID = 0x6B62646F
 SCHEMA_VERSION = 4
@@ -95,7 +95,7 @@ class Connection:
 
     def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         """All result rows, each with the SELECT's aliases as keys."""
-        cursor = self.apsw.execute(statements()[name], parameters)
+        cursor = self.apsw.execute(statement(name), parameters)
         try:
             names = [column for column, _ in cursor.get_description()]
         except apsw.ExecutionCompleteError:  # no row: apsw keeps no description
@@ -109,26 +109,26 @@ class Connection:
 
     def tuples(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """All result rows as tuples, for bulk reads."""
-        return self.apsw.execute(statements()[name], parameters).fetchall()
+        return self.apsw.execute(statement(name), parameters).fetchall()
 
     def iterate(self, name: str, /, **parameters: Any) -> Iterator[tuple[Any, ...]]:
         """Result rows as tuples one by one, for a caller who may stop before the last."""
-        yield from self.apsw.execute(statements()[name], parameters)
+        yield from self.apsw.execute(statement(name), parameters)
 
     def value(self, name: str, /, **parameters: Any) -> Any:
         """The first column of the first row, or None."""
-        for row in self.apsw.execute(statements()[name], parameters):
+        for row in self.apsw.execute(statement(name), parameters):
             return row[0]
         return None
 
     def run(self, name: str, /, **parameters: Any) -> int:
         """Execute; the number of rows it changed."""
-        self.apsw.execute(statements()[name], parameters).fetchall()
+        self.apsw.execute(statement(name), parameters).fetchall()
         return self.apsw.changes()
 
     def run_many(self, name: str, /, parameters: Iterable[dict[str, Any]]) -> None:
         """Execute once for each set of parameters."""
-        self.apsw.executemany(statements()[name], parameters)
+        self.apsw.executemany(statement(name), parameters)
 
     def last_id(self) -> int:
         return self.apsw.last_insert_rowid()

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from kb.errors import BusyError, DamagedFileError, FileError
 from kb.store.database import Connection, Database
 from kb.store.embeddings import (
     current_model,
-    has_vectors_without_model,
     use_vectors_of_model,
 )
+from kb.store.findings import BROKEN, HINT, SOUND, Finding
 from kb.store.vectors import rebuild_all_vectors
 from kb.store.waiting_log import waiting_log
 
-SOUND, HINT, BROKEN = "sound", "hint", "broken"
 REBUILD = "make it anew from the texts: `kb doctor --fix`"
 _KEYWORD_INDEXES = {"check_keyword_index": "passages", "check_document_index": "whole documents"}
 _MESSAGES = 20
@@ -41,52 +39,6 @@ _ORPHANS = (
     "delete_orphan_deletions",
     "delete_orphan_events",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    check: str
-    state: str  # SOUND, HINT (nothing is lost or wrong) or BROKEN
-    message: str
-    remedy: str = ""
-    repair: str = ""  # what `--fix` does about it: a key of `REPAIRS`, or of the caller's own
-
-    def as_dict(self) -> dict[str, str]:
-        return {key: value for key, value in asdict(self).items() if value}
-
-
-def quick(connection: Connection, known_models: Mapping[str, Collection[str]]) -> list[Finding]:
-    """What keeps the file from answering as it should; a few look-ups, no table is read.
-
-    Args:
-        known_models: the builds of the models that come with kb, by name.
-    """
-    if has_vectors_without_model(connection):
-        return [
-            Finding(
-                "model",
-                BROKEN,
-                "the row of the model that made the file's vectors is gone: searches use "
-                "keywords alone",
-                "`kb reembed` makes the vectors anew",
-            )
-        ]
-    model = current_model(connection)
-    if model is None:
-        return []
-    known = known_models.get(model["name"])
-    if known is not None and model["sha256"] not in known:
-        return [
-            Finding(
-                "model",
-                BROKEN,
-                f"the file's vectors come from another build of the model {model['name']}",
-                f"`kb reembed --model {model['name']}` makes them anew",
-            )
-        ]
-    return []
 
 
 def require_sound(database: Database) -> None:

@@ -13,7 +13,6 @@ from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse
 from kb.models.choose import make_embedder as make_named_embedder
 from kb.models.embedder import Embedder
-from kb.models.rerank import Reranker
 from kb.store.calls import CallLog
 from kb.store.database import Database
 from kb.store.names import Names
@@ -21,6 +20,7 @@ from kb.store.sessions import SessionLog
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits
 
 if TYPE_CHECKING:
+    from kb.models.rerank import Reranker
     from kb.project.in_use import ProjectInUse
 
 

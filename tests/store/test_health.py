@@ -16,7 +16,8 @@ from kb.disk import holders
 from kb.ingest.embed import embed_pending, reembed
 from kb.model_in_use import ModelInUse
 from kb.store.database import Database
-from kb.store.health import BROKEN, HINT, REPAIRS, SOUND, Finding, quick, repair, thorough
+from kb.store.findings import BROKEN, HINT, SOUND, Finding, quick
+from kb.store.health import REPAIRS, repair, thorough
 from kb.tools.registry import call_tool
 from kb.tools.session import open_session
 

@@ -10,10 +10,15 @@ import apsw.ext
 import pytest
 
 from kb.store.database import Database
-from kb.store.statements import statements
+from kb.store.statements import statement
 
 QUERIES = Path(__file__).parents[2] / "kb" / "queries"
 PACKAGE = QUERIES.parent
+STATEMENTS = {
+    name: statement(name)
+    for file in sorted(QUERIES.glob("*.sql"))
+    for name in re.findall(r"^-- name: (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+}
 ROOMS_WITH_SQL = ("store", "search")
 COLUMNS = {
     "candidates",
@@ -129,7 +134,7 @@ def named(file: Path) -> set[str]:
     return {
         str(text.value)
         for text in texts
-        if text.value in statements() and (id(text) in arguments or text.value not in COLUMNS)
+        if text.value in STATEMENTS and (id(text) in arguments or text.value not in COLUMNS)
     }
 
 
@@ -146,16 +151,16 @@ def test_only_the_store_and_the_search_run_sql(file: Path) -> None:
         assert not [ast.unparse(call) for call in runs(file)]
 
 
-@pytest.mark.parametrize("name", statements())
+@pytest.mark.parametrize("name", STATEMENTS)
 def test_statement_prepares_and_has_a_comment(name: str, connection: apsw.Connection) -> None:
-    sql = statements()[name]
+    sql = STATEMENTS[name]
     if "vec_" not in sql:  # the extension is not loaded here
         apsw.ext.query_info(connection, sql)
     text = "\n".join(file.read_text() for file in QUERIES.glob("*.sql"))
     assert re.search(rf"-- name: {name}[!$^#]?\n-- [A-Z].*(\n-- .*)*\.$", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", statements())
+@pytest.mark.parametrize("name", STATEMENTS)
 def test_statement_has_one_calling_module_whose_name_its_file_has(name: str) -> None:
     callers = [file.stem for file in FILES if name in named(file)]
     written = [file.stem for file in QUERIES.glob("*.sql") if defines(file, name)]
@@ -163,9 +168,9 @@ def test_statement_has_one_calling_module_whose_name_its_file_has(name: str) -> 
     assert len(callers) == 1
 
 
-@pytest.mark.parametrize("name", statements())
+@pytest.mark.parametrize("name", STATEMENTS)
 def test_statement_reads_no_table_from_end_to_end(name: str, connection: apsw.Connection) -> None:
-    sql = statements()[name]
+    sql = STATEMENTS[name]
     if name in WHOLE_TABLE or "vec_" in sql:
         return
     bindings = dict.fromkeys(re.findall(r":(\w+)", sql))
@@ -182,7 +187,7 @@ def test_statement_reads_no_table_from_end_to_end(name: str, connection: apsw.Co
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
     with Database(tmp_path / "kb.db") as database, database.read() as reader:
-        for name, sql in statements().items():
+        for name, sql in STATEMENTS.items():
             if re.match(r"\s*(INSERT|UPDATE|DELETE)", sql):
                 parameters = dict.fromkeys(re.findall(r":(\w+)", sql), 1)
                 with pytest.raises(apsw.ReadOnlyError):
