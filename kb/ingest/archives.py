@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from kb.errors import SourceError
@@ -24,8 +25,13 @@ _synced: set[tuple[str, str]] = set()  # file and archive, once in a process
 _lock = threading.Lock()
 
 
-def sync_configured_archives(database: Database) -> bool:
-    """Bring the archives of the environment up to date, once in a process.
+def sync_configured_archives(
+    database: Database, named: Mapping[str, tuple[Path, str]] | None = None
+) -> bool:
+    """Bring the archives of the environment and of the project up to date, once in a process.
+
+    Args:
+        named: by what names it, further folders and what they hold.
 
     Returns whether one was synced just now, so that vectors may be missing.
 
@@ -36,11 +42,14 @@ def sync_configured_archives(database: Database) -> bool:
         SourceError: a variable names a folder that is not there.
     """
     synced = False
-    for variable, source in VARIABLES.items():
-        value = os.environ.get(variable)
-        if not value or database.read_only:
+    wanted = {
+        variable: (Path(value).expanduser().resolve(), source)
+        for variable, source in VARIABLES.items()
+        if (value := os.environ.get(variable))
+    }
+    for variable, (root, source) in {**wanted, **(named or {})}.items():
+        if database.read_only:
             continue
-        root = Path(value).expanduser().resolve()
         mark = (str(database.path), str(root))
         with _lock:
             if mark in _synced:

@@ -75,6 +75,7 @@ class ProjectConfig(BaseModel):
     project_name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=100)]
     external_docs: ExternalDocs | None = None
     semantic_search: SemanticSearch | None = None
+    archives: Any = None  # read by kb/project/archives.py: a fault there stops no activation
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +124,13 @@ def load_project(
     file = _named_config(config_path, start) if config_path else find_config(start)
     name = f"{file.parent.name}/{file.name}"
     root = file.parent.parent.resolve()
-    content = _read_json(file, name)
+    content = read_json(file, name)
     problems, config = _validated(content)
     docs_folder = None
     raw_docs = content.get("external_docs") if isinstance(content, dict) else None
     raw_path = raw_docs.get("path") if isinstance(raw_docs, dict) else None
     if isinstance(raw_path, str) and raw_path:
-        docs_folder, problem = _docs_folder(root, raw_path, allowed)
+        docs_folder, problem = folder_inside(root, raw_path, allowed)
         if problem:
             problems.setdefault("external_docs.path", []).append(problem)
     if problems or config is None:
@@ -184,7 +185,7 @@ def allowed_folders(given: Sequence[str], warn: Callable[[str], None]) -> tuple[
     texts = list(given)
     if is_there(file):
         try:
-            texts += _allowed_by(_read_json(file, str(file)), file)
+            texts += _allowed_by(read_json(file, str(file)), file)
         except ConfigurationError as error:
             warn(f"{error.message}; it allows no folder")
     return tuple(filter(None, (_folder(text, warn) for text in texts)))
@@ -227,7 +228,7 @@ def _named_config(config_path: str, start: Path) -> Path:
     )
 
 
-def _read_json(file: Path, name: str) -> Any:
+def read_json(file: Path, name: str) -> Any:
     try:
         data = read_bytes(file.resolve(), MAXIMUM_CONFIG_BYTES)
         return json.loads(data.decode("utf-8-sig"))
@@ -257,8 +258,8 @@ def _validated(content: Any) -> tuple[dict[str, list[str]], ProjectConfig | None
         return problems, None
 
 
-def _docs_folder(root: Path, path: str, allowed: Sequence[Path]) -> tuple[Path | None, str]:
-    """The folder of the external docs, and what is wrong with it."""
+def folder_inside(root: Path, path: str, allowed: Sequence[Path]) -> tuple[Path | None, str]:
+    """A folder that a configuration names, and what is wrong with it."""
     try:
         folder = (root / path.replace("\\", "/")).resolve()
         if not any(folder.is_relative_to(place) for place in (root, *allowed)):

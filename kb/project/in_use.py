@@ -19,6 +19,7 @@ from kb.ingest.registration import Plan, planned_row
 from kb.ingest.sync import SyncReport, sync_collection
 from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse
+from kb.project.archives import configured_archives
 from kb.project.config import (
     ActiveProject,
     ExternalDocs,
@@ -73,6 +74,13 @@ class ProjectInUse:
     def root(self) -> Path:
         """The folder of the project whose files the tools read."""
         return self._active.project.root if self._active else self.knowledge.project
+
+    def archives(self) -> tuple[dict[str, tuple[Path, str]], list[str]]:
+        """The archives that the project's configuration names: see `configured_archives`."""
+        problems: list[str] = []
+        allowed = allowed_folders(self._allowed_docs, problems.append)
+        found, wrong = configured_archives(self._start(), allowed)
+        return found, [*problems, *wrong]
 
     def keep_fresh(self) -> None:
         """Follow the folders of projects that are activated from now on: a server does."""

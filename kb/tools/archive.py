@@ -134,7 +134,8 @@ def search_local_archives(
     """
     graph = None
     try:
-        if sync_configured_archives(call.database):
+        named, wrong = call.project.archives()
+        if sync_configured_archives(call.database, named):
             call.session.activity.note_addition()
         found, notice = search_archives(call.model, call.names, query, fuzzy=fuzzy, limit=limit)
         with call.read() as connection:
@@ -167,7 +168,7 @@ def search_local_archives(
             limit=limit,
         ),
         truncated=bool(fitted.notice or left_out) or None,
-        notice=said(left_out, fitted.notice, notice),
+        notice=said(left_out, fitted.notice, notice, *(f"{problem}." for problem in wrong)),
     )
 
 

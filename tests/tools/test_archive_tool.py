@@ -1,5 +1,6 @@
 """searchLocalArchives, as clients call it."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import HashEmbedder
+from support import HashEmbedder, call
 
 from kb.cli.collect import register
 from kb.ingest.embed import embed_pending
@@ -220,3 +221,60 @@ def test_a_path_begins_with_the_archives_folder_whatever_its_collection_is_calle
     (found_row,) = search(kb, "tides")["results"]
     assert found_row["document"]["id"] == "notes/2025-05-20/tides.md"
     assert found_row["document"]["path"] == "research-archive/2025-05-20/tides.md"
+
+
+def test_archives_can_be_named_in_the_projects_configuration(
+    kb: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = tmp_path / "notes" / "research-archive" / "2025-05-20" / "wind.md"
+    report.parent.mkdir(parents=True)
+    report.write_text("# Research: anemometers\n\nCups turn faster than vanes.\n")
+    (tmp_path / "captured").mkdir()
+    (tmp_path / "captured" / "page.md").write_text(
+        "# Source: [Vanes](https://example.org/vanes)\n\nCups are not vanes.\n"
+    )
+    (tmp_path / ".kb").mkdir(exist_ok=True)
+    config = tmp_path / ".kb" / "config.json"
+    config.write_text(
+        json.dumps(
+            {
+                "project_name": "windrose",
+                "archives": {
+                    "research": "notes/research-archive",
+                    "url_content": "./captured",
+                    "reserch": "x",
+                },
+            }
+        )
+    )
+    answer = call(kb, "searchLocalArchives", query="cups vanes")
+    found = {row["document"]["path"]: row["document"]["source"] for row in answer["results"]}
+    assert found == {
+        "research-archive/2025-05-20/wind.md": "research",
+        "captured/page.md": "url-content",
+    }
+    assert "archives.reserch is not used" in answer["notice"]
+
+
+@pytest.mark.parametrize(
+    ("archives", "said"),
+    [
+        ({"research": "../elsewhere"}, "leads out of the project"),
+        ({"research": "missing"}, "does not exist"),
+        ({"research": 5}, "must be a path"),
+        (["x"], "must be a JSON object"),
+    ],
+)
+def test_an_archive_that_cannot_be_used_is_a_notice(
+    kb: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archives: object, said: str
+) -> None:
+    (tmp_path.parent / "elsewhere").mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".kb").mkdir(exist_ok=True)
+    config = {"project_name": "windrose", "archives": archives}
+    (tmp_path / ".kb" / "config.json").write_text(json.dumps(config))
+    answer = call(kb, "searchLocalArchives", query="cups")
+    assert answer["results"] == []
+    assert said in answer["notice"]
+    assert call(kb, "activate_project")["status"] == "activated"
