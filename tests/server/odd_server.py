@@ -9,7 +9,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from kb.cli.main import main
-from kb.tools.registry import tool
+from kb.tools import context
+from kb.tools.registry import Tool, tool
 from kb.tools.session import Session
 
 
@@ -61,4 +62,8 @@ def crash(kb: Session) -> Answer:
 
 
 if __name__ == "__main__":
+    # The tools are what the modules of the families hold.
+    vars(context).update(
+        {name: value for name, value in list(globals().items()) if isinstance(value, Tool)}
+    )
     main()
