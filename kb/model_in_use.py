@@ -59,12 +59,19 @@ class ModelInUse:
         self._embedder: Embedder | None = None
         self._embedder_lock = threading.Lock()
         self._query_vectors: dict[tuple[str, str], NDArray[np.float32]] = {}
+        self._beside: dict[Database, ModelInUse] = {}
 
     def beside(self, database: Database) -> ModelInUse:
-        """What was asked for of models, for another file."""
-        return ModelInUse(
-            database, self._wanted, reranker=self._reranker, make_embedder=self.make_embedder
-        )
+        """What was asked for of models, for another file; the same for all who ask for it."""
+        with self._embedder_lock:
+            if (known := self._beside.get(database)) is None:
+                known = self._beside[database] = ModelInUse(
+                    database,
+                    self._wanted,
+                    reranker=self._reranker,
+                    make_embedder=self.make_embedder,
+                )
+        return known
 
     def embedder(self) -> Embedder:
         """The model of this file; while it has no vector, the one asked for or the suited one.

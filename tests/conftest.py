@@ -29,6 +29,7 @@ SLOW_FILES = {
     "test_context_server.py",
     "test_external_server.py",
     "test_file_names.py",
+    "test_http.py",
     "test_multilingual.py",
     "test_packaged.py",
     "test_packaging.py",

@@ -26,12 +26,21 @@ OWNERS = {
     "onnxruntime": {"models.encoder"},
     "py3langid": {"models.choose"},
     "argcomplete": {"cli.completion"},
-    "mcp": {"server.mcp", "server.refusals", "server.stdio", "clients.handshake"},
+    "mcp": {
+        "server.access",
+        "server.http",
+        "server.mcp",
+        "server.refusals",
+        "server.stdio",
+        "clients.handshake",
+    },
     "mcp_types": {"server.mcp", "server.refusals", "server.stdio", "server.wire"},
     "rapidfuzz": {"search.typos", "text.nearest"},
     "redact_secret": {"text.secrets"},
     "rich": {"cli.render"},
+    "starlette": {"server.access", "server.http"},
     "tree_sitter": {"formats.syntax_tree", "clients.jsonc", "clients.toml"},
+    "uvicorn": {"server.http"},
     "watchfiles": {"disk.watch"},
 }
 

@@ -4,6 +4,7 @@ options, errors on one line or as JSON."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 from kb.errors import UsageError
 from kb.text.nearest import nearest
 
-__all__ = ["Parser", "Words", "WrongUse", "parse"]
+__all__ = ["Parser", "Words", "WrongUse", "parse", "positive"]
 
 QUERY_COMMANDS = ("search", "recall")
 # `-n5` is an option with its value; `-cats` and `-north` are words that must not come.
@@ -141,3 +142,11 @@ def _unknown(parser: Parser, argument: str) -> str:
     if parser.prog.split()[-1] in QUERY_COMMANDS:
         hint += f"{'' if hint else ':'} To search for it, put -- before the query"
     return f"there is no option {name}{hint}"
+
+
+def positive(text: str) -> int:
+    """A number from 1, for an option."""
+    with contextlib.suppress(ValueError):
+        if (number := int(text)) > 0:
+            return number
+    raise argparse.ArgumentTypeError(f"{text} is no positive number")

@@ -7,13 +7,12 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
 from kb.errors import DocumentNotFound, UsageError
-from kb.sources.address import document_file, local
+from kb.sources.address import local
 from kb.store.contents import count_documents, document_paths, documents_page
 from kb.store.database import Row
 from kb.text.file_names import on_disk, storable
@@ -24,14 +23,12 @@ if TYPE_CHECKING:
     from kb.ingest.registration import SourceRegistration
 
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
-MOST_NEAREST = 10  # rows without a word of the query whose nearest sentence is looked for
 _LINES = re.compile(r"(.+?):(\d++)(-?)(\d*+)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
 
 
 def search(kb: Session, options: argparse.Namespace) -> int:
     """Search, after adding a folder if one is given."""
-    from kb.search.passages import search_passages
-    from kb.search.ranking import explained
+    from kb.search.results import search_for_people
 
     names = options.collection
     if options.folder is not None:
@@ -46,29 +43,17 @@ def search(kb: Session, options: argparse.Namespace) -> int:
             render.search_results([], f"{options.folder} holds no document", options)
             return 1
         names = names or [report.collection]
-    found = search_passages(
+    rows, notice = search_for_people(
         kb.model,
         kb.names,
-        [(options.query, names)],
-        options.limit,
-        2.0,
-        True,
-        options.rerank,
+        options.query,
+        names,
+        limit=options.limit,
+        rerank=options.rerank,
+        explain=options.explain,
         distances=options.json or options.format == "json",
     )
-    rows: list[dict[str, Any]] = [dict(row) for row in found.rows[0]]
-    if options.explain:
-        for row, hit in zip(rows, found.hits[0], strict=True):
-            row |= {
-                "keywordRank": hit.keyword_rank,
-                "vectorRank": hit.vector_rank,
-                "why": explained(hit.evidence),
-            }
-    sources = _sources(kb)
-    for row in rows:
-        row["place"] = _place(row, sources)
-    _add_snippets(kb, options.query, rows)
-    render.search_results(rows, found.notice, options)
+    render.search_results(rows, notice, options)
     return 0 if rows else 1
 
 
@@ -79,29 +64,6 @@ def _require_names(kb: Session, names: list[str], registration: SourceRegistrati
         for name in names:
             if name != added:
                 kb.names.collection(connection, name)
-
-
-def _add_snippets(kb: Session, text: str, rows: list[dict[str, Any]]) -> None:
-    """Give each row the piece of its passage that a person is shown, and what to mark in it."""
-    from kb.search.query import parse_query
-    from kb.search.snippet import nearest_snippets, snippet
-    from kb.search.typos import correct
-
-    with kb.database.read() as connection:
-        query, _ = correct(connection, parse_query(text, tags=True))
-        for row in rows:
-            found = snippet(connection, query, row["content"], _shown_above(row))
-            row |= {"snippet": found.text, "marks": found.marks}
-    if query.is_exact:
-        return  # what is there holds its words, and no model is loaded
-    wordless = [row for row in rows if not row["marks"]][:MOST_NEAREST]
-    passages = [(row["content"], _shown_above(row)) for row in wordless]
-    for row, sentence in zip(wordless, nearest_snippets(kb.model, query, passages), strict=True):
-        row["snippet"] = sentence or row["snippet"]
-
-
-def _shown_above(row: Mapping[str, Any]) -> list[str]:
-    return [row["documentTitle"], row.get("sectionHeading", "")]
 
 
 def list_names(kb: Session, options: argparse.Namespace) -> int:
@@ -287,30 +249,3 @@ def _on_disk(text: str, rows: list[Row], documents: dict[str, list[str]]) -> lis
                 (row["name"], p) for p in documents[row["name"]] if _normal(p) == _normal(path)
             ]
     return list(dict.fromkeys(found))
-
-
-def _sources(kb: Session) -> dict[str, str]:
-    with kb.database.read() as connection:
-        return {row["name"]: row["source"] for row in kb.names.collections(connection)}
-
-
-def _in_file(row: dict[str, Any]) -> str:
-    """The page or slide of a converted file, behind the lines of its text."""
-    for kind in ("page", "slide", "sheet", "cell"):
-        if kind in row:
-            last = row.get(f"end{kind.capitalize()}")
-            return f" ({kind} {row[kind]}{f' to {last}' if last is not None else ''})"
-    return ""
-
-
-def _place(row: dict[str, Any], sources: dict[str, str]) -> str:
-    """Where to open a hit: its file seen from here when it is there, else collection/id."""
-    name = row.get("collectionId", row["collection"])
-    lines = f":{row['startLine']}-{row['endLine']}{_in_file(row)}"
-    file = document_file(sources.get(name, ""), row["documentId"])
-    if file.is_file():
-        try:
-            return f"{storable(file.relative_to(Path.cwd()))}{lines}"
-        except ValueError:
-            return f"{storable(file)}{lines}"
-    return f"{row['collection']}/{row['documentId']}{lines}"

@@ -1,4 +1,4 @@
-"""`kb serve`, `kb tools`, `kb tool`, `kb status`, `kb copy`."""
+"""`kb tools`, `kb tool`, `kb status`, `kb copy`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,6 @@ from kb.store.waiting_log import waiting_log
 from kb.tools.session import Session
 
 TOP_FILES = 10
-
-
-def serve(kb: Session, options: argparse.Namespace) -> int:
-    """Run the MCP server until its client goes."""
-    from kb.server.mcp import serve as run
-
-    run(kb, tuple(filter(None, options.tools.split(","))), watch_folders=options.watch)
-    return 0
 
 
 def list_tools(_: Session, options: argparse.Namespace) -> int:

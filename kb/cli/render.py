@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kb.cli.places import place
 from kb.cli.streams import coloured
 from kb.text.controls import escaped_in_json, visible
 from kb.text.file_names import writable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 FORMATS = ("table", "json", "csv", "files", "md")
-NOT_IN_JSON = ("place", "marks")  # of a row of `kb search`: for people
+NOT_IN_JSON = ("place", "file", "marks")  # of a row of `kb search`: for people
 CSV_COLUMNS = (
     "collection",
     "documentId",
@@ -104,6 +105,8 @@ def search_results(
     rows: Sequence[dict[str, Any]], notice: str, options: argparse.Namespace
 ) -> None:
     """The results of a search in the wanted format."""
+    for row in rows:
+        row["place"] = place(row)
     wanted = "json" if options.json else options.format or "table"
     if notice and wanted != "json":
         print(f"kb: {notice}", file=sys.stderr)
@@ -117,8 +120,8 @@ def search_results(
         writer.writerow(CSV_COLUMNS)
         writer.writerows([row.get(column, "") for column in CSV_COLUMNS] for row in rows)
     elif wanted == "files":
-        for place in dict.fromkeys(row["place"].rsplit(":", 1)[0] for row in rows):
-            print(place)
+        for file in dict.fromkeys(row["place"].rsplit(":", 1)[0] for row in rows):
+            print(file)
     elif wanted == "md":
         for row in rows:
             print(

@@ -1,16 +1,12 @@
-"""Bind the tools to MCP. The one module that knows the protocol's library."""
+"""Bind the tools to MCP: what a client can ask, whatever the transport."""
 
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
-from typing import Any, NoReturn
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import anyio
 import anyio.from_thread
@@ -20,24 +16,29 @@ from mcp.server.lowlevel import Server
 
 import kb
 from kb.errors import EmbeddingError, KbError
-from kb.server.background import start_embedding
+from kb.server.clients import Clients
 from kb.server.refusals import explained, in_thread
 from kb.server.resources import TEMPLATES, list_resources, read_resource
-from kb.server.stdio import run_over_stdio
-from kb.tools.registry import Tool, call_tool, load_tools
+from kb.tools.registry import Tool, call_tool
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.server")
 
-FLUSH_SECONDS = 5
-CLOSE_SECONDS = 10
 # The model is loaded once the client has had its answers, so that starting stays quick.
 WARM_UP_SECONDS = 0.5
 PROGRESS_SECONDS = 0.25
 
 
-def make_server(session: Session, tools: Mapping[str, Tool]) -> Server[Any]:
-    """An MCP server over an open knowledge base."""
+def make_server(
+    session: Session, tools: Mapping[str, Tool], clients: Clients | None = None
+) -> Server[Any]:
+    """An MCP server over an open knowledge base.
+
+    Args:
+        session: that opened the file.
+        clients: who is connected; by default the session is the only client's.
+    """
+    clients = clients or Clients(session)
     warming = threading.Event()
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
@@ -53,10 +54,9 @@ def make_server(session: Session, tools: Mapping[str, Tool]) -> Server[Any]:
     ) -> types.CallToolResult:
         wants_progress = "progress_token" in (context.meta or {})
         progress = _Progress(context.session) if wants_progress else None
-        if (client := context.session.client_params) is not None:
-            session.log.client = f"{client.client_info.name} {client.client_info.version}"
+        own = clients.at(context).session
         result = await anyio.to_thread.run_sync(
-            call_tool, session, parameters.name, parameters.arguments, tools, progress
+            call_tool, own, parameters.name, parameters.arguments, tools, progress
         )
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=result.text)],
@@ -66,10 +66,10 @@ def make_server(session: Session, tools: Mapping[str, Tool]) -> Server[Any]:
         )
 
     async def resources(
-        _: Any, parameters: types.PaginatedRequestParams | None
+        context: Any, parameters: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         cursor = parameters.cursor if parameters else None
-        found, more = await in_thread(list_resources, session, cursor or "")
+        found, more = await in_thread(list_resources, clients.at(context).session, cursor or "")
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -97,8 +97,11 @@ def make_server(session: Session, tools: Mapping[str, Tool]) -> Server[Any]:
             ]
         )
 
-    async def read(_: Any, parameters: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        mime_type, text = await in_thread(read_resource, session, parameters.uri)
+    async def read(
+        context: Any, parameters: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        own = clients.at(context).session
+        mime_type, text = await in_thread(read_resource, own, parameters.uri)
         content = types.TextResourceContents(uri=parameters.uri, mime_type=mime_type, text=text)
         return types.ReadResourceResult(contents=[content])
 
@@ -144,19 +147,6 @@ class _Progress:
         )
 
 
-def serve(session: Session, families: tuple[str, ...] = (), *, watch_folders: bool = False) -> None:
-    """Serve over stdin and stdout until the input ends or a signal comes. Does not return.
-
-    The active project's documents are kept fresh; with `watch_folders` every collection's.
-    """
-    session.project.keep_fresh()
-    session.log.begin()
-    server = make_server(session, load_tools(families))
-    start_embedding(session)
-    anyio.run(_serve, server, session, watch_folders)
-    _end(session)
-
-
 GUIDANCE = {
     "documents": "Start with documents_search (documents_search_batch for several questions), then "
     "read around a hit with documents_get_section or documents_get_document. Cite results by "
@@ -189,65 +179,6 @@ def instructions(session: Session, families: Collection[str]) -> str:
             QUOTED,
         ]
     )
-
-
-async def _serve(server: Server[Any], session: Session, watch_folders: bool) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_on_signal, session)
-        tasks.start_soon(_flush_calls, session)
-        if watch_folders:
-            tasks.start_soon(_watch_folders, session)
-        await run_over_stdio(server, partial(_end, session))
-        tasks.cancel_scope.cancel()
-
-
-async def _end_on_signal(session: Session) -> None:
-    # The thread that waits for input cannot be cancelled, so the process is ended from here.
-    wanted = [signal.SIGTERM, signal.SIGINT]
-    # Below nohup a server outlives its terminal.
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        wanted.append(signal.SIGHUP)
-    with anyio.open_signal_receiver(*wanted) as signals:
-        async for _ in signals:
-            _end(session)
-
-
-async def _flush_calls(session: Session) -> None:
-    while True:
-        await anyio.sleep(FLUSH_SECONDS)
-        await anyio.to_thread.run_sync(_logged, session.flush)
-
-
-async def _watch_folders(session: Session) -> None:
-    await anyio.sleep(2 * WARM_UP_SECONDS)
-    from kb.ingest.follow import follow_folders
-
-    await anyio.to_thread.run_sync(_logged, follow_folders, session.knowledge, session.model)
-
-
-def _logged(function: Callable[..., object], *arguments: Any) -> None:
-    """Run what goes on beside the calls: its failure must not end the server."""
-    try:
-        function(*arguments)
-    except Exception:
-        log.exception("%s failed", function.__name__)
-
-
-def _end(session: Session, failure: str = "") -> NoReturn:
-    """Close the file and leave at once, whatever other threads still do."""
-    code = 3 if failure else 0
-    if failure:
-        log.error("%s", failure)
-    # A thread inside a write may keep the file from closing; SQLite survives that we leave.
-    last_resort = threading.Timer(CLOSE_SECONDS, os._exit, [code])
-    last_resort.daemon = True
-    last_resort.start()
-    try:
-        session.close()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
 
 
 def _warm_up(session: Session) -> None:

@@ -37,6 +37,10 @@ class RateLimits:
         self._calls: dict[str, deque[float]] = {name: deque() for name in limits}
         self._lock = threading.Lock()
 
+    def renewed(self) -> RateLimits:
+        """The same limits for another client, who has called nothing yet."""
+        return RateLimits(self._limits, self._clock)
+
     def check(self, tool: str) -> None:
         """Count a call.
 

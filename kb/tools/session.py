@@ -121,6 +121,17 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def another(self) -> Session:
+        """A session for another client of this process: with its own limits, log and project."""
+        return Session(
+            self.knowledge,
+            self.model,
+            reply_tokens=self.reply_tokens,
+            limits=self.limits.renewed(),
+            allowed_docs=self._allowed_docs,
+            activity=self.activity,
+        )
+
     def flush(self) -> None:
         """Write what is collected in memory: calls, accesses, what happened in the session."""
         self.calls.flush()

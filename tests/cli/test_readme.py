@@ -10,12 +10,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from http_process import HttpServer
 from support import ROOT
 
 from kb.cli.main import main
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+SERVING = ("serve",)  # until they are ended; here on a free port
 COMMANDS = [
     words
     for language, block in BLOCKS
@@ -65,6 +67,10 @@ def test_commands_for_own_documents_run(
             if words[0] == "forget":  # the id of the README is nobody's
                 recorded = json.loads(run(["--json", "recall"], capsys))["discoveries"]
                 words[1] = recorded[0]["id"][: len(words[1])]
+            if words[0] in SERVING:
+                with HttpServer(tmp_path / ".kb" / "kb.db", command=words[0]) as server:
+                    assert server.end()[0] == 0
+                continue
             output = run(words, capsys)
             assert output or words == ["graph", "--broken"]
     assert (tmp_path / "home" / "handbook.db").exists()

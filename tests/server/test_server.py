@@ -26,7 +26,8 @@ from server_process import (
 )
 from support import content_of
 
-from kb.server.mcp import _flush_calls
+from kb.server.clients import Clients
+from kb.server.run import _flush
 from kb.tools.session import Session
 
 ROOT = Path(__file__).parents[2]
@@ -267,13 +268,13 @@ def test_unknown_family_is_wrong_use(windrose_copy: Path) -> None:
 def test_what_fails_beside_the_calls_does_not_end_the_server(
     kb: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kb.server.mcp.FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr("kb.server.run.FLUSH_SECONDS", 0.0)
     kb.calls.add(None, "", 1.0, 1)  # type: ignore[arg-type] # which the file refuses
 
     async def flush() -> None:
         with anyio.move_on_after(10):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_flush_calls, kb)
+                tasks.start_soon(_flush, Clients(kb))
                 while "flush failed" not in caplog.text:
                     await anyio.sleep(0.01)
                 tasks.cancel_scope.cancel()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support import ROOT
 
-ODD_SERVER = str(Path(__file__).parent / "odd_server.py")
+ODD_SERVER = str(Path(__file__).parent / "server" / "odd_server.py")
 HANDSHAKE = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},

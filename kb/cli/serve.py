@@ -1,0 +1,118 @@
+"""`kb serve`: the MCP server, over stdio or HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from kb.cli.arguments import positive
+from kb.errors import SourceError
+
+if TYPE_CHECKING:
+    from kb.server.http import Binding
+    from kb.tools.session import Session
+
+TOKEN_VARIABLE = "KB_TOKEN"
+
+
+def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """The command with its options."""
+    sub = add(
+        "serve", "serve.serve", "run the MCP server, over stdin and stdout or HTTP", creates=True
+    )
+    sub.add_argument(
+        "--http",
+        nargs="?",
+        const="",
+        metavar="HOST:PORT",
+        help="serve several clients over HTTP, at /mcp (default: 127.0.0.1:8642); beyond this "
+        f"machine with a token in {TOKEN_VARIABLE} or --token-file",
+    )
+    _add_access_options(sub)
+    sub.add_argument("--tools", default="", metavar="FAMILY,...", help="only these tool families")
+    sub.add_argument("--max-reply-tokens", type=positive, default=None, metavar="N")
+    sub.add_argument(
+        "--watch", action="store_true", help="follow changes in the folders of all collections"
+    )
+    sub.add_argument(
+        "--rate-limit",
+        default="",
+        metavar="LIMITS",
+        help='calls a minute, such as "search=30,read=100,grep=60", one number, or "off"',
+    )
+    sub.add_argument(
+        "--root",
+        type=Path,
+        metavar="FOLDER",
+        help="the project to serve (default: that of the folder it is started in)",
+    )
+    add_allow_docs(sub)
+
+
+def add_allow_docs(sub: argparse.ArgumentParser) -> None:
+    """The option of commands that activate a project."""
+    sub.add_argument(
+        "--allow-docs",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="a folder outside a project that its external_docs may lie in",
+    )
+
+
+def serve(kb: Session, options: argparse.Namespace) -> NoReturn:
+    """Run the MCP server until its client goes, or over HTTP until it is ended."""
+    from kb.server import run
+
+    families = tuple(filter(None, options.tools.split(",")))
+    if options.http is None:
+        run.serve(kb, families, watch_folders=options.watch)
+    binding = _binding(options.http, options)
+
+    def ready(address: str) -> None:
+        if not options.quiet:
+            print(f"kb: serving at {address}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)
+
+    run.serve_over_http(kb, binding, families, watch_folders=options.watch, ready=ready)
+
+
+def _binding(address: str, options: argparse.Namespace) -> Binding:
+    from kb.server.access import make_access
+    from kb.server.http import bind, parse_address
+
+    host, port = parse_address(address)
+    return bind(host, port, make_access(host, _token(options), options.allow_host))
+
+
+def _add_access_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"with --http: where the token stands that clients show (default: {TOKEN_VARIABLE})",
+    )
+    sub.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --http: another name that clients reach it by, such as a reverse proxy's",
+    )
+
+
+def _token(options: argparse.Namespace) -> str:
+    """The token, from where other users of the machine cannot read it."""
+    if options.token_file is None:
+        return os.environ.get(TOKEN_VARIABLE, "")
+    try:
+        token: str = options.token_file.expanduser().read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no ASCII text"
+        raise SourceError(f"cannot read the token from {options.token_file}: {why}") from error
+    if not token:
+        raise SourceError(f"there is no token in {options.token_file}")
+    return token

@@ -1,0 +1,90 @@
+"""What a person is shown of a search: rows with a snippet, the file to open, and the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kb.model_in_use import ModelInUse
+from kb.search.passages import search_passages
+from kb.search.query import Query, parse_query
+from kb.search.ranking import explained
+from kb.search.snippet import nearest_snippets, snippet
+from kb.search.typos import correct
+from kb.sources.address import document_file
+from kb.store.database import Connection, Row
+from kb.store.names import Names
+from kb.text.file_names import storable
+
+__all__ = ["search_for_people"]
+
+MOST_NEAREST = 10  # rows without a word of the query whose nearest sentence is looked for
+
+
+def search_for_people(
+    model: ModelInUse,
+    names: Names,
+    text: str,
+    collections: Sequence[str] = (),
+    *,
+    limit: int = 10,
+    rerank: bool = False,
+    explain: bool = False,
+    distances: bool = True,
+) -> tuple[list[dict[str, Any]], str]:
+    """The rows, best first, and what to tell the reader.
+
+    To what a client gets of a row come `snippet` with `marks` (start and end of each matched word
+    in it), `file` ("" where the document is no file), and with `explain` its ranks and the reasons.
+
+    Args:
+        distances: False where nobody sees them, as in `search_passages`.
+
+    Raises as `search_passages`.
+    """
+    asked = [(text, collections)]
+    found = search_passages(model, names, asked, limit, 2.0, True, rerank, distances=distances)
+    rows: list[dict[str, Any]] = [dict(row) for row in found.rows[0]]
+    if explain:
+        for row, hit in zip(rows, found.hits[0], strict=True):
+            row |= {
+                "keywordRank": hit.keyword_rank,
+                "vectorRank": hit.vector_rank,
+                "why": explained(hit.evidence),
+            }
+    with model.database.read() as connection:
+        sources = {row["name"]: row["source"] for row in names.collections(connection)}
+        query = _add_snippets(connection, text, rows)
+    if not query.is_exact:  # what is there holds its words, and no model is loaded
+        _add_nearest(model, query, rows)
+    for row in rows:
+        row["file"] = file_of(row, sources)
+    return rows, found.notice
+
+
+def file_of(row: Row, sources: Mapping[str, str]) -> str:
+    """The file that a row's document was read from, as text; "" where it is not there."""
+    name = str(row.get("collectionId", row["collection"]))
+    file = document_file(sources.get(name, ""), row["documentId"])
+    return storable(file) if file.is_file() else ""
+
+
+def _add_snippets(connection: Connection, text: str, rows: Sequence[dict[str, Any]]) -> Query:
+    """Give each row the piece of its passage that a person is shown, and what to mark in it."""
+    query, _ = correct(connection, parse_query(text, tags=True))
+    for row in rows:
+        found = snippet(connection, query, row["content"], _shown_above(row))
+        row |= {"snippet": found.text, "marks": found.marks}
+    return query
+
+
+def _add_nearest(model: ModelInUse, query: Query, rows: Sequence[dict[str, Any]]) -> None:
+    """For rows that hold no word of the query, the sentence that comes nearest to it."""
+    wordless = [row for row in rows if not row["marks"]][:MOST_NEAREST]
+    passages = [(row["content"], _shown_above(row)) for row in wordless]
+    for row, sentence in zip(wordless, nearest_snippets(model, query, passages), strict=True):
+        row["snippet"] = sentence or row["snippet"]
+
+
+def _shown_above(row: Mapping[str, Any]) -> list[str]:
+    return [row["documentTitle"], row.get("sectionHeading", "")]

@@ -1,0 +1,138 @@
+"""Who is connected: every client has a session of its own, with its limits, log and project.
+
+Over stdio there is one client. Over HTTP a client of the handshake era names its session in each
+request. One of the later protocol, which has no sessions, is told by what it says of itself, from
+where, and by its token: two programs that cannot be told apart share a session.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kb.tools.session import Session
+
+__all__ = ["Client", "Clients"]
+
+IDLE_SECONDS = 30 * 60  # without a request, after which a client's session ends
+MOST_CLIENTS = 500  # the one that was silent for longest makes room
+SESSION_HEADER = "mcp-session-id"
+
+
+@dataclass(eq=False)
+class Client:
+    """One client, and how to reach it unasked."""
+
+    session: Session
+    channel: Any = None  # of its latest request
+    subscriptions: set[str] = field(default_factory=set)  # addresses of documents
+    last_request: float = field(default_factory=time.monotonic)
+    open_requests: int = 0  # that are being answered: such a client is not idle
+
+
+class Clients:
+    """The clients of one process.
+
+    Args:
+        host: the session that opened the file; the only client's own over stdio.
+        several: whether others may come, each with a session beside it.
+    """
+
+    def __init__(self, host: Session, *, several: bool = False) -> None:
+        self.host = host
+        self._several = several
+        self._clients: dict[str, Client] = {} if several else {"": Client(host)}
+        self._lock = threading.Lock()
+
+    def at(self, context: Any) -> Client:
+        """The client that sent a request."""
+        key = _key(context) if self._several else ""
+        gone = None
+        with self._lock:
+            client = self._clients.pop(key, None)
+            if client is None:
+                gone = self._made_room()
+                client = self._new()
+            self._clients[key] = client  # the latest comes last
+        if gone is not None:
+            gone.session.end()
+        client.channel, client.last_request = context.session, time.monotonic()
+        if (said := context.session.client_params) is not None:
+            client.session.log.client = f"{said.client_info.name} {said.client_info.version}"
+        return client
+
+    def all(self) -> list[Client]:
+        with self._lock:
+            return list(self._clients.values())
+
+    def sessions(self) -> list[Session]:
+        """Those of all clients, and the one that opened the file."""
+        return list(dict.fromkeys([self.host, *(client.session for client in self.all())]))
+
+    @contextmanager
+    def answering(self, session_id: str) -> Iterator[None]:
+        """While a request of a client is open, it is not idle."""
+        client = self._clients.get(session_id)
+        if client is not None:
+            client.open_requests += 1
+        try:
+            yield
+        finally:
+            if client is not None:
+                client.open_requests -= 1
+                client.last_request = time.monotonic()
+
+    def leave(self, session_id: str) -> None:
+        """A client ended its session."""
+        with self._lock:
+            client = self._clients.pop(session_id, None)
+        if client is not None:
+            client.session.end()
+
+    def end_idle(self) -> None:
+        """End the sessions of those from whom nothing was heard for long."""
+        if not self._several:
+            return
+        since = time.monotonic() - IDLE_SECONDS
+        with self._lock:
+            idle = [
+                key
+                for key, client in self._clients.items()
+                if client.last_request < since and not client.open_requests
+            ]
+        for key in idle:
+            self.leave(key)
+
+    def end(self) -> None:
+        """All clients are gone; what they did is written."""
+        for client in self.all():
+            client.session.end()
+
+    def _new(self) -> Client:
+        session = self.host.another()
+        session.project.keep_fresh()
+        session.log.begin()
+        return Client(session)
+
+    def _made_room(self) -> Client | None:
+        if len(self._clients) < MOST_CLIENTS:
+            return None
+        return self._clients.pop(next(iter(self._clients)))
+
+
+def _key(context: Any) -> str:
+    request = context.request
+    if request is None:
+        return ""
+    if session_id := request.headers.get(SESSION_HEADER):
+        return str(session_id)
+    said = context.session.client_params
+    name = [said.client_info.name, said.client_info.version] if said is not None else []
+    user = request.scope.get("user")
+    host = request.client.host if request.client else ""
+    return json.dumps([getattr(user, "display_name", ""), host, *name])

@@ -1,0 +1,144 @@
+"""Run a server until its client goes or a signal comes, with what goes on beside the calls."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import anyio
+import anyio.to_thread
+
+from kb.server.background import start_embedding
+from kb.server.clients import Clients
+from kb.server.mcp import WARM_UP_SECONDS, make_server
+from kb.server.stdio import run_over_stdio
+from kb.tools.registry import load_tools
+from kb.tools.session import Session
+
+if TYPE_CHECKING:
+    from kb.server.http import Binding
+
+log = logging.getLogger("kb.server")
+
+FLUSH_SECONDS = 5
+CLOSE_SECONDS = 10
+
+
+def serve(
+    session: Session, families: tuple[str, ...] = (), *, watch_folders: bool = False
+) -> NoReturn:
+    """Serve over stdin and stdout until the input ends or a signal comes.
+
+    The active project's documents are kept fresh; with `watch_folders` every collection's.
+    """
+    session.project.keep_fresh()
+    session.log.begin()
+    clients = Clients(session)
+    server = make_server(session, load_tools(families), clients)
+
+    async def run() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_on_signal, partial(_end, clients))
+            _start_beside(tasks, clients, watch_folders)
+            await run_over_stdio(server, partial(_end, clients))
+            tasks.cancel_scope.cancel()
+
+    start_embedding(session)
+    anyio.run(run)
+    _end(clients)
+
+
+def serve_over_http(
+    session: Session,
+    binding: Binding,
+    families: tuple[str, ...] = (),
+    *,
+    watch_folders: bool = False,
+    ready: Callable[[str], object] = lambda _: None,
+) -> NoReturn:
+    """Serve several clients over HTTP until a signal comes.
+
+    Args:
+        binding: where, and for whom.
+        ready: called with the server's address once it answers.
+    """
+    from kb.server.http import run_over_http  # here: stdio needs no web server
+
+    clients = Clients(session, several=True)
+    server = make_server(session, load_tools(families), clients)
+
+    async def run() -> None:
+        stop = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_on_signal, stop.set)
+            _start_beside(tasks, clients, watch_folders)
+            await run_over_http(server, clients, binding, stop, ready)
+            tasks.cancel_scope.cancel()
+
+    start_embedding(session)
+    anyio.run(run)
+    _end(clients)
+
+
+def _start_beside(tasks: Any, clients: Clients, watch_folders: bool) -> None:
+    tasks.start_soon(_flush, clients)
+    if watch_folders:
+        tasks.start_soon(_watch_folders, clients.host)
+
+
+async def _on_signal(action: Callable[[], object]) -> None:
+    # The thread that waits for input cannot be cancelled, so over stdio the process ends in here.
+    wanted = [signal.SIGTERM, signal.SIGINT]
+    # Below nohup a server outlives its terminal.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        wanted.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*wanted) as signals:
+        async for _ in signals:
+            action()
+
+
+async def _flush(clients: Clients) -> None:
+    while True:
+        await anyio.sleep(FLUSH_SECONDS)
+        await anyio.to_thread.run_sync(_logged, clients.end_idle)
+        for session in clients.sessions():
+            await anyio.to_thread.run_sync(_logged, session.flush)
+
+
+async def _watch_folders(session: Session) -> None:
+    await anyio.sleep(2 * WARM_UP_SECONDS)
+    from kb.ingest.follow import follow_folders
+
+    await anyio.to_thread.run_sync(_logged, follow_folders, session.knowledge, session.model)
+
+
+def _logged(function: Callable[..., object], *arguments: Any) -> None:
+    """Run what goes on beside the calls: its failure must not end the server."""
+    try:
+        function(*arguments)
+    except Exception:
+        log.exception("%s failed", function.__name__)
+
+
+def _end(clients: Clients, failure: str = "") -> NoReturn:
+    """Close the file and leave at once, whatever other threads still do."""
+    code = 3 if failure else 0
+    if failure:
+        log.error("%s", failure)
+    # A thread inside a write may keep the file from closing; SQLite survives that we leave.
+    last_resort = threading.Timer(CLOSE_SECONDS, os._exit, [code])
+    last_resort.daemon = True
+    last_resort.start()
+    try:
+        clients.end()
+        clients.host.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

@@ -1,0 +1,145 @@
+"""Which server has a file open: it says so in the user's cache, and a command asks it.
+
+One small file for each knowledge base names address, token and process. Nothing here loads more
+than the standard library's sockets, since all of it has to be quicker than opening the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import kb
+
+__all__ = ["Running", "announce", "ask", "identity", "retract", "running_server"]
+
+CONNECT_SECONDS = 0.5
+ANSWER_SECONDS = 20
+MOST_BYTES = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that answers for a file."""
+
+    host: str
+    port: int
+    token: str  # "" where none is needed
+    process: int
+    version: str  # of kb
+    project: str  # whose aliases it knows
+    file: tuple[int, int]  # device and number of the file it opened
+
+
+def announce(database: Path, host: str, port: int, token: str, project: Path) -> Path | None:
+    """Say that this process serves a file; where that is said. None: it cannot be written."""
+    place = _place(database)
+    said = Running(
+        host, port, token, os.getpid(), kb.__version__, str(project), identity(database) or (0, 0)
+    )
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # The token is for this user alone: mkstemp makes files that nobody else can read.
+        handle, name = tempfile.mkstemp(dir=place.parent)
+        with open(handle, "w", encoding="utf-8") as stream:
+            json.dump(asdict(said), stream)
+        os.replace(name, place)
+    except (OSError, UnicodeError):
+        return None
+    return place
+
+
+def retract(place: Path | None) -> None:
+    """Take back what was announced, unless another server has taken over."""
+    if place is not None and (said := _read(place)) is not None and said.process == os.getpid():
+        with contextlib.suppress(OSError):
+            place.unlink()
+
+
+def running_server(database: Path, project: Path) -> Running | None:
+    """The server that has this very file open for this project, if it seems to be alive."""
+    said = _read(_place(database))
+    if said is None or said.version != kb.__version__ or said.project != str(project):
+        return None
+    if said.file != identity(database) or not _is_alive(said.process):
+        return None
+    return said
+
+
+def ask(server: Running, path: str, question: dict[str, Any]) -> dict[str, Any] | None:
+    """What a server answers; None where it does not, or serves another file by now."""
+    body = json.dumps(question).encode()
+    name = f"[{server.host}]" if ":" in server.host else server.host
+    head = [
+        f"POST {path} HTTP/1.0",  # so that the answer comes in one piece and ends with the line
+        f"Host: {name}:{server.port}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        *([f"Authorization: Bearer {server.token}"] if server.token else []),
+    ]
+    request = "\r\n".join([*head, "", ""]).encode() + body
+    try:
+        with socket.create_connection((server.host, server.port), CONNECT_SECONDS) as connection:
+            connection.settimeout(ANSWER_SECONDS)
+            connection.sendall(request)
+            reply = _all_of(connection)
+        status, _, rest = reply.partition(b"\r\n")
+        if b" 200 " not in status + b" ":
+            return None
+        answer: dict[str, Any] = json.loads(rest.partition(b"\r\n\r\n")[2])
+    except (OSError, ValueError):
+        return None
+    return answer if tuple(answer.get("file", ())) == server.file else None
+
+
+def identity(database: Path) -> tuple[int, int] | None:
+    """What tells a file from another one that takes its place."""
+    try:
+        state = os.stat(database)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
+
+
+def _all_of(connection: socket.socket) -> bytes:
+    pieces, length = [], 0
+    while piece := connection.recv(1 << 16):
+        length += len(piece)
+        if length > MOST_BYTES:
+            raise ValueError("more than any answer")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _place(database: Path) -> Path:
+    from platformdirs import user_cache_path
+
+    name = hashlib.sha256(os.fsencode(os.path.realpath(database))).hexdigest()[:24]
+    return user_cache_path("kb", appauthor=False) / "servers" / f"{name}.json"
+
+
+def _read(place: Path) -> Running | None:
+    try:
+        said = json.loads(place.read_text(encoding="utf-8"))
+        return Running(**{**said, "file": tuple(said["file"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":  # there it would end the process; whoever listens is asked instead
+        return True
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

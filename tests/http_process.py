@@ -1,0 +1,84 @@
+"""A server over HTTP as a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from server_process import HANDSHAKE, HANGS, environment
+
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HANDSHAKE}
+
+
+class HttpServer:
+    """`kb serve --http` on a free port, or another command that serves."""
+
+    def __init__(self, file: Path, *more: str, command: str = "serve", **variables: str) -> None:
+        where = [] if "--http" in more else ["--http", "127.0.0.1:0"]
+        self.popen = subprocess.Popen(
+            [sys.executable, "-m", "kb", "--db", str(file), command, *where, *more],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**environment(), **variables},
+            encoding="utf-8",
+        )
+        self._killer = threading.Timer(2 * HANGS, self.popen.kill)
+        self._killer.daemon = True
+        self._killer.start()
+        self.said = ""
+        assert self.popen.stderr is not None
+        for line in self.popen.stderr:
+            self.said += line
+            if found := re.search(r"http://\S+:(\d+)", line):
+                self.port = int(found[1])
+                break
+        else:
+            raise AssertionError(f"the server did not start: {self.said}")
+
+    def __enter__(self) -> HttpServer:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self._killer.cancel()
+        self.popen.kill()
+        self.popen.communicate()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    def request(
+        self,
+        method: str,
+        path: str = "/mcp",
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], str]:
+        """Status, headers (names in lower case) and text of a reply."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS)
+        try:
+            sent = None if body is None else json.dumps(body)
+            connection.request(method, path, sent, {**HEADERS, **(headers or {})})
+            reply = connection.getresponse()
+            found = {name.lower(): value for name, value in reply.getheaders()}
+            return reply.status, found, reply.read().decode()
+        finally:
+            connection.close()
+
+    def end(self, with_signal: int = signal.SIGTERM) -> tuple[int, str]:
+        """Ask it to end: exit code and what stderr still held."""
+        os.kill(self.popen.pid, with_signal)
+        _, errors = self.popen.communicate(timeout=HANGS)
+        return self.popen.returncode, errors
