@@ -22,7 +22,13 @@ from kb.store.sessions import file_scores
 from kb.text.file_names import storable
 from kb.text.nearest import nearest
 
-__all__ = ["current_session", "module_overview", "project_overview", "recent_sessions"]
+__all__ = [
+    "current_session",
+    "module_names",
+    "module_overview",
+    "project_overview",
+    "recent_sessions",
+]
 
 MOST_FILES = 50
 MOST_KEY_FILES = 20
@@ -124,6 +130,13 @@ def module_overview(project: ProjectInUse, name: str) -> dict[str, Any]:
         "bytes": sum(file.size for file in files),
         "discoveries": learned,
     }
+
+
+def module_names(project: ProjectInUse) -> list[str]:
+    """The modules that hold files, or of which something was learned."""
+    with project.knowledge.database.read() as connection:
+        learned = {one.get("module", "") for one in all_discoveries(connection)}
+    return sorted({*learned, *(module_of(file.path) for file in _project_files(project))} - {""})
 
 
 def current_session(database: Database, session_id: str) -> dict[str, Any]:

@@ -137,3 +137,19 @@ SELECT document_id FROM documents;
 -- The first 2,000 characters of each of these documents (JSON list of ids).
 SELECT substr(content, 1, 2000)
 FROM json_each(:document_ids) CROSS JOIN documents ON document_id = json_each.value;
+
+-- name: documents_changed_since
+-- The documents of a collection whose file is newer than a time, the newest first; those without
+-- a file by when they came.
+SELECT path, title, changed_at FROM (
+  SELECT path, title,
+         coalesce(strftime('%Y-%m-%dT%H:%M:%SZ', modified_ns / 1000000000, 'unixepoch'),
+                  indexed_at) AS changed_at
+  FROM documents WHERE collection_id = :collection_id)
+WHERE changed_at >= :since ORDER BY changed_at DESC, path LIMIT :limit;
+
+-- name: document_hashes
+-- Which text every document of these kinds (JSON list) has, to see what changed.
+SELECT collections.name, documents.path, documents.content_hash
+FROM documents JOIN collections USING (collection_id)
+WHERE collections.kind IN (SELECT value FROM json_each(:kinds));

@@ -30,7 +30,9 @@ class Client:
 
     session: Session
     channel: Any = None  # of its latest request
-    subscriptions: set[str] = field(default_factory=set)  # addresses of documents
+    log_level: int | None = None  # of what is logged: None until it asks for some
+    # Documents it wants to hear of: their address -> as it wrote that.
+    subscriptions: dict[str, set[str]] = field(default_factory=dict)
     last_request: float = field(default_factory=time.monotonic)
     open_requests: int = 0  # that are being answered: such a client is not idle
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import InMemorySubscriptionBus
 
 import kb
 from kb.errors import EmbeddingError, KbError
+from kb.server.changes import tell_changes
+from kb.server.client_logs import ClientLogs
 from kb.server.clients import Clients
+from kb.server.features import add_completion, add_logging, add_prompts, add_subscriptions
 from kb.server.refusals import explained, in_thread
 from kb.server.resources import TEMPLATES, list_resources, read_resource
 from kb.tools.registry import Tool, call_tool
@@ -39,6 +45,8 @@ def make_server(
         clients: who is connected; by default the session is the only client's.
     """
     clients = clients or Clients(session)
+    logs = ClientLogs(clients)
+    bus = InMemorySubscriptionBus()
     warming = threading.Event()
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
@@ -54,10 +62,12 @@ def make_server(
     ) -> types.CallToolResult:
         wants_progress = "progress_token" in (context.meta or {})
         progress = _Progress(context.session) if wants_progress else None
-        own = clients.at(context).session
-        result = await anyio.to_thread.run_sync(
-            call_tool, own, parameters.name, parameters.arguments, tools, progress
-        )
+        client = clients.at(context)
+        with logs.during(client, context):
+            result = await anyio.to_thread.run_sync(
+                call_tool, client.session, parameters.name, parameters.arguments, tools, progress
+            )
+        await logs.sent()
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=result.text)],
             # Some clients hold it against the output schema even where it tells of an error.
@@ -105,19 +115,43 @@ def make_server(
         content = types.TextResourceContents(uri=parameters.uri, mime_type=mime_type, text=text)
         return types.ReadResourceResult(contents=[content])
 
-    server: Server[Any] = Server(
+    @asynccontextmanager
+    async def beside(_: Server[Any]) -> AsyncIterator[dict[str, Any]]:
+        """What tells clients of changes and of the log, as long as anybody is served."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tell_changes, clients, bus)
+            tasks.start_soon(logs.run)
+            yield {}
+            tasks.cancel_scope.cancel()
+
+    server = _Server(
         "kb",
         version=kb.__version__,
         title="kb",
         instructions=instructions(session, {tool.family for tool in tools.values()}),
+        lifespan=beside,
         on_list_tools=list_tools,
         on_call_tool=run_tool,
         on_list_resources=resources,
         on_list_resource_templates=templates,
         on_read_resource=read,
     )
+    add_prompts(server, clients)
+    add_completion(server, clients)
+    add_subscriptions(server, clients, bus)
+    add_logging(server, clients, logs)
     server.middleware.insert(0, explained)
     return server
+
+
+class _Server(Server[Any]):
+    """Says in every handshake that the list of documents may change."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *more: Any, **named: Any
+    ) -> InitializationOptions:
+        wanted = notification_options or NotificationOptions(resources_changed=True)
+        return super().create_initialization_options(wanted, *more, **named)
 
 
 class _Progress:

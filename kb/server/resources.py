@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -16,7 +17,16 @@ from kb.tools.reading import read_lines
 from kb.tools.replies import bounded
 from kb.tools.session import Session
 
-__all__ = ["TEMPLATES", "Resource", "list_resources", "read_resource"]
+__all__ = [
+    "MODULE_TEMPLATE",
+    "TEMPLATES",
+    "Resource",
+    "document_uri",
+    "list_resources",
+    "read_resource",
+    "true_uri",
+    "visible_collections",
+]
 
 PAGE = 200  # documents of one answer
 LAST_OFFSET = 10**9
@@ -53,9 +63,10 @@ _FIXED = {
 _MODULE = "context://module/"
 _DOCUMENT = "kb://"
 
+MODULE_TEMPLATE = "context://module/{name}"
 TEMPLATES = (
     Resource(
-        "context://module/{name}",
+        MODULE_TEMPLATE,
         "module",
         "A module",
         "A module's files, those read most and last first, and what was learned about it.",
@@ -133,6 +144,19 @@ def document_uri(collection: str, document: str) -> str:
     return f"{_DOCUMENT}{quote(collection, safe='')}/{quote(document, safe='/')}"
 
 
+def true_uri(session: Session, uri: str) -> str:
+    """The address that a document has under its collection's own name, whatever alias it is asked
+    by; other addresses as they are."""
+    if not uri.startswith(_DOCUMENT):
+        return uri
+    name, _, document = uri.removeprefix(_DOCUMENT).partition("/")
+    with session.database.read() as connection:
+        collection = _visible_collection(session, connection, unquote(name))
+    if collection is None:
+        return uri
+    return document_uri(collection["name"], unquote(document))
+
+
 def _read_document(session: Session, name: str, document: str) -> tuple[str, str]:
     """A document's text, as much of it as a reply may hold."""
     if not document:
@@ -155,9 +179,20 @@ def _read_document(session: Session, name: str, document: str) -> tuple[str, str
     raise DocumentNotFound(f'Document "{document}" not found in collection "{name}".')
 
 
+def visible_collections(
+    session: Session, connection: Connection, kinds: Sequence[str] = (*BROWSABLE_KINDS, "external")
+) -> list[Row]:
+    """The collections that a client may see: those of everybody, and its own project's."""
+    return [
+        row
+        for row in session.names.collections(connection, kinds)
+        if row["project_id"] in (None, _project_id(session))
+    ]
+
+
 def _visible_collection(session: Session, connection: Connection, name: str) -> Row | None:
-    rows = session.names.collections(connection, (*BROWSABLE_KINDS, "external", "discoveries"))
-    visible = [row for row in rows if row["project_id"] in (None, _project_id(session))]
+    kinds = (*BROWSABLE_KINDS, "external", "discoveries")
+    visible = visible_collections(session, connection, kinds)
     wanted = session.names.aliases.get(name, name)
     # Many programs take the part before the slash for a host and write it in lower case.
     same = [row for row in visible if row["name"] == wanted] or [

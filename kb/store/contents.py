@@ -138,3 +138,19 @@ def beginnings_of_documents(connection: Connection, document_ids: Sequence[int])
     """The first 2,000 characters of each of these documents."""
     listed = json.dumps(list(document_ids))
     return [row[0] for row in connection.tuples("beginnings_of_documents", document_ids=listed)]
+
+
+def documents_changed_since(
+    connection: Connection, collection_id: int, since: str, limit: int
+) -> list[Row]:
+    """The documents of a collection that are newer than a time, the newest first: `path`, `title`
+    and `changed_at`."""
+    return connection.rows(
+        "documents_changed_since", collection_id=collection_id, since=since, limit=limit
+    )
+
+
+def document_hashes(connection: Connection, kinds: Sequence[str]) -> dict[tuple[str, str], bytes]:
+    """Of every document of some kinds, by collection and id, the hash of its source."""
+    rows = connection.tuples("document_hashes", kinds=json.dumps(kinds))
+    return {(collection, path): content_hash for collection, path, content_hash in rows}

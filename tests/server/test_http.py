@@ -53,6 +53,7 @@ def test_eight_clients_of_three_sdks_are_served_at_once(windrose_copy: Path) -> 
 
     async def other(version: str, url: str) -> None:
         _, answer = await anyio.to_thread.run_sync(typescript, version, url)
+        assert "result" in answer, answer
         rows = answer["result"]["structuredContent"]["results"]
         found.append(rows[0]["documentId"])
 

@@ -73,7 +73,7 @@ def test_a_cursor_that_no_page_gave_is_refused(cursor: str, ask: Ask) -> None:
 
 def test_what_there_is_not_is_told_apart(ask: Ask) -> None:
     assert ask("nonsense", {})["error"]["code"] == METHOD_NOT_FOUND
-    assert ask("prompts/list", {})["error"]["code"] == METHOD_NOT_FOUND
+    assert ask("roots/list", {})["error"]["code"] == METHOD_NOT_FOUND
     error = ask("resources/read", {"uri": "kb://windrose/none.md"})["error"]
     assert error["code"] == INVALID_PARAMS
     assert error["data"]["code"] == "DOCUMENT_NOT_FOUND"
