@@ -21,6 +21,7 @@ from kb.formats.front_matter import front_matter_title
 from kb.formats.leads import NO_LEAD, Range
 from kb.formats.outline import Block, ParsedDocument, Section
 from kb.formats.pieces import MAXIMUM_CHARACTERS, Piece, Source, split_blocks
+from kb.formats.tokens import token_count
 from kb.formats.wordless import has_words
 from kb.text.headings import PATH_SEPARATOR
 
@@ -85,7 +86,7 @@ def chunk(text: str, document: ParsedDocument, tokenizer: Tokenizer) -> tuple[Ch
     for section, blocks in _units(document):
         path = section.heading_path if section else ""
         prefix = embedding_text(document.title, path, "")
-        prefix_tokens = len(tokenizer.encode(prefix, add_special_tokens=False).ids)
+        prefix_tokens = token_count(prefix, tokenizer)
         for start, end, lead in _ranges(source, blocks, MAXIMUM_TOKENS - 2 - prefix_tokens):
             if not has_words(text[start:end]):
                 continue
@@ -122,6 +123,7 @@ def _prefix(title: str, heading_path: str) -> tuple[str, str]:
     return title, _cut_to_cost(path, remaining)
 
 
+@lru_cache(maxsize=1 << 14)
 def _cost(character: str) -> int:
     """Bound a character's tokens without a tokenizer, weighted by what they are in practice."""
     if character.isspace():

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kb.formats.leads import NO_LEAD, Leads, Range, introduction
 from kb.formats.outline import Block, ParsedDocument
+from kb.formats.tokens import token_starts
 from kb.formats.wordless import wordless_ranges
 
 if TYPE_CHECKING:
@@ -32,14 +33,6 @@ _MAXIMUM_WORD = 100
 # A stretch without a line or sentence end that must be cut yields pieces an eighth of a chunk
 # long, so that they fill chunks well.
 _FRAGMENTS = 8
-
-# Characters encoded in one call: 10 MB of base64 in a single one took 3 GB of memory, and a million
-# Chinese characters take half a GB and twice the time of so many parts. A part ends behind one of
-# these, at which words always end, so it encodes as it does in the whole. A stretch without any is
-# cut if it is very long: a model knows neither such a word nor its parts.
-_ENCODED_AT_ONCE = 1 << 14
-_LONGEST_STRETCH = 1 << 16
-_WORD_ENDS = ("\n", " ", "。", ",", ".", "/", "-")
 
 # Of one line; 20 MB of ". " would be ten million pieces. More of them are no sentences.
 MOST_SENTENCES = 500_000
@@ -55,28 +48,11 @@ class Source:
         self.text = text
         self._lines = array("Q", [0])
         self._lines.extend(match.end() for match in re.finditer("\n", text))
-        self._tokens = array("Q")  # where each starts
-        self._opens_word = bytearray()  # whether it opens a word: a cut there adds no token
         self._wordless = wordless_ranges(text)
         first = next((b for b in document.blocks if b.kind != "front_matter"), None)
         start = self.range(first)[0] if first else len(text)
-        while start < len(text):
-            end = self._encoding_end(start)
-            encoding = tokenizer.encode(text[start:end], add_special_tokens=False)
-            self._tokens.extend(start + offset for offset, _ in encoding.offsets)
-            words = [None, *encoding.word_ids]
-            self._opens_word.extend(word != before for before, word in pairwise(words))
-            start = end
-
-    def _encoding_end(self, start: int) -> int:
-        limit, longest = start + _ENCODED_AT_ONCE, start + _LONGEST_STRETCH
-        if limit >= len(self.text):
-            return len(self.text)
-        for mark in _WORD_ENDS:
-            if end := self.text.rfind(mark, start, limit) + 1:
-                return end
-        further = [self.text.find(mark, limit, longest) + 1 for mark in _WORD_ENDS]
-        return min(filter(None, further), default=min(longest, len(self.text)))
+        # Where each token starts, and whether it opens a word: a cut there adds no token.
+        self._tokens, self._opens_word = token_starts(text, start, tokenizer)
 
     def range(self, block: Block) -> tuple[int, int]:
         after = block.end_line < len(self._lines)

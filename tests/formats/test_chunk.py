@@ -308,6 +308,7 @@ def test_an_edit_leaves_other_sections_alone() -> None:
 def test_the_document_is_encoded_once() -> None:
     class CountingTokenizer:
         truncation = padding = None
+        get_added_tokens_decoder = TOKENIZER.get_added_tokens_decoder
         characters = 0
 
         def encode(self, text: str, add_special_tokens: bool) -> object:
@@ -325,6 +326,7 @@ def test_no_part_that_is_encoded_at_once_is_large(unit: str) -> None:
     # What the tokenizer returns takes a hundred bytes a character and more.
     class MeasuringTokenizer:
         truncation = padding = None
+        get_added_tokens_decoder = TOKENIZER.get_added_tokens_decoder
         largest = 0
 
         def encode(self, text: str, add_special_tokens: bool) -> object:
@@ -352,5 +354,5 @@ def test_encoding_a_document_in_parts_changes_no_chunk(
         "x" * 3000,
     ]
     whole = chunks_of("\n\n".join(parts))
-    monkeypatch.setattr("kb.formats.pieces._ENCODED_AT_ONCE", size)
+    monkeypatch.setattr("kb.formats.tokens._AT_ONCE", size)
     assert chunks_of("\n\n".join(parts)) == whole
