@@ -6,11 +6,15 @@ The tables `vocabulary` and `word_deletions`; `kb/search/typos.py` looks misspel
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
 from kb.store.database import Connection
 from kb.text.terms import is_unspaced, pictographs
 
+# What ASCII's spaces and signs separate: one or several words to the keyword index, which cuts them
+# in the same way wherever they stand. A document says most of its words more than once.
+_RUN = re.compile(r"[^\x00-/:-@\[-`{-\x7f]+")
 LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
 
 
@@ -19,10 +23,8 @@ def add_words(connection: Connection, texts: Iterable[str]) -> None:
 
     A document whose words are all known, as most are in a large file, costs one look-up a word.
     """
-    words: set[str] = set()
-    for text in texts:
-        words.update(term for _, _, term in connection.tokenize(text))
-        words.difference_update(pictographs(text))
+    written = " ".join({run for text in texts for run in _RUN.findall(text)})
+    words = {term for _, _, term in connection.tokenize(written)}.difference(pictographs(written))
     plain = [word for word in words if not is_unspaced(word)]
     new = sorted(row[0] for row in connection.tuples("unknown_words", words=json.dumps(plain)))
     if not new:
