@@ -197,6 +197,8 @@ class ModelInUse:
         self, texts: Sequence[str]
     ) -> tuple[list[NDArray[np.float32] | None], str]:
         """As `embed_queries`, but a missing model gives None for each and a notice that says so."""
+        if not texts:
+            return [], ""
         try:
             vectors = self.embed_queries(texts)
         except ModelMismatchError:

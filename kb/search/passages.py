@@ -67,10 +67,13 @@ def search_passages(
         corrected = [correct(connection, parse_query(text, tags=True)) for text, _ in asked]
         queries: list[Query] = [query for query, _ in corrected]
         by_words = [
-            not (distances or rerank or max_distance < FARTHEST)
-            and hybrid
-            and query.is_exact
-            and not enforced(connection, query, names.ranges(connection, collections)[0])[2]
+            hybrid
+            and (
+                query.asks_for_nothing
+                or not (distances or rerank or max_distance < FARTHEST)
+                and query.is_exact
+                and not enforced(connection, query, names.ranges(connection, collections)[0])[2]
+            )
             for query, (_, collections) in zip(queries, asked, strict=True)
         ]
     vectors, problem = _vectors_of(model, queries, by_words)

@@ -1,4 +1,9 @@
-"""The named SQL statements of `kb/queries/*.sql`, each file loaded when it is first needed."""
+"""The named SQL statements of `kb/queries/*.sql`, loaded once.
+
+A statement is a line `-- name: NAME`, a comment that says what it is for, and its SQL. Behind the
+name `!` says that it changes something, `$` that it gives one value. Every command starts with
+this: the library that did it took .05 s of the .14 s of a search by keywords.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +11,22 @@ import re
 from functools import cache
 from importlib import resources
 
-import aiosql
-from aiosql.adapters.generic import GenericAdapter
-
-_NAME = re.compile(r"^-- name: (\w+)", re.MULTILINE)
+_HEAD = re.compile(r"^-- name: (\w+)[!$]?\n(?:--.*\n)*", re.MULTILINE)
 
 
 def statement(name: str) -> str:
     """A statement as it is handed to SQLite."""
-    return _loaded(_texts()[name])[name]
+    return _statements()[name]
 
 
 @cache
-def _texts() -> dict[str, str]:
-    """Of each statement the text of the file that it stands in."""
+def _statements() -> dict[str, str]:
     found: dict[str, str] = {}
     for file in (resources.files("kb") / "queries").iterdir():
         if file.name.endswith(".sql"):
-            text = file.read_text(encoding="utf-8")
-            for name in _NAME.findall(text):
+            _, *parts = _HEAD.split(file.read_text(encoding="utf-8"))
+            for name, sql in zip(parts[::2], parts[1::2], strict=True):
                 if name in found:
                     raise ValueError(f"statement {name} is defined twice, again in {file.name}")
-                found[name] = text
+                found[name] = sql.strip()
     return found
-
-
-@cache
-def _loaded(text: str) -> dict[str, str]:
-    # A command needs a third of the files; all of them take 10 ms.
-    queries = aiosql.from_str(text, GenericAdapter, mandatory_parameters=False)
-    names = [name for name in queries.available_queries if not name.endswith("_cursor")]
-    return {name: getattr(queries, name).sql for name in names}

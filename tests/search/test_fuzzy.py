@@ -155,3 +155,11 @@ def test_a_typo_in_a_query_of_several_words_still_finds_the_document(tmp_path: P
 
 def words_of(data: bytes) -> list[str]:
     return re.findall(r"[a-z]+", data.decode("utf-8", "ignore").lower())
+
+
+def test_a_picture_is_no_word_wherever_it_stands(fill) -> None:
+    page = "# 🎉 Party\n\nCake 🎂 and 🕯, cake and wind.\n\n## 🎉 Again\n\n🎂 naïve\n"
+    kb = fill({"party.md": page}, embed=False)
+    with kb.database.read() as connection:
+        assert prefixed(connection, "u1f") == {}
+        assert set(prefixed(connection, "na")) == {"naive"}

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
+from kb.models.embedder import Embedder
 from kb.search.hybrid import load_rows, search
+from kb.search.passages import search_passages
 from kb.search.query import clean, match_alternatives, match_literally, parse_query
 from kb.store.database import Database
 from kb.store.ids import WHOLE_FILE
@@ -130,6 +132,18 @@ def test_query_that_asks_for_nothing_finds_nothing(windrose: Session, text: str)
     with windrose.database.read() as connection:
         assert search(connection, parse_query(text), vector[0]) == []
         assert search(connection, parse_query(text), vector[0], use_keywords=False) == []
+
+
+@pytest.mark.parametrize("text", ["", "?!", '-"rain gauge"'])
+def test_query_that_asks_for_nothing_loads_no_model(windrose_copy: Path, text: str) -> None:
+    def make_embedder(name: str) -> Embedder:
+        raise AssertionError(f"{name} was made")
+
+    with open_session(Database(windrose_copy), make_embedder=make_embedder) as kb:
+        asked = [(text, ["windrose"])]
+        found = search_passages(kb.model, kb.names, asked, 10, 2.0, True, False)
+    assert found.rows == [[]]
+    assert not found.notice
 
 
 def test_operators_hold_for_what_vectors_find(windrose: Session) -> None:
