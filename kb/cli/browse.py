@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kb.cli import render
 from kb.errors import DocumentNotFound, UsageError
 from kb.sources.address import local
+from kb.store.chunks import count_waiting
 from kb.store.contents import count_documents, document_paths, documents_page
 from kb.store.database import Row
+from kb.store.ids import collection_range
 from kb.text.file_names import on_disk, storable
 from kb.text.nearest import nearest
 from kb.tools.session import Session
@@ -22,17 +24,16 @@ from kb.tools.session import Session
 if TYPE_CHECKING:
     from kb.ingest.registration import SourceRegistration
 
+FEW = 100  # passages that are embedded in two seconds: not worth an answer before
 NO_BUDGET = 1 << 60  # a person's terminal has no context window
 _LINES = re.compile(r"(.+?):(\d++)(-?)(\d*+)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
 
 
 def search(kb: Session, options: argparse.Namespace) -> int:
     """Search, after adding a folder if one is given."""
-    from kb.search.results import search_for_people
-
     names = options.collection
     if options.folder is not None:
-        from kb.cli.collect import register, sync_for_search
+        from kb.cli.collect import embed_for_search, register, sync_for_search
         from kb.search.query import parse_query
 
         parse_query(options.query)  # a query that cannot be asked adds nothing
@@ -43,6 +44,25 @@ def search(kb: Session, options: argparse.Namespace) -> int:
             render.search_results([], f"{options.folder} holds no document", options)
             return 1
         names = names or [report.collection]
+        waiting = _waiting(kb, report.collection) if not options.no_embed else 0
+        if waiting > FEW and render.is_read_as_it_comes(options):
+            _answer(kb, names, options)
+            render.remark(f"embedding {waiting:,} passages for a better answer", options)
+        if waiting:
+            embed_for_search(kb, report, options)
+    return 0 if _answer(kb, names, options) else 1
+
+
+def _waiting(kb: Session, name: str) -> int:
+    with kb.database.read() as connection:
+        collection = kb.names.collection(connection, name)
+        return count_waiting(connection, collection_range(collection["collection_id"]))
+
+
+def _answer(kb: Session, names: list[str], options: argparse.Namespace) -> bool:
+    """Print what is found; whether anything is."""
+    from kb.search.results import search_for_people
+
     rows, notice = search_for_people(
         kb.model,
         kb.names,
@@ -54,7 +74,7 @@ def search(kb: Session, options: argparse.Namespace) -> int:
         distances=options.json or options.format == "json",
     )
     render.search_results(rows, notice, options)
-    return 0 if rows else 1
+    return bool(rows)
 
 
 def _require_names(kb: Session, names: list[str], registration: SourceRegistration) -> None:

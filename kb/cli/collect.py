@@ -200,23 +200,27 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def sync_for_search(
     kb: Session, registration: SourceRegistration, options: argparse.Namespace
 ) -> SyncReport:
-    """Sync before a search: say what is wrong, but search whatever is there."""
+    """Sync the text before a search: say what is wrong, but search whatever is there."""
     with render.progress(options) as show:
         report = sync_collection(kb.database, registration, progress=show)
-        _say_problems(report, options)
-        if report.is_stored:
-            try:
-                error_text = _embed(kb, options, show, _range(kb, report))[1]
-                if error_text:
-                    print(f"kb: {error_text}", file=sys.stderr)
-            except KeyboardInterrupt:
-                print(
-                    "kb: interrupted; searching with what is there, `kb sync` does the rest",
-                    file=sys.stderr,
-                )
+    _say_problems(report, options)
     if not options.quiet and not options.json:
         print(_summary(report), file=sys.stderr)
     return report
+
+
+def embed_for_search(kb: Session, report: SyncReport, options: argparse.Namespace) -> None:
+    """Embed what was synced before a search; an interruption leaves the rest for another time."""
+    try:
+        with render.progress(options) as show:
+            error_text = _embed(kb, options, show, _range(kb, report))[1]
+        if error_text:
+            print(f"kb: {error_text}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(
+            "kb: interrupted; searching with what is there, `kb sync` does the rest",
+            file=sys.stderr,
+        )
 
 
 def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:

@@ -63,6 +63,12 @@ def text(result: Any, plain: str, options: argparse.Namespace) -> None:
         print(plain, end="" if plain.endswith("\n") else "\n")
 
 
+def is_read_as_it_comes(options: argparse.Namespace) -> bool:
+    """Whether a person reads the output, so that a better answer may follow a first one."""
+    plain = not options.json and getattr(options, "format", None) in (None, "table")
+    return plain and not options.quiet and sys.stdout.isatty()
+
+
 def remark(sentence: str, options: argparse.Namespace) -> None:
     """A sentence beside the result, for people: on stderr."""
     if sentence and not options.json:

@@ -23,6 +23,7 @@ from kb.models.embedder import (
 )
 from kb.store.chunks import (
     StoredChunk,
+    chunks_waiting_among,
     chunks_with_text,
     chunks_with_vector,
     chunks_without_vector,
@@ -30,6 +31,7 @@ from kb.store.chunks import (
     count_waiting,
     documents_of_chunks,
     has_more_vectors,
+    waiting_chunks,
 )
 from kb.store.contents import title_and_text
 from kb.store.database import Connection, Database, Row
@@ -48,7 +50,7 @@ from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 
 MANY_TIMES = 20  # as many passages wait as have a vector: another model costs little then
-WINDOW = 512  # chunks that are sorted by length together before they are embedded
+WINDOW = 512  # chunks whose texts are held in memory
 
 # Called with a stage ("documents" or "embedding"), how much is done and how much there is.
 Progress = Callable[[str, int, int], None]
@@ -95,7 +97,7 @@ def embed_pending(
         embedder = model.embedder()
         run = _Run(model.database, embedder, _model_in_use(model.database, embedder), report)
         with model.database.batch():
-            for done in run.embed(chunks_without_vector, within):
+            for done in run.embed_waiting(within):
                 progress("embedding", min(done, total), total)
                 if report.embedded and should_stop():
                     break
@@ -164,27 +166,44 @@ class _Run:
         while True:
             with self.database.read() as connection:
                 window = chunks(connection, after, last, WINDOW)
-                if not window:
-                    return
-                after = window[-1].chunk_id
-                by_hash: dict[bytes, list[StoredChunk]] = {}
-                for chunk in window:
-                    by_hash.setdefault(chunk.text_hash, []).append(chunk)
-                known = vectors_of(connection, self.model_id, list(by_hash))
-                missing = [same[0] for key, same in by_hash.items() if key not in known]
-                texts = _texts(connection, missing)
-            if known:
-                with self.database.write() as connection:
-                    self._use(connection, [c for key in known for c in by_hash[key]])
-                self.report.reused += sum(len(by_hash[key]) for key in known)
-                yield self.report.embedded + self.report.reused
-            yield from self._embed_texts(texts, by_hash)
+            if not window:
+                return
+            after = window[-1].chunk_id
+            yield from self._embed_window(window)
+
+    def embed_waiting(self, within: ChunkRange) -> Iterator[int]:
+        """Embed what waits for a vector, what is asked for most first.
+
+        A search meanwhile, or after an interruption, finds each document by its beginning, and
+        all of the newest ones.
+        """
+        with self.database.read() as connection:
+            order = waiting_chunks(connection, within)
+        for start in range(0, len(order), WINDOW):
+            with self.database.read() as connection:
+                window = chunks_waiting_among(connection, order[start : start + WINDOW])
+            yield from self._embed_window(window)
+        yield from self.embed(chunks_without_vector, within)  # what was stored meanwhile
+
+    def _embed_window(self, window: Sequence[StoredChunk]) -> Iterator[int]:
+        by_hash: dict[bytes, list[StoredChunk]] = {}
+        for chunk in window:
+            by_hash.setdefault(chunk.text_hash, []).append(chunk)
+        with self.database.read() as connection:
+            known = vectors_of(connection, self.model_id, list(by_hash))
+            missing = [same[0] for key, same in by_hash.items() if key not in known]
+            texts = _texts(connection, missing)
+        if known:
+            with self.database.write() as connection:
+                self._use(connection, [c for key in known for c in by_hash[key]])
+            self.report.reused += sum(len(by_hash[key]) for key in known)
+            yield self.report.embedded + self.report.reused
+        yield from self._embed_texts(texts, by_hash)
 
     def _embed_texts(
         self, texts: dict[bytes, str], by_hash: dict[bytes, list[StoredChunk]]
     ) -> Iterator[int]:
-        # A batch costs what its longest text costs, so texts of like length go together.
-        keys = sorted(texts, key=lambda key: len(texts[key]))
+        keys = [key for key in by_hash if key in texts]
         batches = [keys[i : i + BATCH_SIZE] for i in range(0, len(keys), BATCH_SIZE)]
 
         def vectors_of_batch(batch: list[bytes]) -> list[bytes]:

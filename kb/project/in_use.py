@@ -96,7 +96,7 @@ class ProjectInUse:
         config_path: str = "",
         branch: str = "",
         *,
-        progress: Progress = no_progress,
+        progress: Progress | None = None,
         seconds: float = math.inf,
     ) -> Activation:
         """Make a project the active one, with its external docs in line with its folder.
@@ -113,7 +113,8 @@ class ProjectInUse:
         allowed = allowed_folders(self._allowed_docs, warnings.append)
         project = load_project(config_path, branch, start=self._start(), allowed=allowed)
         with self.knowledge.sync_lock:
-            result = self._bring_up(project, progress, seconds if self._keeps_fresh else math.inf)
+            wait = seconds if self._keeps_fresh else math.inf
+            result = self._bring_up(project, progress or no_progress, wait)
             result.warnings = [*warnings, *result.warnings]
             self.stop()
             self._active = result.active
@@ -204,11 +205,6 @@ class ProjectInUse:
             )
         try:
             result.waiting = embed_for(self.model, collection["collection_id"], seconds, progress)
-            if result.waiting:
-                result.warnings.append(
-                    "not all passages are embedded yet: the rest is done in the background and "
-                    "found as it comes"
-                )
         except EmbeddingError as error:
             result.warnings.append(
                 f"the documents are not embedded, so none is found: {error.message}"

@@ -28,6 +28,21 @@ FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
 WHERE vector_id IS NULL AND chunk_id > :after AND chunk_id <= :last
 ORDER BY chunk_id LIMIT :limit;
 
+-- name: waiting_chunks
+-- Chunks of a range that wait for their embedding: those that begin a document, then the others;
+-- of the newest documents first, to which those without a time belong: they came just now.
+SELECT chunk_id FROM chunks JOIN documents USING (document_id)
+WHERE vector_id IS NULL AND chunk_id BETWEEN :first AND :last
+ORDER BY position > 1, modified_ns IS NOT NULL, modified_ns DESC, chunk_id;
+
+-- name: chunks_waiting_among
+-- As chunks_without_vector, of some (JSON list), in their order there.
+SELECT chunk_id, document_id, heading_path, chunks.start_character, chunks.end_character,
+       coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
+FROM json_each(:chunk_ids) CROSS JOIN chunks ON chunk_id = json_each.value
+LEFT JOIN chunk_leads USING (chunk_id)
+WHERE vector_id IS NULL ORDER BY json_each.key;
+
 -- name: count_chunks_without_vector$
 -- How many chunks of a range wait for their embedding.
 SELECT count(*) FROM chunks WHERE vector_id IS NULL AND chunk_id BETWEEN :first AND :last;

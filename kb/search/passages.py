@@ -70,9 +70,11 @@ def search_passages(
             hybrid
             and (
                 query.asks_for_nothing
-                or not (distances or rerank or max_distance < FARTHEST)
-                and query.is_exact
-                and not enforced(connection, query, names.ranges(connection, collections)[0])[2]
+                or (
+                    not (distances or rerank or max_distance < FARTHEST)
+                    and query.is_exact
+                    and not enforced(connection, query, names.ranges(connection, collections)[0])[2]
+                )
             )
             for query, (_, collections) in zip(queries, asked, strict=True)
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kb.store.database import Connection
@@ -53,6 +53,18 @@ def chunks_without_vector(
 ) -> list[StoredChunk]:
     """The next chunks behind one and up to another that wait for their vector, in order."""
     rows = connection.tuples("chunks_without_vector", after=after, last=last, limit=limit)
+    return [StoredChunk(*row) for row in rows]
+
+
+def waiting_chunks(connection: Connection, within: ChunkRange) -> list[int]:
+    """What waits for its vector: the beginning of each document, then the rest; newest first."""
+    first, last = within
+    return [row[0] for row in connection.tuples("waiting_chunks", first=first, last=last)]
+
+
+def chunks_waiting_among(connection: Connection, chunk_ids: Sequence[int]) -> list[StoredChunk]:
+    """Those of some chunks that wait for their vector, in the order asked for."""
+    rows = connection.tuples("chunks_waiting_among", chunk_ids=json.dumps(chunk_ids))
     return [StoredChunk(*row) for row in rows]
 
 

@@ -36,7 +36,10 @@ DEPTH = 2000
 
 
 DEFAULT_LIMIT = 10
-SILENT_SECONDS = 40.0
+EMBEDDING_SECONDS = 10.0  # an activation waits so long for vectors
+UNFINISHED = (
+    "Not all passages are embedded yet: the rest is done in the background and found as it comes."
+)
 
 
 class DocumentType(Reply):
@@ -112,11 +115,12 @@ def activate_project(
     Call it once before search_external_docs. Later changes of the files are followed by
     themselves; call it again after the configuration changed, or for another project.
     """
-    # Somebody who hears of the progress waits on; others give up after a minute.
-    if call.progress is None:
-        result = call.project.activate(config_path, branch_name, seconds=SILENT_SECONDS)
-    else:
-        result = call.project.activate(config_path, branch_name, progress=call.progress)
+    result = call.project.activate(
+        config_path,
+        branch_name,
+        progress=call.progress,
+        seconds=EMBEDDING_SECONDS,
+    )
     active = result.active
     with call.read() as connection:
         types = counts_by_kind(connection, active.project_id)
@@ -139,6 +143,7 @@ def activate_project(
         total_docs=sum(row["doc_count"] for row in types),
         external_docs=docs,
         warnings=result.warnings or None,
+        notice=UNFINISHED if result.waiting else None,
     )
 
 

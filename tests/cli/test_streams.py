@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT
+from support import ROOT, WINDROSE
 
 HANGS = 60
 
@@ -146,3 +146,33 @@ def test_hanging_up_below_nohup_changes_nothing(tmp_path: Path) -> None:
         popen.send_signal(signal.SIGHUP)
         popen.communicate("")
         assert popen.returncode == 0
+
+
+def read_all(terminal: int) -> str:
+    """What a program prints on a terminal, till it has ended."""
+    parts = []
+    while True:
+        try:
+            part = os.read(terminal, 1 << 16)
+        except OSError:  # Linux says so at the end
+            part = b""
+        if not part:
+            return b"".join(parts).decode()
+        parts.append(part)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["for a person", "JSON"])
+def test_an_answer_by_words_comes_before_the_embedding(options: list[str], tmp_path: Path) -> None:
+    terminal, other_end = os.openpty()
+    command = [sys.executable, "-m", "kb", "--db", str(tmp_path / "k.db"), *options]
+    command += ["search", "calibrate the vane", "--from", str(WINDROSE), "--limit", "1"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=other_end, stderr=subprocess.PIPE)
+    os.close(other_end)
+    printed = read_all(terminal)
+    os.close(terminal)
+    _, said = process.communicate(timeout=HANGS)
+    assert process.returncode == 0, said
+    is_for_a_person = not options
+    assert ("for a better answer" in said.decode()) == is_for_a_person
+    assert printed.count("calibrate the vane.md") == (2 if is_for_a_person else 1)

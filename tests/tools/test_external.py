@@ -350,13 +350,15 @@ def test_external_docs_are_not_seen_by_the_documents_tools(kb: Session, make: Ma
     assert call(kb, "documents_search", query="REST API")["results"] == []
 
 
-def test_embedding_that_takes_long_goes_on_in_slices(kb: Session, make: Maker) -> None:
+def test_embedding_that_takes_long_goes_on_in_slices(
+    kb: Session, make: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = make()
     write(root / "docs", {f"{n}.md": f"# Document {n}\n\nREST API {n}.\n" for n in range(40)})
     kb.project.keep_fresh()
-    result = kb.project.activate(str(root), seconds=0)
-    assert result.waiting
-    assert "in the background" in result.warnings[0]
+    monkeypatch.setattr("kb.tools.external.EMBEDDING_SECONDS", 0)
+    result = call(kb, "activate_project", config_path=str(root))
+    assert "in the background" in result["notice"]
     found_now = call(kb, "search_external_docs", query="REST API", min_relevance_score=0)
     assert "not embedded yet" in found_now["notice"]
     assert kb.project.active is not None
