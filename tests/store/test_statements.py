@@ -51,6 +51,7 @@ WHOLE_TABLE = {
     "delete_vectors_without_model",
     "forget_vectors_without_model",
     "discoveries_collection",
+    "document_hashes",
     "document_paths_from",
     "end_idle_sessions",
     "file_accesses",
