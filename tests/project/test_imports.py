@@ -439,6 +439,52 @@ def test_ruby_files_are_found_by_place_and_on_the_load_path(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("files", "path", "found"),
+    [
+        (
+            {
+                "packages/a/package.json": '{"name": "@x/a"}',
+                "packages/a/src/index.ts": "import { b } from '@x/b';\nimport c from 'c';\n",
+                "packages/b/package.json": '{"name": "@x/b"}',
+                "packages/b/src/index.ts": "",
+                "apps/c/package.json": '{"name": "c", "main": "main.js"}',
+                "apps/c/main.js": "",
+            },
+            "packages/a/src/index.ts",
+            ["packages/b/src/index.ts", "apps/c/main.js"],
+        ),
+        (
+            {
+                "a/go.mod": "module example.org/a\n",
+                "a/main.go": 'package main\n\nimport "example.org/b/inner"\n',
+                "b/go.mod": "module example.org/b\n",
+                "b/inner/inner.go": "package inner\n",
+            },
+            "a/main.go",
+            ["b/inner/inner.go"],
+        ),
+        (
+            {
+                "libs/a/pyproject.toml": "",
+                "libs/a/src/a/main.py": "from b import core\nimport c\n",
+                "libs/b/pyproject.toml": "",
+                "libs/b/src/b/core.py": "",
+                "libs/b/src/b/__init__.py": "",
+                "services/c/pyproject.toml": "",
+                "services/c/c/__init__.py": "",
+            },
+            "libs/a/src/a/main.py",
+            ["libs/b/src/b/core.py", "services/c/c/__init__.py"],
+        ),
+    ],
+)
+def test_packages_beside_are_found_without_a_workspace(
+    tmp_path: Path, files: dict[str, str], path: str, found: list[str]
+) -> None:
+    assert imported(tree(tmp_path, files), path) == found
+
+
 # What may go wrong
 
 
@@ -452,6 +498,12 @@ def test_ruby_files_are_found_by_place_and_on_the_load_path(tmp_path: Path) -> N
         ("a.go", 'package a\n\nimport (\n\t"b"\n', 3),
         ("a.rs", "mod b;\nuse crate::{b\nfn f() {}\n", 2),
         ("A.java", "package a;\nimport a.B\nclass A {}\n", 2),
+        ("a.c", '#include "b.h"\n#include "c.h\nint x;\n', 2),
+        ("a.h", "#include <b.h\n", 1),
+        ("a.cpp", "#include\n", 1),
+        ("a.cpp", "#include b.h\n", 1),
+        ("a.rb", "require_relative 'b\n", 1),
+        ("a.rb", "require_relative (\n", 1),
     ],
 )
 def test_an_error_among_the_imports_is_reported_with_its_line(
@@ -471,10 +523,14 @@ def test_an_error_among_the_imports_is_reported_with_its_line(
         ("a.ts", "import './b';\nfunction f() { return ( }\nexport class X { foo( }\n"),
         ("a.js", "require('./b');\ndescribe('x', () => { it( })\n"),
         ("a.rb", "require_relative 'b'\ndef f(\n end end\n"),
+        ("a.c", '#include "b.h"\nMACRO(x) y {\nint a;\n'),
+        ("a.c", 'EXTERN_C BEGIN FOO(x) {\n#include "b.h"\n'),
+        ("a.c", 'int a[] = {\n#include "b.h"\n};\n#include MACRO\n#include NAME(x)\n'),
+        ("a.cpp", '#include "b.h"\nFOO class X : { ;;\n'),
     ],
 )
 def test_an_error_below_the_imports_does_no_harm(tmp_path: Path, name: str, text: str) -> None:
-    root = tree(tmp_path, {name: text, **empty("b.py", "b.ts", "b.js", "b.rb")})
+    root = tree(tmp_path, {name: text, **empty("b.py", "b.ts", "b.js", "b.rb", "b.h")})
     assert len(imported(root, name)) == 1
 
 

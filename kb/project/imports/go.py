@@ -31,7 +31,7 @@ def resolve(project: Project, path: str, imports: Iterable[Import]) -> Iterator[
 
 
 def _modules(project: Project, path: str) -> dict[str, str]:
-    """The folders of modules by name: around the file, in the workspace, or put in their place."""
+    """The folders of modules by name: around the file, of its workspace, replaced, or beside it."""
     modules: dict[str, str] = {}
     for folder in folders_above(path):
         own = project.text(posixpath.join(folder, "go.mod"))
@@ -44,6 +44,9 @@ def _modules(project: Project, path: str) -> dict[str, str]:
             member = posixpath.join(folder, place)
             for name in _module_name(project.text(posixpath.join(member, "go.mod"))):
                 modules.setdefault(name, member)
+    for folder in project.packages_beside(path, "go.mod"):
+        for name in _module_name(project.text(posixpath.join(folder, "go.mod"))):
+            modules.setdefault(name, folder)
     return modules
 
 

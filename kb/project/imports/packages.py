@@ -18,7 +18,7 @@ _ENDING = re.compile(r"(?:\.d)?\.[cm]?[jt]sx?$")
 
 
 def workspace_packages(project: Project, path: str) -> dict[str, str]:
-    """The folders of packages by name: those around a file and those of its workspace.
+    """The folders of packages by name: those around a file, of its workspace, and beside it.
 
     Longer names come first, so that `@scope/a/b` is not taken for a part of `@scope/a`.
     """
@@ -32,6 +32,9 @@ def workspace_packages(project: Project, path: str) -> dict[str, str]:
         for at in (folder, *members):
             for name in strings([_manifest(project, at).get("name")]):
                 packages.setdefault(name, at)
+    for at in project.packages_beside(path, "package.json"):
+        for name in strings([_manifest(project, at).get("name")]):
+            packages.setdefault(name, at)
     return dict(sorted(packages.items(), key=lambda item: (-len(item[0]), item[0])))
 
 

@@ -20,6 +20,7 @@ from kb.text.file_names import on_disk, storable
 
 __all__ = ["Project", "folders_above", "strings", "table"]
 
+MOST_BESIDE = 200  # packages of one repository that are looked at
 _DEPTH_OF_STARS = 3  # what "**" in a list of workspace folders descends
 
 
@@ -66,6 +67,27 @@ class Project:
                 ]
                 found = [folder for folder in found if self._is_open_folder(folder)]
         return found
+
+    def packages_beside(self, path: str, manifest: str) -> list[str]:
+        """The folders of packages beside that of a file, as in a repository of several packages.
+
+        They lie in the same folder (`packages/a`, `packages/b`) or one of its neighbours
+        (`packages/a`, `apps/b`).
+
+        Args:
+            manifest: the file that makes a folder a package's.
+        """
+        above = folders_above(path)
+        own = next((at for at in above if at and self.file(posixpath.join(at, manifest))), "")
+        if not own:
+            return []
+        group, _, _ = own.rpartition("/")
+        patterns = [posixpath.join(group, "*")]
+        if group:
+            patterns.append(posixpath.join(group.rpartition("/")[0], "*", "*"))
+        folders = dict.fromkeys(at for pattern in patterns for at in self.folders_like(pattern))
+        beside = [at for at in folders if self.file(posixpath.join(at, manifest)) and at != own]
+        return beside[:MOST_BESIDE]
 
     def text(self, path: str) -> str:
         """The text of a configuration file; "" if there is none that can be read."""

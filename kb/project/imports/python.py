@@ -55,6 +55,9 @@ def _import_roots(project: Project, path: str) -> list[str]:
     for folder in above:
         configured = [posixpath.join(folder, root) for root in _configured_roots(project, folder)]
         roots += [folder, posixpath.join(folder, "src"), posixpath.join(folder, "lib"), *configured]
+    for manifest in ("pyproject.toml", "setup.py"):
+        for folder in project.packages_beside(path, manifest):
+            roots += [posixpath.join(folder, "src"), folder]
     return list(dict.fromkeys(posixpath.normpath(root) if root else "" for root in roots))
 
 

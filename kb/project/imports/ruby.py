@@ -37,10 +37,24 @@ def _read(node: Node) -> Iterator[Import]:
             yield Import(target, kind="relative" if method == "require_relative" else "")
 
 
+def _is_broken(word: Node) -> bool:
+    """Whether it is `require` with something behind it, on its line, that cannot be read."""
+    if text(word) not in ("require", "require_relative"):
+        return False
+    statement, after = word.parent, word.next_sibling
+    if statement is not None and (
+        statement.is_error or (statement.has_error and statement.type == "call")
+    ):
+        return True
+    is_near = after is not None and after.start_point.row == word.start_point.row
+    return is_near and after is not None and after.is_error
+
+
 GRAMMAR = Grammar(
     package="tree_sitter_ruby",
     function="language",
     nodes=frozenset({"call"}),
     read=_read,
-    keywords=frozenset({"require", "require_relative"}),
+    keywords=frozenset({"identifier"}),  # to the grammar they are methods like others
+    is_broken=_is_broken,
 )

@@ -43,8 +43,12 @@ class Grammar:
     function: str  # ... and the function there that returns it
     nodes: frozenset[str]  # the types of the nodes that may import
     read: Callable[[Node], Iterator[Import]]  # what such a node imports
-    # Tokens that begin an import. With none, syntax errors never count.
+    # Tokens that may begin an import, by type. With none, syntax errors never count.
     keywords: frozenset[str] = frozenset()
+    # Whether such a token begins an import that cannot be read; by default one in an error.
+    is_broken: Callable[[Node], bool] | None = None
+    # Whether an error at the top of the file counts, whatever it holds.
+    has_head: bool = True
 
 
 class SyntaxProblem(ValueError):
@@ -69,6 +73,8 @@ def read_imports(grammar: Grammar, source: bytes) -> list[Import]:
     except (RecursionError, TooComplexError) as error:
         raise SyntaxProblem(_TOO_COMPLEX) from error
     importing = {identity for identity, imports in found.items() if imports}
+    if not grammar.has_head:
+        survey.errors.clear()
     line = _line_of_problem(tree.root_node, survey, importing) if grammar.keywords else 0
     if line:
         raise SyntaxProblem(f"Syntax error at line {line}")
@@ -103,7 +109,13 @@ def _survey(tree: Tree, grammar: Grammar, until: float) -> _Survey:
                 survey.errors.append(node)
             elif node.type in grammar.keywords and node.parent is not None:
                 statement = node.parent
-                if statement.is_error or (statement.has_error and statement.type in grammar.nodes):
+                if grammar.is_broken is not None:
+                    is_broken = grammar.is_broken(node)
+                else:
+                    is_broken = statement.is_error or (
+                        statement.has_error and statement.type in grammar.nodes
+                    )
+                if is_broken:
                     survey.broken.append(node)
     return survey
 
