@@ -50,10 +50,10 @@ def run_command(options: argparse.Namespace) -> int:
                 code: int = command(session, options)
             except (KbError, OutputError, BrokenPipeError):
                 raise
-            except Exception:
+            except Exception as error:
                 from kb.store.health import require_sound  # here: it is hardly ever needed
 
-                require_sound(database)
+                require_sound(database, error)
                 raise
             soundness.warn_of_waiting_log(database)
             return code

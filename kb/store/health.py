@@ -6,6 +6,7 @@ texts, rows that belong to nothing go, and a damaged page is told.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ _ORPHANS = (
 )
 
 
-def require_sound(database: Database) -> None:
+def require_sound(database: Database, failure: Exception) -> None:
     """After a failure that nobody foresaw: whether the file is to blame.
 
     Raises:
@@ -52,6 +53,8 @@ def require_sound(database: Database) -> None:
             f"rows of {child} belong to no row of {parent}"
             for child, parent in connection.broken_references()
         ]
+    if isinstance(failure, json.JSONDecodeError | UnicodeDecodeError):
+        found.append(f"a text in it cannot be read: {failure}")  # what comes in is checked before
     if found:
         raise DamagedFileError(
             f"{database.path} is damaged ({found[0]}): `kb doctor` says what is wrong, `kb doctor "

@@ -152,7 +152,7 @@ def search_local_archives(
     except KbError as error:
         raise type(error)(FAILURE + error.message, **error.details) from error
     except Exception as error:
-        _require_sound(call)
+        _require_sound(call, error)
         log.exception("searchLocalArchives failed")
         raise KbError(f"{FAILURE}{type(error).__name__}: {error}") from error
     left_out = f"The reply is full: {cut}; `kb graph` exports all." if cut else ""
@@ -172,11 +172,11 @@ def search_local_archives(
     )
 
 
-def _require_sound(call: Call) -> None:
+def _require_sound(call: Call, failure: Exception) -> None:
     from kb.store.health import require_sound  # here: it is hardly ever needed
 
     try:
-        require_sound(call.database)
+        require_sound(call.database, failure)
     except KbError as error:
         raise type(error)(FAILURE + error.message, **error.details) from error
 

@@ -193,7 +193,7 @@ def _unforeseen(session: Session, name: str, error: Exception) -> dict[str, Any]
     from kb.store.health import require_sound  # here: it is hardly ever needed
 
     try:
-        require_sound(session.database)
+        require_sound(session.database, error)
     except KbError as reason:
         log.error("%s failed: %s", name, reason.message)
         log.debug("the cause", exc_info=error)

@@ -138,6 +138,7 @@ def test_a_vector_of_the_wrong_width_is_made_anew(path: Path, embedder: HashEmbe
         "DROP VIEW chunk_texts",
         "UPDATE documents SET content = CAST(x'ffde' || content AS TEXT)",
         "UPDATE collections SET options = '{oops'",
+        "UPDATE documents SET metadata = '{oops'",
     ],
 )
 def test_every_tool_says_that_vectors_or_tables_are_damaged(
@@ -146,6 +147,7 @@ def test_every_tool_says_that_vectors_or_tables_are_damaged(
     note = {"doc_id": "note", "content": "A gauge."}
     with open_session(Database(path), make_embedder=lambda _: embedder) as kb:
         call(kb, "search_add_document", **note)
+        call(kb, "context_record", content="We use a vane of brass")
     run_sql(path, damage)
     with open_session(Database(path), make_embedder=lambda _: embedder) as kb:
         where = {"collection": "docs", "document": "wind.md"}
@@ -158,6 +160,7 @@ def test_every_tool_says_that_vectors_or_tables_are_damaged(
                 ("documents_find_related", {**where, "chunk": "the vane"}),
                 ("search_add_document", {"doc_id": "a", "content": "wind [wind](wind.md)"}),
                 ("search_index", {"query": "gauge"}),
+                ("context_search", {"query": "a vane of brass"}),
             )
         ]
     failed = [answer for answer in answers if answer.is_error]
