@@ -33,8 +33,8 @@ ORDER BY rank, document_id LIMIT :limit;
 
 -- name: candidates
 -- Of each of these chunks (JSON list): its document, the cosine distances of the query's vector
--- (int8; NULL when there is none) to the chunk and to the mean of its document, and how the
--- document begins.
+-- (int8; NULL when there is none) to the chunk and to the mean of its document, its
+-- title and how it begins.
 SELECT
   chunks.chunk_id,
   chunks.document_id,
@@ -45,6 +45,7 @@ SELECT
     vec_distance_cosine(
       vec_int8(coalesce(document_vectors.vector, vectors.vector)), vec_int8(:query))
   END AS document_distance,
+  documents.title,
   documents.title || ' ' || documents.summary AS beginning
 FROM chunks
 JOIN documents ON documents.document_id = chunks.document_id

@@ -22,7 +22,7 @@ from kb.search.ranking import APART, COMMON, LEAST_IDF, NEAR, SATURATION
 from kb.store.database import Connection
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
-MOST_HOLDING = 5_000  # rows: a word in more of them, and in more than this share, is passed over
+MOST_HOLDING = 2_000  # rows: a word in more of them, and in more than this share, is passed over
 MOST_HOLDING_SHARE = 0.02
 UNLIMITED = -1
 MOST_UNITS = 100
@@ -48,7 +48,7 @@ class Coverage:
     """What the rows of one index hold of a query.
 
     Attributes:
-        greatest_score: no bm25 score of the query is greater.
+        greatest_score: no bm25 score of the query is greater (see `greatest_score`).
         held: by row id, the share of the information that a row holds; 0 where it is missing.
         rarity: all of the information, as a multiple of that of a word which one row alone holds.
     """
@@ -119,15 +119,24 @@ def measure(
         information += weight
         for row_id, share in shares.items():
             held[row_id] = held.get(row_id, 0.0) + weight * share
-    greatest = sum(
-        _fts5_idf(found[match].count, total) * (COMMON if found[match].is_common else 1.0)
-        for match in dict.fromkeys(ranked)
-    )
     return Coverage(
-        (SATURATION + 1) * greatest,
+        _greatest(found, ranked, total),
         {row_id: value / information for row_id, value in held.items()},
         information / _information(1, max(total, 1)),
     )
+
+
+def greatest_score(connection: Connection, index: Index, ranked: Sequence[str]) -> float:
+    """The greatest bm25 score that rows of an index can have.
+
+    Args:
+        ranked: the MATCH expressions that it is made of.
+    """
+    if not ranked:
+        return 0.0
+    total: int = connection.value(index.size)
+    most = max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
+    return _greatest(_look_up(connection, index, ranked, (), most), ranked, total)
 
 
 def rows_titled(
@@ -171,6 +180,14 @@ def _look_up(
         count, held = json.loads(counted)
         found[match] = _Found(count, frozenset(held), count >= most)
     return found
+
+
+def _greatest(found: Mapping[str, _Found], ranked: Sequence[str], total: int) -> float:
+    idf = sum(
+        _fts5_idf(found[match].count, total) * (COMMON if found[match].is_common else 1.0)
+        for match in dict.fromkeys(ranked)
+    )
+    return (SATURATION + 1) * idf
 
 
 def _shares(unit: Unit, found: Mapping[str, _Found], total: int) -> tuple[float, dict[int, float]]:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.search.candidates import bodies
-from kb.search.coverage import DOCUMENTS, PASSAGES, Unit, measure, rows_titled, units
+from kb.search.coverage import (
+    DOCUMENTS,
+    PASSAGES,
+    Unit,
+    greatest_score,
+    measure,
+    rows_titled,
+    units,
+)
 from kb.search.operators import Filters, chunk_filters, match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally, scripts_asked
 from kb.search.ranking import COLUMN_WEIGHTS, Evidence, rank, readable_share, script_fit, shown
@@ -81,40 +89,30 @@ def search(
     if only is not None and not only:
         return []
     calibration = calibration or BUNDLED_CALIBRATION
-    nearest: list[tuple[int, float]] = []
-    if vector is not None and not (use_keywords and query.is_exact):
-        nearest = nearest_chunks(
-            connection,
-            vector,
-            ranges,
-            depth,
-            only=None if only is None else sorted(only),
-            without=None if without is None else sorted(without),
-        )
-        if not use_keywords:
-            return [
-                Hit(chunk_id, shown(calibration.score(distance)), distance, vector_rank=rank)
-                for rank, (chunk_id, distance) in enumerate(nearest[:limit], 1)
-                if distance <= max_distance
-            ]
-    words = _word_lists(connection, query, ranges, depth, only, without)
-    ids = dict.fromkeys(
-        [*words.literal, *list(words.chunks)[:depth], *(chunk_id for chunk_id, _ in nearest)]
+    if vector is not None and not use_keywords:
+        return [
+            Hit(chunk_id, shown(calibration.score(distance)), distance, vector_rank=rank)
+            for rank, (chunk_id, distance) in enumerate(
+                _nearest(connection, vector, ranges, limit, only, without), 1
+            )
+            if distance <= max_distance
+        ]
+    found = gather(
+        connection,
+        query,
+        vector,
+        ranges=ranges,
+        calibration=calibration,
+        english_model=english_model,
+        filters=(only, without),
+        depth=depth,
     )
-    if only is not None and len(ids) < DEPTH:
-        # What the operators let pass is found, even where no single word of it ranks.
-        ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
-    evidence = _evidence(connection, query, vector, calibration, words, list(ids))
-    readable = readable_share(query.text) if english_model else 1.0
-    if query.is_exact:
-        readable = 0.0
-    keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(words.chunks, 1)}
-    vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(nearest, 1)}
-    distances = {one.chunk_id: distance for one, distance in evidence}
+    keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(found.keyword_list, 1)}
+    vector_ranks = {chunk_id: rank for rank, chunk_id in enumerate(found.vector_list, 1)}
     hits = []
-    for ranked in rank((one for one, _ in evidence), readable):
+    for ranked in rank(found.evidence, found.readable):
         chunk_id = ranked.evidence.chunk_id
-        distance = distances[chunk_id]
+        distance = found.distances[chunk_id]
         if max_distance < FARTHEST and (distance is None or distance > max_distance):
             continue
         hits.append(
@@ -128,6 +126,76 @@ def search(
             )
         )
     return hits[:limit]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What is known of all candidates of a query, before they are ranked.
+
+    Attributes:
+        readable: the share of the query that the model can read.
+        distances: None where there is no vector.
+        keyword_list, vector_list: chunk ids, best first.
+    """
+
+    evidence: list[Evidence]
+    readable: float
+    distances: dict[int, float | None]
+    keyword_list: list[int]
+    vector_list: list[int]
+
+
+def gather(
+    connection: Connection,
+    query: Query,
+    vector: NDArray[np.float32] | None,
+    *,
+    ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
+    calibration: Calibration | None = None,
+    english_model: bool = True,
+    filters: Filters = (None, None),
+    depth: int = DEPTH,
+) -> Gathered:
+    """The candidates of both lists with all evidence; arguments as those of `search`."""
+    only, without = filters
+    nearest: list[tuple[int, float]] = []
+    if vector is not None and not query.is_exact:
+        nearest = _nearest(connection, vector, ranges, depth, only, without)
+    words = _word_lists(connection, query, ranges, depth, only, without)
+    ids = dict.fromkeys(
+        [*words.literal, *list(words.chunks)[:depth], *(chunk_id for chunk_id, _ in nearest)]
+    )
+    if only is not None and len(ids) < DEPTH:
+        # What the operators let pass is found, even where no single word of it ranks.
+        ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
+    calibration = calibration or BUNDLED_CALIBRATION
+    evidence = _evidence(connection, query, vector, calibration, words, list(ids))
+    readable = readable_share(query.text) if english_model else 1.0
+    return Gathered(
+        [one for one, _ in evidence],
+        0.0 if query.is_exact else readable,
+        {one.chunk_id: distance for one, distance in evidence},
+        list(words.chunks),
+        [chunk_id for chunk_id, _ in nearest],
+    )
+
+
+def _nearest(
+    connection: Connection,
+    vector: NDArray[np.float32],
+    ranges: Sequence[ChunkRange],
+    depth: int,
+    only: set[int] | None,
+    without: set[int] | None,
+) -> list[tuple[int, float]]:
+    return nearest_chunks(
+        connection,
+        vector,
+        ranges,
+        depth,
+        only=None if only is None else sorted(only),
+        without=None if without is None else sorted(without),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,38 +240,47 @@ def _evidence(
     blob = None if vector is None else query_blob(vector)
     rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
     passages = measure(connection, PASSAGES, words.units, words.alternatives, chunk_ids)
-    document_ids = {document_id for _, document_id, *_ in rows}
-    documents = measure(connection, DOCUMENTS, words.units, words.alternatives, document_ids)
+    greatest_of_documents = greatest_score(connection, DOCUMENTS, words.alternatives)
     titled: set[int] = set()
     if len(words.units) <= MOST_TITLE_WORDS:
         titled = rows_titled(connection, words.units, chunk_ids)
     asked = scripts_asked(query)
-    is_row = len(split_words(query.text)) > 1
+    asked_title = _plain(query.text)
+    literal = set(words.literal) if len(split_words(query.text)) > 1 else set()
     typed = _typed(connection, query, words.literal)
-
-    def cosine(distance: float | None) -> float | None:
-        return None if distance is None else calibration.standard(1 - distance)
-
-    return [
-        (
-            Evidence(
-                chunk_id,
-                document_id,
-                _share(words.chunks.get(chunk_id, 0.0), passages.greatest_score),
-                _share(words.documents.get(document_id, 0.0), documents.greatest_score),
-                held=passages.held.get(chunk_id, 0.0),
-                is_titled=chunk_id in titled,
-                rarity=passages.rarity,
-                cosine=cosine(distance),
-                document_cosine=cosine(document_distance),
-                script=script_fit(asked, beginning),
-                is_literal=is_row and chunk_id in words.literal,
-                is_typed=chunk_id in typed,
-            ),
-            distance,
+    of_document: dict[int, tuple[float, float | None, float, bool]] = {}
+    found: list[tuple[Evidence, float | None]] = []
+    for chunk_id, document_id, distance, document_distance, title, beginning in rows:
+        if document_id not in of_document:
+            of_document[document_id] = (
+                _share(words.documents.get(document_id, 0.0), greatest_of_documents),
+                None if document_distance is None else calibration.standard(1 - document_distance),
+                script_fit(asked, beginning),
+                _plain(title) == asked_title,
+            )
+        document_words, document_cosine, script, is_title = of_document[document_id]
+        one = Evidence(
+            chunk_id,
+            document_id,
+            _share(words.chunks.get(chunk_id, 0.0), passages.greatest_score),
+            document_words,
+            passages.held.get(chunk_id, 0.0),
+            passages.rarity,
+            None if distance is None else calibration.standard(1 - distance),
+            None if distance is None else document_cosine,
+            script,
+            chunk_id in titled,
+            chunk_id in literal,
+            chunk_id in typed,
+            is_title,
         )
-        for chunk_id, document_id, distance, document_distance, beginning in rows
-    ]
+        found.append((one, distance))
+    return found
+
+
+def _plain(title: str) -> str:
+    """A title as it is compared with a query."""
+    return " ".join(title.split()).rstrip(".?!").casefold()
 
 
 def _share(score: float, greatest: float) -> float:

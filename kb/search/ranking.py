@@ -4,11 +4,12 @@
                                                   each as a share of the greatest possible
     meaning  = cosine(passage) + 0.87 cosine(mean of its document's vectors)
     support  = words + r (meaning - 0.32 background) + (1 - r) 1.75 words + bonuses
-    probable = 1 / (1 + exp(-(3.1 (support - 1.46) + 0.847)))
+    probable = 1 / (1 + exp(-(3.1 (support - 1.44) + 0.847)))
     typed    = 0.7, where the passage holds the query's words as they were typed and they are rare
     score    = 1 - (1 - probable) (1 - typed), at most 0.99
 
-Bonuses are for the question's script, for its words in a row and for its very characters.
+Bonuses are for the question's script, for its words in a row, for its very characters and where
+they are the document's title.
 r is the share of the query's letters that the model can read. What it cannot read, and what has no
 vector yet, is taken to mean as much as its words say. The background is the meaning of the eleventh
 nearest document: where many are near, as in the handbook of one product, being near tells less.
@@ -26,23 +27,34 @@ from dataclasses import dataclass
 
 from kb.text.terms import scripts
 
-PASSAGE_WORDS = 0.65
-DOCUMENT_WORDS = 0.61
-# Of a share of bm25: the first words of a question that are found tell more than the last ones.
-# No passage holds all words of a long question, so that straight shares make its words too light.
-SHARE_POWER = 0.73
-DOCUMENT_COSINE = 0.87
-WORDS_FOR_MEANING = 1.75  # what meaning is taken for, by the words, where it is not known
-SCRIPT_BONUS = 0.1
-LITERAL_BONUS = 0.2  # for the query's words in a row
-TYPED_BONUS = 1.0  # for its very characters: `use_debug` is not "use debug"
 
-SLOPE = 3.1
-THRESHOLD = 1.46  # the support that has a score of 0.7
-BACKGROUND = 0.32
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The constants of the function, fitted by `scripts/fit`."""
+
+    passage_words: float = 0.65
+    document_words: float = 0.61
+    # Of a share of bm25: the first words of a question that are found tell more than the last ones.
+    # No passage holds all words of a long question: straight shares make its words too light.
+    share_power: float = 0.73
+    document_cosine: float = 0.87
+    words_for_meaning: float = (
+        1.75  # what meaning is taken for, by the words, where it is not known
+    )
+    script: float = 0.1
+    literal: float = 0.2  # for the query's words in a row
+    typed: float = 1.0  # for its very characters: `use_debug` is not "use debug"
+    title: float = 0.2  # where they are the document's title, and all of it
+    slope: float = 3.1
+    threshold: float = 1.44  # the support that has a score of 0.7
+    background: float = 0.32
+
+
+WEIGHTS = Weights()
 BACKGROUND_DOCUMENT = 10  # counted from 0 in the order of nearness
 USUAL_BACKGROUND = 0.5  # where there are fewer documents
 RELEVANT = 0.7
+_MIDDLE = math.log(RELEVANT / (1 - RELEVANT))
 GREATEST_SCORE = 0.99
 SCORE_DIGITS = 4
 
@@ -89,6 +101,7 @@ class Evidence:
         script: how well the document's script fits the query's, 0 to 1.
         is_titled: the title or a heading holds all of a short query.
         is_literal: the query's words stand in a row; `is_typed`: so do its very characters.
+        is_title: the query is the document's title.
     """
 
     chunk_id: int
@@ -103,6 +116,7 @@ class Evidence:
     is_titled: bool = False
     is_literal: bool = False
     is_typed: bool = False
+    is_title: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +127,17 @@ class Ranked:
     score: float
 
 
-def rank(candidates: Iterable[Evidence], readable: float) -> list[Ranked]:
+def rank(
+    candidates: Iterable[Evidence], readable: float, weights: Weights = WEIGHTS
+) -> list[Ranked]:
     """The candidates with their scores, best first; ties by id.
 
     Args:
         readable: the share of the query that the model can read (see `readable_share`).
     """
     known = list(candidates)
-    usual = background(known)
-    scored = [(1 - _doubt(one, readable, usual), one) for one in known]
+    usual = background(known, weights)
+    scored = [(_score(one, readable, usual, weights), one) for one in known]
     scored.sort(key=lambda pair: (-pair[0], pair[1].document_id, pair[1].chunk_id))
     return [Ranked(one, shown(score)) for score, one in scored]
 
@@ -131,36 +147,42 @@ def shown(score: float) -> float:
     return round(min(score, GREATEST_SCORE), SCORE_DIGITS)
 
 
-def meaning(one: Evidence) -> float:
+def meaning(one: Evidence, weights: Weights = WEIGHTS) -> float:
     """How near a passage and its document are; 0 while there is no vector."""
-    return (one.cosine or 0.0) + DOCUMENT_COSINE * (one.document_cosine or 0.0)
+    return (one.cosine or 0.0) + weights.document_cosine * (one.document_cosine or 0.0)
 
 
-def background(candidates: Iterable[Evidence]) -> float:
+def background(candidates: Iterable[Evidence], weights: Weights = WEIGHTS) -> float:
     """How near a query is to documents that are not the ones it asks for."""
     nearest: dict[int, float] = {}
     for one in candidates:
         if one.cosine is not None:
             best = nearest.get(one.document_id, -2.0)
-            nearest[one.document_id] = max(best, meaning(one))
+            nearest[one.document_id] = max(best, meaning(one, weights))
     if len(nearest) <= BACKGROUND_DOCUMENT:
         return USUAL_BACKGROUND
     return sorted(nearest.values(), reverse=True)[BACKGROUND_DOCUMENT]
 
 
-def support(one: Evidence, readable: float, usual: float = USUAL_BACKGROUND) -> float:
+def support(
+    one: Evidence, readable: float, usual: float = USUAL_BACKGROUND, weights: Weights = WEIGHTS
+) -> float:
     """What words and meaning say together, absolute; about 0.2 for unrelated text.
 
     Args:
         usual: the background of meaning.
     """
-    words = PASSAGE_WORDS * math.pow(min(one.words, 1.0), SHARE_POWER)
-    words += DOCUMENT_WORDS * math.pow(min(one.document_words, 1.0), SHARE_POWER)
+    words = 0.0
+    if one.words:
+        words += weights.passage_words * min(one.words, 1.0) ** weights.share_power
+    if one.document_words:
+        words += weights.document_words * min(one.document_words, 1.0) ** weights.share_power
     known = 0.0 if one.cosine is None else readable
-    stands_out = meaning(one) - BACKGROUND * usual
-    bonus = SCRIPT_BONUS * one.script
-    bonus += LITERAL_BONUS * one.is_literal + TYPED_BONUS * one.is_typed
-    return words + known * stands_out + (1 - known) * WORDS_FOR_MEANING * words + bonus
+    stands_out = meaning(one, weights) - weights.background * usual if known else 0.0
+    bonus = weights.script * one.script
+    bonus += weights.literal * one.is_literal + weights.typed * one.is_typed
+    bonus += weights.title * one.is_title
+    return words + known * stands_out + (1 - known) * weights.words_for_meaning * words + bonus
 
 
 def typed_evidence(one: Evidence) -> float:
@@ -181,7 +203,9 @@ def explained(one: Evidence | None) -> str:
         parts.append("holds the query's words in a row")
     elif one.held:
         parts.append(f"holds {one.held:.0%} of what the query's words tell")
-    if one.is_titled:
+    if one.is_title:
+        parts.append("is of the document with this title")
+    elif one.is_titled:
         parts.append("so does its title or heading")
     if one.document_words:
         parts.append(f"its document has {one.document_words:.0%} of the greatest word score")
@@ -224,8 +248,8 @@ def script_fit(asked: frozenset[str] | None, beginning: str) -> float:
     return len(asked & written) / len(together) if together else 1.0
 
 
-def _doubt(one: Evidence, readable: float, usual: float) -> float:
-    logit = SLOPE * (support(one, readable, usual) - THRESHOLD) + math.log(
-        RELEVANT / (1 - RELEVANT)
-    )
-    return (1 - 1 / (1 + math.exp(-logit))) * (1 - typed_evidence(one))
+def _score(one: Evidence, readable: float, usual: float, weights: Weights) -> float:
+    logit = weights.slope * (support(one, readable, usual, weights) - weights.threshold) + _MIDDLE
+    doubt = 1 - 1 / (1 + math.exp(-logit))
+    # Most candidates hold too little of the query's information to be worth a look.
+    return 1 - doubt * (1 - typed_evidence(one)) if one.held > ALMOST_HELD else 1 - doubt

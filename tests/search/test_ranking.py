@@ -21,7 +21,7 @@ def test_unrelated_text_stays_far_below_an_answer() -> None:
 
 @pytest.mark.parametrize("better", [
     {"words": 0.6}, {"document_words": 0.7}, {"cosine": 0.7}, {"document_cosine": 0.6},
-    {"script": 1.0}, {"is_literal": True}, {"held": 0.9, "rarity": 1.0},
+    {"script": 1.0}, {"is_literal": True}, {"is_title": True}, {"held": 0.9, "rarity": 1.0},
 ])  # fmt: skip
 def test_more_evidence_of_any_kind_raises_the_score(better: dict[str, float]) -> None:
     assert score(replace(ANSWER, **better)) > score(ANSWER)
