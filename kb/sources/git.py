@@ -36,6 +36,7 @@ __all__ = ["cloned"]
 MOST_SECONDS = 900  # of one call of git
 LOOK_SECONDS = 0.5  # how often the size of what is fetched is looked at
 MOST_FETCHES = 50  # each leaves a pack behind; then the repository is fetched anew
+MOST_MEMORY_KIB = 2 * 1024**2  # of one process of git
 KEPT_SECONDS = 90 * 86_400  # since a repository was used last
 LOCK_SECONDS = 600
 
@@ -55,10 +56,11 @@ _SETTINGS = (
     "protocol.version=2",
     "submodule.recurse=false",
     "fetch.recurseSubmodules=false",
+    "core.packedGitWindowSize=32m",
+    "core.packedGitLimit=256m",
     "http.lowSpeedLimit=1000",
     "http.lowSpeedTime=60",
 )
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _USER = re.compile(r"//[^/@\s]+@")
 _DENIED = re.compile(r"could not read|Authentication failed|Permission denied|publickey")
 _FILE_MODES = (b"100644", b"100755", b"100664")
@@ -218,7 +220,7 @@ class _Repository:
     def _running(self, *arguments: str, given: bytes = b"") -> Iterator[IO[bytes]]:
         """What a command of git prints, once it has ended well."""
         settings = [part for setting in _SETTINGS for part in ("-c", setting)]
-        command = ["git", *settings, f"--git-dir={self.folder}", *arguments]
+        command = [*_limited(), "git", *settings, f"--git-dir={self.folder}", *arguments]
         with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
             stdin.write(given)
             stdin.seek(0)
@@ -335,6 +337,13 @@ def _started(
 
 def _lines(files: Iterable[_File]) -> bytes:
     return "".join(f"{file.blob}\n" for file in files).encode()
+
+
+def _limited() -> tuple[str, ...]:
+    """What keeps a program's memory bounded: git holds all that a server says of its branches."""
+    if os.name != "posix":
+        return ()
+    return ("/bin/sh", "-c", f'ulimit -v {MOST_MEMORY_KIB} 2>/dev/null; exec "$0" "$@"')
 
 
 class _Part:

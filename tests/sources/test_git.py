@@ -314,6 +314,37 @@ def test_nobody_is_asked_for_a_password(kb: Session, tmp_path: Path) -> None:
         thread.join()
 
 
+def test_a_server_whose_branches_never_end_is_given_up(
+    kb: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branch = b"a" * 40 + b" refs/heads/" + b"b" * 50 + b"\n"
+    line = f"{len(branch) + 4:04x}".encode() + branch
+
+    class Endless(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
+            self.end_headers()
+            self.wfile.write(b"001e# service=git-upload-pack\n0000")
+            try:
+                while True:
+                    self.wfile.write(line * 10_000)
+            except OSError:
+                pass
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("kb.sources.git.MOST_MEMORY_KIB", 200_000)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        with pytest.raises(SourceError, match="cannot be fetched"):
+            add(kb, f"git+http://127.0.0.1:{server.server_port}/x")
+        server.shutdown()
+        thread.join()
+
+
 def test_a_repository_that_is_too_large_is_given_up(
     kb: Session, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
