@@ -9,7 +9,7 @@ from typing import Any
 
 from kb.cli import render
 from kb.cli.browse import resolve
-from kb.cli.graph_formats import FORMATS
+from kb.cli.graph_formats import FORMATS, to_html
 from kb.errors import FileError
 from kb.sources.address import document_file
 from kb.store.citation_graph import (
@@ -25,6 +25,7 @@ from kb.store.citation_graph import (
 )
 from kb.store.collections import all_collections
 from kb.store.database import Connection
+from kb.store.graph_picture import graph_picture
 from kb.text.file_names import storable
 from kb.tools.session import Session
 
@@ -93,7 +94,11 @@ def graph(kb: Session, options: argparse.Namespace) -> int:
             found = citation_graph(connection, ids, options.depth)
         else:
             found = whole_graph(connection)
-    text = FORMATS[options.format or "json"](found)
+        if options.format == "html":
+            shown = {node.id for node in found.nodes}
+            text = to_html(graph_picture(connection, _address, shown if places else None))
+    if options.format != "html":
+        text = FORMATS[options.format or "json"](found)
     if options.output is None:
         print(text)
     else:
@@ -107,6 +112,12 @@ def graph(kb: Session, options: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
     return 0 if found.nodes else 1
+
+
+def _address(_: str, path: str, source: str) -> str:
+    """The file of a document, for a page that lies on the same disk."""
+    file = document_file(source, path)
+    return file.resolve().as_uri() if file.is_file() else ""
 
 
 def _broken(kb: Session, options: argparse.Namespace) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from importlib import resources
+from typing import Any
 
 from kb.store.citation_graph import Graph, graph_dict
 from kb.text.controls import escaped_in_json, visible
 
+LAYOUT = ("dispatch", "quadtree", "timer", "force")  # d3's modules, each needs those before it
+DRAWING = ("page", "static", "graph.js")
 # What XML 1.0 cannot hold.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -66,15 +69,23 @@ def to_mermaid(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def to_html(graph: Graph) -> str:
-    """A page with the graph in it and a script that draws it; nothing is loaded."""
-    page = (resources.files("kb") / "assets" / "graph.html").read_text(encoding="utf-8")
-    data = graph_dict(graph)
-    for shown, node in zip(data["nodes"], graph.nodes, strict=True):
-        shown["external"] = node.is_external
-    # No text of a document may end the script element.
-    text = escaped_in_json(json.dumps(data, ensure_ascii=False)).replace("<", "\\u003c")
-    return page.replace("{{graph}}", text)
+def to_html(picture: Mapping[str, Any]) -> str:
+    """A page with a graph's picture in it and a script that draws it; nothing is loaded."""
+    page = _asset("graph.html")
+    parts = {
+        "style": "".join(_asset("page", "static", name) for name in ("colours.css", "graph.css")),
+        "script": "".join(
+            [*(_asset("vendor", f"d3-{name}.min.js") for name in LAYOUT), _asset(*DRAWING)]
+        ),
+        "licence": _asset("vendor", "d3-LICENSE.txt"),
+        # No text of a document may end the script element.
+        "graph": escaped_in_json(json.dumps(picture, ensure_ascii=False)).replace("<", "\\u003c"),
+    }
+    return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], page)
+
+
+def _asset(*names: str) -> str:
+    return (resources.files("kb") / "assets").joinpath(*names).read_text(encoding="utf-8")
 
 
 FORMATS: dict[str, Callable[[Graph], str]] = {
@@ -82,7 +93,6 @@ FORMATS: dict[str, Callable[[Graph], str]] = {
     "graphml": to_graphml,
     "dot": to_dot,
     "mermaid": to_mermaid,
-    "html": to_html,
 }
 
 

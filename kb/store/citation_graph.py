@@ -103,7 +103,7 @@ def broken_links(connection: Connection, collections: Iterable[str] = ()) -> lis
     return [
         BrokenLink(row["collection"], row["path"], row["line"], row["target_url"], row["kind"])
         for row in connection.rows("unresolved_links")
-        if (not names or row["collection"] in names) and not _is_file(row)
+        if (not names or row["collection"] in names) and not leads_to_file(row)
     ]
 
 
@@ -158,7 +158,13 @@ def _unlike(url: str, taken: Iterable[str]) -> str:
     return f"{url} (missing)" if url in taken else url
 
 
-def _is_file(row: Row) -> bool:
+def is_web_key(target_key: str) -> bool:
+    """Whether a citation's key is that of a page of the web, not of a document or file."""
+    return target_key.startswith("url:")
+
+
+def leads_to_file(row: Row) -> bool:
+    """Whether an unresolved link leads to a file that is no document, such as a picture."""
     root = local(row["source"]) if row["source"] else None
     if root is not None and root.is_file():
         root = root.parent

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import networkx
 import pydot
@@ -17,6 +18,7 @@ from kb.cli.graph_formats import FORMATS, to_dot, to_graphml, to_html, to_mermai
 from kb.ingest.sync import sync_collection
 from kb.store.citation_graph import Graph, broken_links, citation_graph, whole_graph
 from kb.store.contents import find_document
+from kb.store.graph_picture import graph_picture
 from kb.tools.session import Session
 
 HOSTILE = 'He said: "<b>&amp;</b>" \\ ]] | #1; </script> `x` ü 你'
@@ -155,8 +157,59 @@ def test_mermaid_has_one_line_a_node_and_no_character_of_its_own_syntax(hostile:
         assert not set(label[1]) & set("<>[]{}|`\\")
 
 
-def test_the_html_page_loads_nothing_and_no_title_ends_its_script(hostile: Graph) -> None:
-    page = to_html(hostile)
+def picture(kb: Session, **options: Any) -> dict[str, Any]:
+    with kb.database.read() as connection:
+        return graph_picture(connection, lambda *parts: "/".join(parts[:2]), **options)
+
+
+def test_a_picture_says_what_documents_say_of_each_other_and_where_they_lie(
+    fill: Filler, folder: Path
+) -> None:
+    (folder / "plan.png").write_bytes(b"x")
+    kb = fill(
+        {
+            "guide/a.md": "# A\n\nFirst see [b](../ref/b.md). Then [b again](../ref/b.md#x).\n",
+            "ref/b.md": "# B\n\n[gone](gone.md) [plan](../plan.png) <https://example.com/x>\n",
+            "lone.md": "# Lone\n",
+        },
+        embed=False,
+    )
+    found = picture(kb)
+    kinds = {node["id"]: (node["kind"], node["group"]) for node in found["nodes"]}
+    assert kinds == {
+        "docs/guide/a.md": ("document", "guide"),
+        "docs/ref/b.md": ("document", "ref"),
+        "→ gone.md": ("missing", ""),
+        "→ ../plan.png": ("file", ""),
+        "→ https://example.com/x": ("external", ""),
+    }
+    first = found["edges"][0]
+    assert (first["from"], first["to"]) == ("docs/guide/a.md", "docs/ref/b.md")
+    assert [said["line"] for said in first["said"]] == [3, 3]
+    assert first["said"][0]["text"].startswith("First see")
+    hrefs = {node["id"]: node["href"] for node in found["nodes"]}
+    assert hrefs["docs/ref/b.md"] == "docs/ref/b.md"
+    assert hrefs["→ https://example.com/x"] == "https://example.com/x"
+    assert hrefs["→ gone.md"] == ""
+    near = picture(kb, within={"docs/ref/b.md"})["nodes"]
+    assert near[0]["id"] == "docs/ref/b.md"
+    assert "docs/guide/a.md" not in {node["id"] for node in near}
+
+
+def test_a_large_folder_is_grouped_by_the_folders_below(fill: Filler) -> None:
+    kb = fill(
+        {f"docs/{part}/p{n}.md": f"[x](p{n + 1}.md)" for part in "abc" for n in range(40)}
+        | {"other/x.md": "[y](y.md)", "other/y.md": "[x](x.md)"},
+        embed=False,
+    )
+    groups = {node["group"] for node in picture(kb)["nodes"] if node["kind"] == "document"}
+    assert groups == {"docs/a", "docs/b", "docs/c", "other"}
+
+
+def test_the_html_page_loads_nothing_and_no_title_ends_its_script(
+    hostile: Graph, kb: Session
+) -> None:
+    page = to_html(picture(kb))
     scripts: list[str] = []
 
     class Reader(HTMLParser):
@@ -172,6 +225,7 @@ def test_the_html_page_loads_nothing_and_no_title_ends_its_script(hostile: Graph
     Reader().feed(page)
     assert len(scripts) == 2
     assert len(json.loads(scripts[0])["nodes"]) == len(hostile.nodes)
+    assert "default-src 'none'" in page
     assert "@import" not in page
     assert "fetch(" not in page
 

@@ -53,6 +53,7 @@ WHOLE_TABLE = {
     "discoveries_collection",
     "document_hashes",
     "document_paths_from",
+    "drawn_citations",
     "end_idle_sessions",
     "file_accesses",
     "index_names",

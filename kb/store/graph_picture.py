@@ -1,0 +1,101 @@
+"""The citation graph as it is drawn: documents by folder, what they say of each other, and links
+that lead nowhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kb.store.citation_graph import is_web_key, leads_to_file
+from kb.store.database import Connection, Row
+
+__all__ = ["graph_picture"]
+
+MOST_OF_A_GROUP = 60  # documents, where there are several folders below
+SENTENCES = 2  # of one document citing another
+SENTENCE_CHARACTERS = 220
+DOCUMENT, EXTERNAL, MISSING, FILE = "document", "external", "missing", "file"
+
+Address = Callable[[str, str, str], str]  # collection, id and source -> where to open it, or ""
+
+
+def graph_picture(
+    connection: Connection, address: Address, within: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Nodes and edges with all that a picture shows of them.
+
+    Args:
+        address: where a document can be opened.
+        within: ids (COLLECTION/path) of the documents to show; by default all with a citation.
+
+    Returns:
+        `nodes`, each with `id`, `label`, `kind`, `group` and `href` where it has one, documents
+        first; `edges`, one for each pair, each with `from`, `to`, `confidence` and `said`: lines
+        and sentences in which the one cites the other.
+    """
+    nodes: dict[str, dict[str, Any]] = {}
+    edges: dict[tuple[str, str], dict[str, Any]] = {}
+    spelled: dict[str, str] = {}  # one spelling for every way in which an address was written
+    for row in connection.rows("drawn_citations"):
+        source = f"{row['collection']}/{row['path']}"
+        if within is not None and source not in within:
+            continue
+        if row["target_path"] is not None:
+            target = f"{row['target_collection']}/{row['target_path']}"
+            if within is not None and target not in within:
+                continue
+            node = _document(row, "target_", address)
+        else:
+            target = "\0" + spelled.setdefault(row["target_key"], row["target_url"])
+            node = _elsewhere(row, target[1:])
+        nodes.setdefault(source, _document(row, "", address))
+        nodes.setdefault(target, node)
+        edge = edges.setdefault(
+            (source, target), {"from": source, "to": target, "confidence": 0.0, "said": []}
+        )
+        edge["confidence"] = max(edge["confidence"], row["confidence"])
+        if len(edge["said"]) < SENTENCES and row["context"]:
+            text = " ".join(row["context"].split())[:SENTENCE_CHARACTERS]
+            edge["said"].append({"line": row["line"], "text": text})
+    _name_groups([node for node in nodes.values() if node["kind"] == DOCUMENT])
+    ordered = sorted(nodes.items(), key=lambda item: (item[1]["kind"] != DOCUMENT, item[0]))
+    return {
+        "nodes": [{"id": id_.replace("\0", "→ "), **node} for id_, node in ordered],
+        "edges": [{**edge, "to": edge["to"].replace("\0", "→ ")} for edge in edges.values()],
+    }
+
+
+def _name_groups(documents: Collection[dict[str, Any]]) -> None:
+    """From collection and folders to a name of a group: one folder, or a deeper one where a single
+    folder would hold most of the documents. The name of the only collection says nothing."""
+    groups = {id(node): tuple(node["group"][:2]) for node in documents}
+    for depth in (3, 4):
+        sizes = Counter(groups.values())
+        for node in documents:
+            group = groups[id(node)]
+            if sizes[group] > max(MOST_OF_A_GROUP, len(documents) / 4):
+                groups[id(node)] = tuple(node["group"][:depth])
+    has_one = len({node["group"][0] for node in documents}) == 1
+    for node in documents:
+        names = groups[id(node)]
+        node["group"] = "/".join(names[1:] if has_one and len(names) > 1 else names)
+
+
+def _document(row: Row, prefix: str, address: Address) -> dict[str, Any]:
+    collection, path = row[f"{prefix}collection"], row[f"{prefix}path"]
+    return {
+        "label": row[f"{prefix}title"] or path,
+        "kind": DOCUMENT,
+        "group": (collection, *path.split("/")[:-1]),
+        "href": address(collection, path, row[f"{prefix}source"] or ""),
+    }
+
+
+def _elsewhere(row: Row, url: str) -> dict[str, Any]:
+    """What is cited and is no document: a page of the web, another file, or nothing."""
+    if is_web_key(row["target_key"]):
+        is_page = url.casefold().startswith(("http://", "https://"))
+        return {"label": url, "kind": EXTERNAL, "group": "", "href": url if is_page else ""}
+    kind = FILE if leads_to_file(row) else MISSING
+    return {"label": url, "kind": kind, "group": "", "href": ""}
