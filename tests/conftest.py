@@ -25,6 +25,7 @@ from kb.tools.session import Session, open_session
 # without them.
 SLOW_FIXTURES = {"model", "windrose", "windrose_file", "windrose_copy", "project_of_windrose"}
 SLOW_FILES = {
+    "test_browser.py",
     "test_budget.py",
     "test_context_server.py",
     "test_external_server.py",
@@ -33,6 +34,7 @@ SLOW_FILES = {
     "test_multilingual.py",
     "test_packaged.py",
     "test_packaging.py",
+    "test_page.py",
     "test_readme.py",
     "test_server.py",
     "test_stress.py",

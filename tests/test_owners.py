@@ -26,6 +26,7 @@ OWNERS = {
     "onnxruntime": {"models.encoder"},
     "py3langid": {"models.choose"},
     "argcomplete": {"cli.completion"},
+    "jinja2": {"server.page.render"},
     "mcp": {
         "server.access",
         "server.changes",
@@ -47,7 +48,7 @@ OWNERS = {
     "rapidfuzz": {"search.typos", "text.nearest"},
     "redact_secret": {"text.secrets"},
     "rich": {"cli.render"},
-    "starlette": {"server.access", "server.http"},
+    "starlette": {"server.access", "server.http", "server.page.render", "server.page.views"},
     "tree_sitter": {"formats.syntax_tree", "clients.jsonc", "clients.toml"},
     "uvicorn": {"server.http"},
     "watchfiles": {"disk.watch"},

@@ -1,4 +1,4 @@
-"""`kb serve`: the MCP server, over stdio or HTTP."""
+"""`kb serve`, the MCP server over stdio or HTTP, and `kb ui`, the page in the browser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kb.cli.arguments import positive
-from kb.errors import SourceError
+from kb.errors import SourceError, UsageError
+from kb.server.running import running_server
+from kb.settings import find_project
 
 if TYPE_CHECKING:
     from kb.server.http import Binding
@@ -52,6 +54,27 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     add_allow_docs(sub)
 
+    sub = add("ui", "serve.ui", "show the knowledge base as a page in the browser", creates=True)
+    sub.add_argument(
+        "--http",
+        default="",
+        metavar="HOST:PORT",
+        help="where on this machine (default: 127.0.0.1:8642, or any free port)",
+    )
+    sub.add_argument(
+        "--no-open", action="store_true", help="only print the address, open no browser"
+    )
+    _add_access_options(sub)
+    sub.add_argument(
+        "--watch", action="store_true", help="follow changes in the folders of all collections"
+    )
+    sub.add_argument(
+        "--root",
+        type=Path,
+        metavar="FOLDER",
+        help="the project to show (default: that of the folder it is started in)",
+    )
+
 
 def add_allow_docs(sub: argparse.ArgumentParser) -> None:
     """The option of commands that activate a project."""
@@ -75,9 +98,55 @@ def serve(kb: Session, options: argparse.Namespace) -> NoReturn:
 
     def ready(address: str) -> None:
         if not options.quiet:
-            print(f"kb: serving at {address}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)
+            print(
+                f"kb: serving at {address}/mcp, for people at {address}/; Ctrl-C ends it",
+                file=sys.stderr,
+                flush=True,
+            )
 
     run.serve_over_http(kb, binding, families, watch_folders=options.watch, ready=ready)
+
+
+def ui(kb: Session, options: argparse.Namespace) -> int:
+    """Show the page: by a server that runs already, else by one of its own until it is ended."""
+    from kb.server.access import is_loopback
+    from kb.server.http import parse_address
+
+    host, _ = parse_address(options.http)
+    if not is_loopback(host):
+        raise UsageError(f"the page is for this machine alone: {host} can be reached from others")
+    known = running_server(kb.database.path, find_project())
+    if known is None or options.http or not is_loopback(known.host):
+        _serve_page(kb, host, options)
+    else:
+        _show_page(f"http://{known.host}:{known.port}/", known.token, options)
+    return 0
+
+
+def _serve_page(kb: Session, host: str, options: argparse.Namespace) -> NoReturn:
+    from kb.server import run
+
+    try:
+        binding = _binding(options.http, options)
+    except SourceError:
+        if options.http:
+            raise
+        binding = _binding(f"{host}:0", options)
+
+    def ready(address: str) -> None:
+        _show_page(f"{address}/", binding.access.token, options)
+        print("kb: Ctrl-C ends it", file=sys.stderr, flush=True)
+
+    run.serve_over_http(kb, binding, watch_folders=options.watch, ready=ready)
+
+
+def _show_page(address: str, token: str, options: argparse.Namespace) -> None:
+    opened = f"{address}?token={token}" if token else address
+    print(f"kb: the page is at {opened}", file=sys.stderr, flush=True)
+    if not options.no_open:
+        import webbrowser
+
+        webbrowser.open(opened)
 
 
 def _binding(address: str, options: argparse.Namespace) -> Binding:

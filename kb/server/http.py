@@ -26,8 +26,9 @@ from starlette.types import Message, Receive, Scope, Send
 from kb.errors import KbError, SourceError, UsageError
 from kb.models.embedder import BUILDS
 from kb.search.results import search_for_people
-from kb.server.access import Access, Guard
+from kb.server.access import Access, Guard, is_loopback
 from kb.server.clients import IDLE_SECONDS, MOST_CLIENTS, SESSION_HEADER, Clients
+from kb.server.page.views import page_routes
 from kb.server.running import announce, identity, retract
 from kb.server.wire import LONGEST_LINE
 from kb.store.findings import quick
@@ -106,7 +107,7 @@ async def run_over_http(
         max_request_body_size=LONGEST_LINE,
         max_sessions=MOST_CLIENTS,
     )
-    app = Guard(_app(manager, clients), binding.access)
+    app = Guard(_app(manager, clients, with_page=is_loopback(binding.host)), binding.access)
     web = _Web(
         uvicorn.Config(
             app,
@@ -153,11 +154,13 @@ class _Web(uvicorn.Server):
             await anyio.sleep(0.01)
 
 
-def _app(manager: StreamableHTTPSessionManager, clients: Clients) -> Starlette:
+def _app(manager: StreamableHTTPSessionManager, clients: Clients, *, with_page: bool) -> Starlette:
+    # The page shows, and takes back, what was learned: that is for this machine.
     return Starlette(
         routes=[
             Route("/mcp", _Protocol(manager, clients)),
             Route("/api/search", _search(clients.host), methods=["POST"]),
+            *(page_routes(clients) if with_page else ()),
         ]
     )
 

@@ -52,9 +52,7 @@ def make_server(
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         if not warming.is_set():
             warming.set()
-            timer = threading.Timer(WARM_UP_SECONDS, _warm_up, [session])
-            timer.daemon = True
-            timer.start()
+            warm_up_soon(session)
         return types.ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
 
     async def run_tool(
@@ -213,6 +211,13 @@ def instructions(session: Session, families: Collection[str]) -> str:
             QUOTED,
         ]
     )
+
+
+def warm_up_soon(session: Session) -> None:
+    """Load the model once the first answers are given."""
+    timer = threading.Timer(WARM_UP_SECONDS, _warm_up, [session])
+    timer.daemon = True
+    timer.start()
 
 
 def _warm_up(session: Session) -> None:

@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from kb.server.background import start_embedding
 from kb.server.clients import Clients
-from kb.server.mcp import WARM_UP_SECONDS, make_server
+from kb.server.mcp import WARM_UP_SECONDS, make_server, warm_up_soon
 from kb.server.stdio import run_over_stdio
 from kb.tools.registry import load_tools
 from kb.tools.session import Session
@@ -78,6 +78,7 @@ def serve_over_http(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_on_signal, stop.set)
             _start_beside(tasks, clients, watch_folders)
+            warm_up_soon(session)
             await run_over_http(server, clients, binding, stop, ready)
             tasks.cancel_scope.cancel()
 
