@@ -10,7 +10,8 @@ from typing import Any
 from kb.cli import render
 from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
-from kb.ingest.embed import EmbedReport, Progress, embed_pending, reembed
+from kb.ingest.embed import EmbedReport, embed_pending, reembed
+from kb.ingest.progress import Progress
 from kb.ingest.registration import SourceRegistration
 from kb.ingest.sync import SyncReport, require_source, sync_collection
 from kb.sources.address import (

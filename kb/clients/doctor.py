@@ -15,8 +15,9 @@ from kb.clients.install import installed
 from kb.clients.launch import Place, start_once
 from kb.errors import FileError, KbError, SourceError
 from kb.formats.convert.formats import INSTALL
-from kb.ingest.embed import Progress, embed_pending, no_progress
+from kb.ingest.embed import embed_pending
 from kb.ingest.freshness import Freshness, look_at
+from kb.ingest.progress import Progress, no_progress
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import BUILDS, Embedder
 from kb.store.chunks import count_waiting

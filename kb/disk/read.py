@@ -6,7 +6,9 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["is_there", "read_bytes", "reason", "too_large"]
+__all__ = ["MAXIMUM_DOCUMENT", "is_there", "read_bytes", "reason", "too_large"]
+
+MAXIMUM_DOCUMENT = 20_000_000  # bytes of a file that is text
 
 
 def read_bytes(location: Path, maximum: int) -> bytes:

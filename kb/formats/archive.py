@@ -17,13 +17,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from kb.disk.read import read_bytes, reason
+from kb.disk.read import MAXIMUM_DOCUMENT, read_bytes, reason
 from kb.errors import SourceError
+from kb.formats.archive_kinds import RESEARCH, URL_CONTENT
 from kb.formats.front_matter import read_front_matter
 from kb.formats.outline import ParsedDocument
 from kb.formats.research_json import result_markdown
 from kb.sources.folder import (
-    MAXIMUM_BYTES,
     Report,
     SourceFile,
     SourceText,
@@ -34,7 +34,6 @@ from kb.sources.folder import (
 )
 from kb.text.suffixes import PAGE_SUFFIXES
 
-RESEARCH, URL_CONTENT = "research", "url-content"
 RESULT_FILE, CONTENT_FILE, METADATA_FILE = "result.json", "content.md", "metadata.json"
 HEADER_LINES = 60  # how far down a header line may stand
 MAXIMUM_LINE = 2_000  # characters of a header line that are read
@@ -121,7 +120,7 @@ def read_archive(file: SourceFile) -> ArchiveText:
     text, content_hash, notice, metadata = source.text, source.content_hash, source.notice, {}
     if _is_pair(file):
         try:
-            data = read_bytes(_beside(file), MAXIMUM_BYTES)
+            data = read_bytes(_beside(file), MAXIMUM_DOCUMENT)
             content_hash = hashlib.sha256(content_hash + data).digest()
             loaded = json.loads(data.decode("utf-8-sig"))
             metadata = loaded if isinstance(loaded, dict) else {}

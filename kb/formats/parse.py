@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from posixpath import splitext
 
+from kb.disk.read import MAXIMUM_DOCUMENT
 from kb.formats.convert.formats import format_of
 from kb.formats.convert.result import Converted
 from kb.formats.front_matter import front_matter_title
@@ -31,7 +32,6 @@ from kb.formats.outline import (
     one_line,
 )
 from kb.formats.source_code import SOURCE_SUFFIXES, read_source
-from kb.sources.folder import MAXIMUM_BYTES
 from kb.text.suffixes import (
     ASCIIDOC_SUFFIXES,
     MARKDOWN_SUFFIXES,
@@ -50,7 +50,7 @@ def accepts(path: str) -> int:
     """How many bytes a file of this path may have as a document; 0 when it is none."""
     name = path.rpartition("/")[2]  # every file of a folder is asked about: no Path here
     if splitext(name)[1].lower() in TEXT_SUFFIXES or name in NAVIGATION_FILES:
-        return MAXIMUM_BYTES
+        return MAXIMUM_DOCUMENT
     return MAXIMUM_CONVERTED if format_of(path) else 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kb.errors import SourceError
-from kb.formats.archive import RESEARCH, URL_CONTENT
+from kb.formats.archive_kinds import RESEARCH, URL_CONTENT
 from kb.ingest import captures
 from kb.ingest.registration import SourceRegistration
 from kb.ingest.sync import sync_collection

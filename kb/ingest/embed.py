@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kb.errors import ModelMismatchError
 from kb.formats.chunk import embedding_text, passage
+from kb.ingest.progress import Progress, no_progress
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import (
     BATCH_SIZE,
@@ -52,9 +53,6 @@ from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 MANY_TIMES = 20  # as many passages wait as have a vector: another model costs little then
 WINDOW = 512  # chunks whose texts are held in memory
 
-# Called with a stage ("documents" or "embedding"), how much is done and how much there is.
-Progress = Callable[[str, int, int], None]
-
 
 @dataclass(slots=True)
 class EmbedReport:
@@ -63,10 +61,6 @@ class EmbedReport:
     embedded: int = 0  # went through the model
     reused: int = 0  # had the same text as an embedded one
     waiting: int = 0  # left without a vector
-
-
-def no_progress(stage: str, done: int, total: int) -> None:
-    """The progress of a sync that nobody watches."""
 
 
 def embed_pending(

@@ -8,7 +8,8 @@ from functools import partial
 
 from kb.disk.watch import FolderWatcher
 from kb.errors import KbError
-from kb.ingest.embed import Progress, embed_pending, no_progress
+from kb.ingest.embed import embed_pending
+from kb.ingest.progress import Progress, no_progress
 from kb.ingest.sync import sync_collection
 from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse

@@ -17,16 +17,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kb.disk.globs import Globs
+from kb.disk.read import MAXIMUM_DOCUMENT
 from kb.formats.archive import (
     METADATA_FILE,
     RESULT_FILE,
-    URL_CONTENT,
     ArchiveText,
     archive_facts,
     markdown_path,
     read_archive,
     walk_archive,
 )
+from kb.formats.archive_kinds import URL_CONTENT
 from kb.formats.chunk import chunk
 from kb.formats.convert.formats import ARTICLE, Format, format_of
 from kb.formats.convert.process import Converter
@@ -38,7 +39,6 @@ from kb.sources.bundle import unpacked
 from kb.sources.captured import captured
 from kb.sources.entries import checked, listed_files, with_entries
 from kb.sources.folder import (
-    MAXIMUM_BYTES,
     Accepts,
     Report,
     SourceFile,
@@ -94,7 +94,7 @@ def _wants(collection: Row) -> Accepts:
 
     def most_bytes(path: str) -> int:
         is_named = path.rpartition("/")[2] in beside or (globs is not None and globs.match(path))
-        return accepts(path) or (MAXIMUM_BYTES if is_named else 0)
+        return accepts(path) or (MAXIMUM_DOCUMENT if is_named else 0)
 
     return most_bytes
 

@@ -20,8 +20,8 @@ from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
 from kb.formats.convert.formats import INSTALL
 from kb.ingest.captures import archive_page
-from kb.ingest.embed import Progress, no_progress
 from kb.ingest.prepare import Preparation, files_of, opened, trusted_time
+from kb.ingest.progress import Progress, no_progress
 from kb.ingest.registration import Plan, Registration, as_told
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile

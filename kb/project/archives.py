@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.errors import ConfigurationError
-from kb.formats.archive import RESEARCH, URL_CONTENT
+from kb.formats.archive_kinds import RESEARCH, URL_CONTENT
 from kb.project.config import find_config, folder_inside, read_json
 
 __all__ = ["configured_archives"]

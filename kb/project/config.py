@@ -96,6 +96,15 @@ class Project:
         path = self.root.as_posix().rstrip("/") or "/"
         return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
+    @property
+    def key(self) -> dict[str, str]:
+        """What its row in the file is found by."""
+        return {
+            "name": self.config.project_name,
+            "branch": self.branch,
+            "path_hash": self.path_hash,
+        }
+
 
 @dataclass(slots=True)
 class ActiveProject:

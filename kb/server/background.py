@@ -7,7 +7,6 @@ import threading
 import time
 
 from kb.errors import EmbeddingError, FileError
-from kb.ingest.embed import embed_pending
 from kb.store.collections import all_collections
 from kb.store.ids import collection_range
 from kb.tools.session import Session
@@ -38,6 +37,8 @@ def embed_added(session: Session, *, give_way: bool = False) -> None:
     Raises:
         EmbeddingError: the model cannot be used.
     """
+    from kb.ingest.embed import embed_pending  # here: not before the first reply
+
     session.activity.take_additions()
     began = time.monotonic()
     for model in session.models:

@@ -14,10 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kb.disk.read import reason, too_large
+from kb.disk.read import MAXIMUM_DOCUMENT, reason, too_large
 from kb.disk.secret import is_secret
 from kb.errors import SourceError
-from kb.sources.folder import MAXIMUM_BYTES, Accepts, Report, SourceFile, Withhold, read_data
+from kb.sources.folder import Accepts, Report, SourceFile, Withhold, read_data
 from kb.sources.manifest import Entry
 from kb.sources.member import Target
 from kb.sources.opened import Opened
@@ -52,7 +52,7 @@ def listed_files(
             report(entry.path, f"the manifest lists it, but {reason(error)}")
             continue
         inner = os.path.relpath(place, root).replace(os.sep, "/")
-        maximum = accepts(entry.path) or MAXIMUM_BYTES
+        maximum = accepts(entry.path) or MAXIMUM_DOCUMENT
         if not Path(place).is_relative_to(root):
             report(entry.path, "link not followed: it leads out of the collection's folder")
         elif is_secret(inner):
@@ -141,7 +141,7 @@ def fetched_files(
             if number and pause:
                 time.sleep(pause)  # as the site asks for
             try:
-                got = web.get(entry.url, accepts(entry.path) or MAXIMUM_BYTES)
+                got = web.get(entry.url, accepts(entry.path) or MAXIMUM_DOCUMENT)
                 if problem := entry.problem(got.data):
                     raise SourceError(problem)
                 files.append(write_fetched(target, named(entry, got), got, entry.url))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kb.disk.globs import Globs
 from kb.disk.ignore import IGNORE_FILES, IgnoreFiles
-from kb.disk.read import read_bytes, reason, too_large
+from kb.disk.read import MAXIMUM_DOCUMENT, read_bytes, reason, too_large
 from kb.disk.ripgrep import list_files
 from kb.disk.secret import begins_as_private_key, is_secret, secret_folder
 from kb.disk.skipped import NEVER_ENTERED, NOISY_FOLDERS, TOOL_FOLDERS, skipped_parts
@@ -26,7 +26,6 @@ from kb.text.file_names import storable
 from kb.text.suffixes import PAGE_SUFFIXES
 
 __all__ = [
-    "MAXIMUM_BYTES",
     "Accepts",
     "SecretFile",
     "SourceFile",
@@ -38,7 +37,6 @@ __all__ = [
     "walk",
 ]
 
-MAXIMUM_BYTES = 20_000_000
 
 _BARE_NEGATION = re.compile(r"^!\s*$", re.MULTILINE)
 
@@ -82,7 +80,7 @@ def no_withholding(path: str) -> None:
 
 def text_files(path: str) -> int:
     """Accept the formats that are text."""
-    return MAXIMUM_BYTES if path.lower().endswith(PAGE_SUFFIXES) else 0
+    return MAXIMUM_DOCUMENT if path.lower().endswith(PAGE_SUFFIXES) else 0
 
 
 def walk(
@@ -142,7 +140,7 @@ def read(file: SourceFile) -> SourceText:
         SecretFile: it is a private key.
         SourceError: it cannot be opened, is too large by now, or is no text.
     """
-    data = read_data(file, MAXIMUM_BYTES)
+    data = read_data(file, MAXIMUM_DOCUMENT)
     try:
         decoded = decode(data)
     except NoTextError as error:
@@ -291,7 +289,7 @@ class _Walker:
     def _is_plain(self, path: str, ignore_file: str) -> bool:
         """Whether ripgrep reads an ignore file as git does; tell it when it cannot be read."""
         try:
-            text = read_bytes(Path(os.path.realpath(ignore_file)), MAXIMUM_BYTES).decode()
+            text = read_bytes(Path(os.path.realpath(ignore_file)), MAXIMUM_DOCUMENT).decode()
         except UnicodeDecodeError:
             return False  # of which ripgrep uses what comes before
         except OSError as error:
@@ -355,7 +353,7 @@ class _Walker:
     def _add(self, path: str, location: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
             self._report(path, "skipped: not a regular file")
-        elif status.st_size > (maximum := self._accepts(path) or MAXIMUM_BYTES):
+        elif status.st_size > (maximum := self._accepts(path) or MAXIMUM_DOCUMENT):
             self._report(path, f"skipped: {too_large(status.st_size, maximum)}")
         else:
             self.found[location] = SourceFile(

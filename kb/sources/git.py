@@ -23,10 +23,9 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
 
 from kb.disk.ignore import IGNORE_FILES
-from kb.disk.read import reason
+from kb.disk.read import MAXIMUM_DOCUMENT, reason
 from kb.errors import SourceError
 from kb.sources.address import GitAddress
-from kb.sources.folder import MAXIMUM_BYTES
 from kb.sources.manifest import MANIFEST_NAME, read_manifest
 from kb.sources.member import MOST_BYTES, Target
 from kb.sources.opened import Opened
@@ -93,7 +92,7 @@ def cloned(address: GitAddress, wants: Callable[[str], int]) -> Iterator[Opened]
                 if manifest.restricts:  # it may name what no suffix tells
                     known = {file.path for file in chosen}
                     named = [
-                        replace(file, maximum=MAXIMUM_BYTES)
+                        replace(file, maximum=MAXIMUM_DOCUMENT)
                         for file in files
                         if file.path.startswith(below)
                         and file.path not in known
@@ -136,10 +135,10 @@ def _chosen(
     for file in files:
         maximum = 0
         if file.path == address.manifest:
-            maximum = MAXIMUM_BYTES
+            maximum = MAXIMUM_DOCUMENT
         elif file.path.startswith(below):
             is_ours = file.path.rpartition("/")[2] in (*IGNORE_FILES, MANIFEST_NAME)
-            maximum = MAXIMUM_BYTES if is_ours else wants(file.path[len(below) :])
+            maximum = MAXIMUM_DOCUMENT if is_ours else wants(file.path[len(below) :])
         if maximum:
             chosen.append(replace(file, maximum=maximum))
     return chosen

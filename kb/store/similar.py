@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from kb.formats.archive_kinds import RESEARCH
 from kb.formats.outline import ParsedDocument
 from kb.store.citations import insert_citations
 from kb.store.database import Connection, Row
@@ -58,7 +59,7 @@ def store_similar(
     """
     forget_similar(connection, document_id)
     archive = metadata.get("archive")
-    if not isinstance(archive, dict) or archive.get("source") != "research":
+    if not isinstance(archive, dict) or archive.get("source") != RESEARCH:
         return
     best: dict[int, tuple[float, _Paragraph, Row]] = {}
     for paragraph in _paragraphs(parsed, text):

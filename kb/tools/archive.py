@@ -10,8 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kb.errors import KbError
-from kb.formats.archive import RESEARCH
-from kb.ingest.archives import sync_configured_archives
+from kb.formats.archive_kinds import RESEARCH
 from kb.search.archives import FoundDocument, search_archives
 from kb.store.addresses import address_of
 from kb.store.citation_graph import (
@@ -132,6 +131,8 @@ def search_local_archives(
     With includeCitations each result says which pages it cites (citing) and which documents cite
     it (cited), and citationGraph holds the neighbourhood to citationDepth steps.
     """
+    from kb.ingest.archives import sync_configured_archives  # here: it brings all that syncs
+
     graph = None
     try:
         named, wrong = call.project.archives()

@@ -7,17 +7,16 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kb.disk.read import MAXIMUM_DOCUMENT
 from kb.ingest.indexes import (
     BLANK_CONTENT,
     Index,
-    add_document,
     create_index,
     find_index,
 )
 from kb.search.bm25 import IndexOptions, Ranking, rank_documents
 from kb.search.highlight import excerpts, spans
 from kb.search.query import Operand, Query, parse_query
-from kb.sources.folder import MAXIMUM_BYTES
 from kb.store.contents import texts_of
 from kb.store.names import DEFAULT_INDEX
 from kb.tools.call import Call
@@ -161,7 +160,7 @@ def search_add_document(
         ),
     ],
     content: Annotated[
-        str, Field(description="Its text, plain or Markdown.", max_length=MAXIMUM_BYTES)
+        str, Field(description="Its text, plain or Markdown.", max_length=MAXIMUM_DOCUMENT)
     ],
     metadata: Annotated[
         dict[str, Any], Field(description="Whatever you want back with it in results.")
@@ -173,6 +172,8 @@ def search_add_document(
     It is found by its words at once, by search_index and by documents_search; by its meaning a
     little later.
     """
+    from kb.ingest.index_documents import add_document  # here: it brings all that parses
+
     added = add_document(call.knowledge, index_name, doc_id, content, metadata)
     if added.waits_for_vectors:
         call.session.activity.note_addition()

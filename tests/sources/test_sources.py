@@ -19,6 +19,7 @@ from support import ordinary_user
 
 from kb.disk import read as files
 from kb.disk import ripgrep
+from kb.disk.read import MAXIMUM_DOCUMENT
 from kb.errors import SourceError, UsageError
 from kb.sources import folder as sources
 from kb.sources.folder import SourceFile, SourceText
@@ -223,7 +224,7 @@ def test_names_that_are_no_utf8_come_as_text_that_can_be_stored(tmp_path: Path) 
 
 
 def test_a_file_above_the_limit_is_reported_and_not_read(tmp_path: Path) -> None:
-    for name, size in (("fits.md", sources.MAXIMUM_BYTES), ("large.md", sources.MAXIMUM_BYTES + 1)):
+    for name, size in (("fits.md", MAXIMUM_DOCUMENT), ("large.md", MAXIMUM_DOCUMENT + 1)):
         with open(tmp_path / name, "wb") as stream:
             stream.truncate(size)  # a hole: takes no space
     found, reports = walked_with_reports(tmp_path)
@@ -234,7 +235,7 @@ def test_a_file_above_the_limit_is_reported_and_not_read(tmp_path: Path) -> None
 def test_a_file_that_outgrew_the_limit_since_the_walk_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, "log.md")
     (file,) = sources.walk(tmp_path, report=fail_on_report)
-    os.truncate(file.location, sources.MAXIMUM_BYTES + 1)
+    os.truncate(file.location, MAXIMUM_DOCUMENT + 1)
     with pytest.raises(SourceError, match="more than the limit"):
         sources.read(file)
 

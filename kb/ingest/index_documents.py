@@ -1,0 +1,132 @@
+"""Documents of a named index: read, cut into passages and put in, in place of older ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from kb.disk.read import MAXIMUM_DOCUMENT, too_large
+from kb.errors import DocumentTooComplex, IndexNotFound, UsageError
+from kb.formats.chunk import chunk
+from kb.formats.outline import ParsedDocument
+from kb.formats.parse import parse
+from kb.ingest.budget import within_budget
+from kb.ingest.indexes import BLANK_CONTENT, find_index
+from kb.knowledge_base import KnowledgeBase
+from kb.models.embedder import load_tokenizer
+from kb.search.bm25 import IndexOptions, count_tokens
+from kb.store.collections import insert_collection
+from kb.store.contents import indexed_document
+from kb.store.database import Connection
+from kb.store.documents import NewDocument, store_document
+from kb.store.indexes import find_index_row
+from kb.store.names import DEFAULT_INDEX
+from kb.text.terms import is_unspaced
+
+MAXIMUM_METADATA = 1_000_000  # characters as JSON
+MAXIMUM_TITLE = 80  # characters of a first line that serves as title
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of a document that was put into an index."""
+
+    replaced: bool
+    token_count: int
+    waits_for_vectors: bool
+
+
+def add_document(
+    knowledge: KnowledgeBase, name: str, doc_id: str, content: str, metadata: dict[str, Any]
+) -> Added:
+    """Put a document into an index, in place of an older one.
+
+    The text, its keyword entries, citations and vectors change in one transaction. Vectors of new
+    text follow later.
+
+    Raises:
+        IndexNotFound: there is no such index.
+        UsageError: the content is blank, too large or too complex, or the metadata are no JSON.
+    """
+    if (size := len(content.encode("utf-8", "replace"))) > MAXIMUM_DOCUMENT:
+        why = too_large(size, MAXIMUM_DOCUMENT)
+        raise UsageError(
+            f"The content is too large, {why}: add it in parts.",
+            details={"fieldErrors": {"content": [why]}},
+        )
+    text = content.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        raise UsageError(BLANK_CONTENT, field="content")
+    try:
+        listed = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise UsageError(f"metadata cannot be stored as JSON: {error}", field="metadata") from error
+    if len(listed) > MAXIMUM_METADATA:
+        raise UsageError(
+            f"metadata have {len(listed):,} characters as JSON, more than the {MAXIMUM_METADATA:,} "
+            "that are stored with a document",
+            field="metadata",
+        )
+    index = find_index(knowledge, name)
+    database = index.database if index else knowledge.database
+    options = index.options if index else IndexOptions()
+    content_hash = hashlib.sha256(content.encode()).digest()
+    with database.read() as connection:
+        tokens = count_tokens(connection, text, options)
+        known = index and indexed_document(connection, index.collection_id, doc_id)
+    if known and (known["content_hash"], known["metadata"]) == (content_hash, listed):
+        return Added(True, tokens, False)
+    # Cut into passages before the file is locked.
+    try:
+        new = within_budget(text, lambda: _prepared(doc_id, text, content_hash, metadata))
+    except DocumentTooComplex as error:
+        raise DocumentTooComplex(
+            f"The content {error.message}.",
+            details={"fieldErrors": {"content": ["is too complex to be read"]}},
+        ) from error
+    with database.write() as connection:
+        row = find_index_row(connection, name)
+        if row is None and name != DEFAULT_INDEX:  # removed since
+            raise IndexNotFound(f"Index not found: {name}")
+        collection_id = row["collection_id"] if row else _insert_default(connection)
+        known = indexed_document(connection, collection_id, doc_id)
+        store_document(connection, collection_id, new, known["document_id"] if known else None)
+    return Added(known is not None, tokens, True)
+
+
+def _insert_default(connection: Connection) -> int:
+    return insert_collection(connection, DEFAULT_INDEX, "index", options=asdict(IndexOptions()))
+
+
+def _prepared(doc_id: str, text: str, content_hash: bytes, metadata: dict[str, Any]) -> NewDocument:
+    """Parse as Markdown and cut into passages. All of the text is content, front matter too."""
+    parsed = parse(text, "content.md")
+    blocks = tuple(
+        replace(block, kind="paragraph") if block.kind == "front_matter" else block
+        for block in parsed.blocks
+    )
+    parsed = replace(parsed, title=_title(parsed, text), front_matter={}, blocks=blocks)
+    return NewDocument(
+        path=doc_id,
+        text=text,
+        content_hash=content_hash,
+        parsed=parsed,
+        chunks=chunk(text, parsed, load_tokenizer()),
+        metadata=metadata,
+    )
+
+
+def _title(parsed: ParsedDocument, text: str) -> str:
+    """The first heading, else the first line's beginning: words of the text in either case.
+
+    Not the document id, whose words would be found though the text does not hold them.
+    """
+    first = next((section.heading for section in parsed.sections if section.heading), "")
+    line = first or next(line for line in text.split("\n") if line.strip())
+    words = " ".join(line.split())
+    start = words[:MAXIMUM_TITLE]
+    if len(words) <= MAXIMUM_TITLE or is_unspaced(words[MAXIMUM_TITLE]):
+        return start
+    return start.rpartition(" ")[0]

@@ -1,0 +1,107 @@
+"""The external documentation of a project: its row and collection, synced and embedded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kb.errors import EmbeddingError
+from kb.ingest.follow import embed_for
+from kb.ingest.progress import Progress
+from kb.ingest.registration import Plan, planned_row
+from kb.ingest.sync import SyncReport, sync_collection
+from kb.model_in_use import ModelInUse
+from kb.project.config import ActiveProject, ExternalDocs, Project
+from kb.store.collections import insert_collection, update_collection
+from kb.store.database import Connection, Database
+from kb.store.documents import delete_collection
+from kb.store.projects import external_collection, find_project, store_project
+from kb.text.file_names import storable
+
+
+@dataclass(slots=True)
+class Activation:
+    """What an activation did."""
+
+    active: ActiveProject
+    report: SyncReport | None  # None: no external docs
+    warnings: list[str] = field(default_factory=list)
+    waiting: bool = False  # some passages are not embedded yet
+
+
+def bring_up(
+    database: Database, model: ModelInUse, project: Project, progress: Progress, seconds: float
+) -> Activation:
+    """The tenant's row and collection, and its documents synced and embedded."""
+    docs = project.config.external_docs
+    if docs is None or project.docs_folder is None:
+        with database.write() as connection:
+            project_id = _store_project(connection, project)
+            known = external_collection(connection, project_id)
+            if known is not None:
+                delete_collection(connection, known["collection_id"])
+        active = ActiveProject(project, project_id, None)
+        return Activation(active, None, list(project.warnings))
+    registration = _ExternalDocs(project, docs, project.docs_folder)
+    # The folder is there: when its last document goes, these docs follow the folder.
+    report = sync_collection(database, registration, may_become_empty=True, progress=progress)
+    with database.read() as connection:
+        found = find_project(connection, project.key)
+        collection = external_collection(connection, found)
+    assert found is not None
+    assert collection is not None
+    active = ActiveProject(project, found, collection)
+    result = Activation(active, report, list(project.warnings))
+    if not report.total:
+        result.warnings.append(
+            f"no file in {docs.path} matches {', '.join(docs.include_patterns)}: check "
+            "external_docs.include_patterns and exclude_patterns"
+        )
+    try:
+        result.waiting = embed_for(model, collection["collection_id"], seconds, progress)
+    except EmbeddingError as error:
+        result.warnings.append(f"the documents are not embedded, so none is found: {error.message}")
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _ExternalDocs:
+    """The registration of a project and its external docs: made when they have been read."""
+
+    project: Project
+    docs: ExternalDocs
+    folder: Path
+    keeps_empty: bool = True
+
+    def plan(self, connection: Connection) -> Plan:
+        key = self.project.key
+        project_id = find_project(connection, key)
+        known = external_collection(connection, project_id) or {}
+        globs = {
+            "include": json.dumps(self.docs.include_patterns, ensure_ascii=False),
+            "exclude": json.dumps(self.docs.exclude_patterns, ensure_ascii=False),
+        }
+        row = planned_row(f"external/{'/'.join(key.values())}", kind="external")
+        return Plan({**row, **known, "source": storable(self.folder), **globs})
+
+    def store(self, connection: Connection) -> int:
+        project_id = _store_project(connection, self.project)
+        row = self.plan(connection).row
+        if not row["collection_id"]:
+            return insert_collection(
+                connection,
+                row["name"],
+                "external",
+                source=row["source"],
+                include=self.docs.include_patterns,
+                exclude=self.docs.exclude_patterns,
+                project_id=project_id,
+            )
+        fields = ("collection_id", "kind", "source", "include", "exclude")
+        update_collection(connection, **{name: row[name] for name in fields})
+        return int(row["collection_id"])
+
+
+def _store_project(connection: Connection, project: Project) -> int:
+    return store_project(connection, project.key, storable(project.root))
