@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server.server_process import HANDSHAKE, Process
+from server_process import HANDSHAKE, Process
 from sources.web_server import Site, serving
 from support import ROOT
 
