@@ -25,7 +25,8 @@ CREATE TABLE projects (
 
 -- One row is a set of documents with one origin: a folder, an archive, a project's external
 -- documentation, a named index filled by tool calls, or the discoveries of an assistant.
--- Written by adding and syncing; deleting it deletes all that hangs on it.
+-- Written by adding and syncing; deleting it deletes all that hangs on it. A source inside the
+-- project whose .kb folder holds this file is kept as ./path, relative to the project.
 CREATE TABLE collections (
   collection_id   INTEGER PRIMARY KEY,  -- below 2^31: it is the upper half of every chunk_id
   name            TEXT NOT NULL UNIQUE, -- what clients call the collection

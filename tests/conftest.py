@@ -39,6 +39,7 @@ SLOW_FILES = {
     "test_server.py",
     "test_stress.py",
     "test_streams.py",
+    "test_terminal.py",
     "test_watch.py",
 }
 

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -89,3 +89,21 @@ def ordinary_user() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    errors: str
+
+    @property
+    def json(self) -> Any:
+        """Stdout as the one JSON document it has to be."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Run = Callable[..., Outcome]

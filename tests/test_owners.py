@@ -47,7 +47,7 @@ OWNERS = {
     },
     "rapidfuzz": {"search.typos", "text.nearest"},
     "redact_secret": {"text.secrets"},
-    "rich": {"cli.render"},
+    "rich": {"cli.progress", "cli.terminal"},
     "starlette": {"server.access", "server.http", "server.page.render", "server.page.views"},
     "tree_sitter": {"formats.syntax_tree", "clients.jsonc", "clients.toml"},
     "uvicorn": {"server.http"},

@@ -6,14 +6,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from kb.errors import UsageError
 from kb.text.nearest import nearest
 
-__all__ = ["Parser", "Words", "WrongUse", "parse", "positive"]
+__all__ = ["Parser", "Words", "WrongUse", "add_format", "parse", "positive", "share"]
 
+_OWN_GROUPS = 2  # positional arguments and options, which argparse makes first
+TABLE_FORMATS = ("table", "json", "csv", "tsv")
 QUERY_COMMANDS = ("search", "recall")
 # `-n5` is an option with its value; `-cats` and `-north` are words that must not come.
 _ATTACHED_NUMBER = re.compile(r"-[A-Za-z]\d+")
@@ -30,10 +33,77 @@ class WrongUse(UsageError):
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises its errors, with the next step, instead of printing the whole usage."""
+    """Raises its errors, with the next step, instead of printing the whole usage.
+
+    Its help shows what is its own first, one example, and what every command takes last.
+    """
+
+    example = ""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.groups: dict[str, list[str]] = {}  # of commands, by heading
 
     def error(self, message: str) -> NoReturn:
         raise WrongUse(message, self.prog)
+
+    def format_usage(self) -> str:
+        return f"usage: {self._usage()}\n"
+
+    def format_help(self) -> str:
+        parts = [self.format_usage(), "\n", self._section(self._add_own)]
+        if self.epilog:
+            parts.append(f"\n{self.epilog}\n")
+        if self.example:
+            parts.append(f"\nexample:\n  {self.example}\n")
+        for group in self._action_groups[_OWN_GROUPS:]:
+            parts += ["\n", self._section(partial(self._add_group, group=group))]
+        return "".join(parts)
+
+    def _section(self, add: Callable[[argparse.HelpFormatter], None]) -> str:
+        formatter = self._get_formatter()
+        add(formatter)
+        return formatter.format_help()
+
+    def _add_own(self, formatter: argparse.HelpFormatter) -> None:
+        formatter.add_text(self.description)
+        commands = self._commands_action()
+        if commands is not None:
+            self._add_commands(formatter, commands)
+            return
+        for group in self._action_groups[:_OWN_GROUPS]:
+            self._add_group(formatter, group)
+
+    @staticmethod
+    def _add_group(formatter: argparse.HelpFormatter, group: argparse._ArgumentGroup) -> None:
+        formatter.start_section(group.title)
+        formatter.add_arguments(group._group_actions)
+        formatter.end_section()
+
+    def _usage(self) -> str:
+        words = [self.prog]
+        for action in self._actions:
+            if action.option_strings and action.required:
+                words.append(f"{action.option_strings[0]} {action.metavar}")
+            elif not action.option_strings:
+                shown = str(action.metavar)
+                more = " ..." if action.nargs in ("+", "*") else ""
+                optional = action.nargs in ("?", "*")
+                words.append(f"[{shown}{more}]" if optional else f"{shown}{more}")
+        return " ".join([*words, "[options]"])
+
+    def _commands_action(self) -> argparse._SubParsersAction[Any] | None:
+        found = [one for one in self._actions if isinstance(one, argparse._SubParsersAction)]
+        return found[0] if found else None
+
+    def _add_commands(
+        self, formatter: argparse.HelpFormatter, commands: argparse._SubParsersAction[Any]
+    ) -> None:
+        lines = {line.dest: line for line in commands._choices_actions}
+        for heading, names in self.groups.items():
+            formatter.start_section(heading)
+            formatter.add_arguments(lines[name] for name in names)
+            formatter.end_section()
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -44,6 +114,31 @@ class Parser(argparse.ArgumentParser):
         if isinstance(action, argparse._SubParsersAction):
             raise WrongUse(f'there is no command "{value}": {there_are}', self.prog)
         raise argparse.ArgumentError(action, f'"{value}" is none of its values: {there_are}')
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """The option of a command that prints a table."""
+    parser.add_argument(
+        "--format",
+        choices=TABLE_FORMATS,
+        help="csv, tsv: with headers (default: a table; in a pipe tab-separated, without headers)",
+    )
+
+
+def positive(text: str) -> int:
+    """An argument that is a whole number above 0."""
+    with contextlib.suppress(ValueError):
+        if (number := int(text)) > 0:
+            return number
+    raise argparse.ArgumentTypeError(f"{text} is no positive number")
+
+
+def share(text: str) -> float:
+    """An argument that is a number from 0 to 1."""
+    with contextlib.suppress(ValueError):
+        if 0 <= (number := float(text)) <= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"{text} is no number from 0 to 1")
 
 
 class Words(argparse.Action):
@@ -142,11 +237,3 @@ def _unknown(parser: Parser, argument: str) -> str:
     if parser.prog.split()[-1] in QUERY_COMMANDS:
         hint += f"{'' if hint else ':'} To search for it, put -- before the query"
     return f"there is no option {name}{hint}"
-
-
-def positive(text: str) -> int:
-    """A number from 1, for an option."""
-    with contextlib.suppress(ValueError):
-        if (number := int(text)) > 0:
-            return number
-    raise argparse.ArgumentTypeError(f"{text} is no positive number")

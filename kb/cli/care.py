@@ -13,7 +13,7 @@ from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, SourceError, UsageError
 from kb.store.call_statistics import call_statistics
 from kb.store.collections import all_collections
-from kb.store.contents import count_documents, sizes
+from kb.store.contents import count_documents, passages_of_collections, sizes
 from kb.store.embeddings import current_model
 from kb.store.findings import HINT, Finding
 from kb.store.sessions import file_scores
@@ -73,7 +73,7 @@ def call(kb: Session, options: argparse.Namespace) -> int:
         try:
             embed_added(kb)
         except EmbeddingError as error:
-            print(f"kb: searches use keywords alone: {error.message}", file=sys.stderr)
+            render.say(f"searches use keywords alone: {error.message}")
     return 1 if result.is_error else 0
 
 
@@ -81,30 +81,69 @@ def status(kb: Session, options: argparse.Namespace) -> int:
     """Show sizes, the model and what waits to be embedded."""
     if options.calls:
         return _status_of_calls(kb, options)
+    result = _facts(kb)
+    model = result["model"]
+    heading = f"{result['file']} ({result['bytes'] / 1e6:.1f} MB)"
+    facts = [
+        f"{result['documents']} documents, {result['characters'] / 1e6:.1f} million characters, "
+        f"{result['chunks']} passages, {result['embedded_chunks']} with a vector",
+        f"model: {model}, {result['width']} dimensions" if model else "no vectors yet",
+    ]
+    if result["waiting"]:
+        facts.append(f"{result['waiting']} passages wait for their vector: run `kb sync`")
+    facts += [
+        f"{one['message']}; {one['remedy']}" for one in result["problems"] if one["check"] == "log"
+    ]
+    read = [f"  {f['score']:.2f}  {f['path']} ({f['reads']} reads)" for f in result["topFiles"]]
+    if read:
+        read.insert(0, "files read most and last:")
+    if getattr(options, "format", None) not in (None, "table"):
+        columns = ("collection", "kind", "documents", "passages", "embedded", "source", "synced")
+        render.table(result, result["collections"], columns, options)
+        return 0
+    lines = [heading, *facts, *map(_line_of_collection, result["collections"]), *read]
+
+    def on_terminal() -> None:
+        from kb.cli import terminal
+
+        terminal.status(heading, facts, result["collections"])
+        for line in read:
+            print(line)
+
+    render.text(result, "\n".join(lines), options, on_terminal)
+    return 0
+
+
+def _facts(kb: Session) -> dict[str, Any]:
+    """What `kb status --json` prints."""
     path = Path(kb.database.path)
     with kb.database.read() as connection:
         files = [file for file in file_scores(connection) if not file.is_archived]
         counts = sizes(connection)
         model = current_model(connection)
-        rows = [
-            {**row, "documents": count_documents(connection, row["collection_id"])}
-            for row in all_collections(connection)
-        ]
+        rows = all_collections(connection)
+        passages = passages_of_collections(connection)
+        documents = {
+            row["collection_id"]: count_documents(connection, row["collection_id"]) for row in rows
+        }
     found = problems(kb.database)
     if waiting := waiting_log(kb.database):
         found.append(Finding("log", HINT, waiting.sentence(with_commands=True), waiting.remedy))
-    result: dict[str, Any] = {
+    return {
         "file": str(path),
         "bytes": path.stat().st_size,
         **counts,
         "waiting": counts["chunks"] - counts["embedded_chunks"],
         "problems": [finding.as_dict() for finding in found],
         "model": model["name"] if model else None,
+        **({"width": model["width"]} if model else {}),
         "collections": [
             {
                 "collection": row["name"],
                 "kind": row["kind"],
-                "documents": row["documents"],
+                "documents": documents[row["collection_id"]],
+                "passages": passages.get(row["collection_id"], (0, 0))[0],
+                "embedded": passages.get(row["collection_id"], (0, 0))[1],
                 "source": row["source"],
                 "synced": row["synced_at"],
             }
@@ -120,27 +159,12 @@ def status(kb: Session, options: argparse.Namespace) -> int:
             for file in files[:TOP_FILES]
         ],
     }
-    lines = [
-        f"{path} ({result['bytes'] / 1e6:.1f} MB)",
-        f"{counts['documents']} documents, {counts['characters'] / 1e6:.1f} million characters, "
-        f"{counts['chunks']} passages, {counts['embedded_chunks']} with a vector",
-        f"model: {model['name']}, {model['width']} dimensions" if model else "no vectors yet",
-    ]
-    if result["waiting"]:
-        lines.append(f"{result['waiting']} passages wait for their vector: run `kb sync`")
-    if waiting:
-        lines.append(f"{waiting.sentence(with_commands=True)}; {waiting.remedy}")
-    lines += [
-        f"  {row['name']}: {row['documents']} documents"
-        + (f" from {row['source']}" if row["source"] else "")
-        + (f", synced {row['synced_at']}" if row["synced_at"] else "")
-        for row in rows
-    ]
-    if result["topFiles"]:
-        lines.append("files read most and last:")
-    lines += [f"  {f['score']:.2f}  {f['path']} ({f['reads']} reads)" for f in result["topFiles"]]
-    render.text(result, "\n".join(lines), options)
-    return 0
+
+
+def _line_of_collection(row: dict[str, Any]) -> str:
+    source = f" from {row['source']}" if row["source"] else ""
+    synced = f", synced {row['synced']}" if row["synced"] else ""
+    return f"  {row['collection']}: {row['documents']} documents{source}{synced}"
 
 
 def _status_of_calls(kb: Session, options: argparse.Namespace) -> int:
@@ -184,7 +208,7 @@ def pack(_: Session, options: argparse.Namespace) -> int:
     manifest["sources"] = {"files": [file.path for file in files]}
     size = write(files, options.output.expanduser(), manifest)
     for line in left_out:
-        print(f"kb: left out: {line}", file=sys.stderr)
+        render.say(f"left out: {line}")
     result = {"bundle": str(options.output), "documents": len(files), "bytes": size}
     text = f"{options.output}: {len(files)} documents ({size / 1e6:.1f} MB)"
     render.text(result, text, options)
@@ -192,12 +216,18 @@ def pack(_: Session, options: argparse.Namespace) -> int:
 
 
 def copy(kb: Session, options: argparse.Namespace) -> int:
-    """Write a clean, compact copy."""
+    """Write a clean, compact copy, for oneself or for others."""
+    from kb.ingest.copying import copy_file
+
     destination = options.destination.expanduser()
     if destination.is_dir():
         destination = destination / Path(kb.database.path).name
-    kb.database.copy_to(destination)
-    size = destination.stat().st_size
-    text = f"{destination} ({size / 1e6:.1f} MB)"
-    render.text({"copy": str(destination), "bytes": size}, text, options)
+    copied = copy_file(kb.database, destination, share=options.share)
+    result = {"copy": str(destination), "bytes": copied.size}
+    if options.share:
+        result["withoutSource"] = copied.without_source
+    render.text(result, f"{destination} ({copied.size / 1e6:.1f} MB)", options)
+    if copied.without_source:
+        names = ", ".join(copied.without_source)
+        render.remark(f"without the source, which is outside of the project: {names}", options)
     return 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import Any
 
 from kb.cli import render
-from kb.cli.browse import resolve
 from kb.cli.graph_formats import FORMATS, to_html
+from kb.cli.resolve import resolve
 from kb.errors import FileError
 from kb.sources.address import document_file
 from kb.store.citation_graph import (
@@ -107,10 +106,8 @@ def graph(kb: Session, options: argparse.Namespace) -> int:
         except OSError as error:
             raise FileError(f"cannot write {options.output}: {error.strerror}") from error
         if not options.quiet:
-            print(
-                f"{options.output}: {len(found.nodes)} pages, {len(found.edges)} citations",
-                file=sys.stderr,
-            )
+            pages, links = len(found.nodes), len(found.edges)
+            render.say(f"{options.output}: {pages} pages, {links} citations")
     return 0 if found.nodes else 1
 
 
@@ -145,7 +142,7 @@ def _broken(kb: Session, options: argparse.Namespace) -> int:
         for one in found:
             print(f"{_file(one, sources)}:{one.line}: {one.url}")
         if not options.quiet:
-            print(f"kb: {len(found) or 'no'} broken links", file=sys.stderr)
+            render.say(f"{len(found) or 'no'} broken links")
     return 1 if found else 0
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from kb.cli import render
+from kb.cli.progress import progress
 from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.ingest.embed import EmbedReport, embed_pending, reembed
 from kb.ingest.progress import Progress
-from kb.ingest.registration import SourceRegistration
+from kb.ingest.registration import MovedSource, SourceRegistration
 from kb.ingest.sync import SyncReport, require_source, sync_collection
 from kb.sources.address import (
     git_address,
     is_git,
     is_remote,
     is_web,
+    local,
     name_of,
     typed_path,
     web_address,
@@ -28,7 +29,8 @@ from kb.store.chunks import count_waiting
 from kb.store.collections import find_collection_id
 from kb.store.contents import count_documents
 from kb.store.database import Database, Row
-from kb.store.documents import delete_collection
+from kb.store.documents import delete_collection, delete_document
+from kb.store.embeddings import delete_unused_vectors
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
 from kb.text.file_names import storable
 from kb.tools.session import Session
@@ -53,7 +55,7 @@ def add(kb: Session, options: argparse.Namespace) -> int:
     if options.model and not options.no_embed:
         kb.model.embedder().embed(["width"])  # refused before anything is read
     embedded, error_text = EmbedReport(), ""
-    with render.progress(options) as show:
+    with progress(options) as show:
         report = sync_collection(kb.database, registration, progress=show)
         if report.is_stored:
             embedded, error_text = _embed(kb, options, show, _range(kb, report))
@@ -84,8 +86,22 @@ def sync(kb: Session, options: argparse.Namespace) -> int:
     return _sync_all(kb, rows, options)
 
 
+def move(kb: Session, options: argparse.Namespace) -> int:
+    """Say where the documents of a collection are now, and sync it."""
+    with kb.database.read() as connection:
+        row = kb.names.collection(connection, options.name, ALL_KINDS)
+    stored, _ = _stored_source(options.folder)
+    with progress(options) as show:
+        report = sync_collection(kb.database, MovedSource(row["name"], stored), progress=show)
+        embedded, error_text = _embed(kb, options, show, _range(kb, report))
+    _show_sync(kb, options, [report], embedded, error_text)
+    return 3 if problems(kb.database) else 0
+
+
 def remove(kb: Session, options: argparse.Namespace) -> int:
-    """Remove a collection; the source folder stays as it is."""
+    """Remove a collection, or one of its documents; the source folder stays as it is."""
+    if options.document is not None:
+        return _remove_document(kb, options)
     with kb.database.read() as connection:
         row = kb.names.collection(connection, options.name, ALL_KINDS)
         count = count_documents(connection, row["collection_id"])
@@ -103,10 +119,32 @@ def remove(kb: Session, options: argparse.Namespace) -> int:
     return 0
 
 
+def _remove_document(kb: Session, options: argparse.Namespace) -> int:
+    """Remove one document that came by a call: others would be back with the next sync."""
+    with kb.database.read() as connection:
+        row = kb.names.collection(connection, options.name, ALL_KINDS)
+        if row["kind"] == "discoveries":
+            raise UsageError("a discovery is taken back with `kb forget ID`")
+        if row["source"]:
+            raise UsageError(
+                f'"{row["name"]}" is read from {row["source"]}, so the document would be back with '
+                "the next sync: remove its file, or leave it out with `kb add SOURCE --exclude`"
+            )
+        document = kb.names.document(connection, row, options.document, row["name"])
+    with kb.database.write() as connection:
+        delete_document(connection, document["document_id"])
+        delete_unused_vectors(connection)
+    if options.json:
+        render.print_json({"removed": document["path"], "collection": row["name"]})
+    elif not options.quiet:
+        print(f"removed {document['path']} from {row['name']}")
+    return 0
+
+
 def reembed_all(kb: Session, options: argparse.Namespace) -> int:
     """Embed everything with the wanted model."""
     embedder = kb.model.make_embedder(options.model or kb.model.suited_model())
-    with render.progress(options) as show:
+    with progress(options) as show:
         report = reembed(kb.model, embedder, progress=show)
     if options.json:
         render.print_json(
@@ -137,19 +175,23 @@ def register(
     """
     if name is not None and not name.strip():
         raise UsageError("a collection's name must not be blank")
-    if is_git(source):
-        stored, called = _git_source(source)
-    elif is_web(source):
-        stored = web_address(source)
-        called = name_of(stored)
-    else:
-        stored, called = _local_source(source)
+    stored, called = _stored_source(source)
     registration = SourceRegistration(
         stored, called, name, kind, include or (), exclude or (), description, settings or {}
     )
     with database.read() as connection:
         registration.plan(connection)
     return registration
+
+
+def _stored_source(source: str) -> tuple[str, str]:
+    """How what somebody typed is stored, and what it is called."""
+    if is_git(source):
+        return _git_source(source)
+    if is_web(source):
+        address = web_address(source)
+        return address, name_of(address)
+    return _local_source(source)
 
 
 def _git_source(source: str) -> tuple[str, str]:
@@ -202,32 +244,29 @@ def sync_for_search(
     kb: Session, registration: SourceRegistration, options: argparse.Namespace
 ) -> SyncReport:
     """Sync the text before a search: say what is wrong, but search whatever is there."""
-    with render.progress(options) as show:
+    with progress(options) as show:
         report = sync_collection(kb.database, registration, progress=show)
     _say_problems(report, options)
     if not options.quiet and not options.json:
-        print(_summary(report), file=sys.stderr)
+        render.say(_summary(report))
     return report
 
 
 def embed_for_search(kb: Session, report: SyncReport, options: argparse.Namespace) -> None:
     """Embed what was synced before a search; an interruption leaves the rest for another time."""
     try:
-        with render.progress(options) as show:
+        with progress(options) as show:
             error_text = _embed(kb, options, show, _range(kb, report))[1]
         if error_text:
-            print(f"kb: {error_text}", file=sys.stderr)
+            render.say(error_text)
     except KeyboardInterrupt:
-        print(
-            "kb: interrupted; searching with what is there, `kb sync` does the rest",
-            file=sys.stderr,
-        )
+        render.say("interrupted; searching with what is there, `kb sync` does the rest")
 
 
 def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
     reports: list[SyncReport] = []
     failure = False
-    with render.progress(options) as show:
+    with progress(options) as show:
         for row in rows:
             try:
                 reports.append(
@@ -236,7 +275,7 @@ def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
             except SourceError as error:
                 # One missing folder must not keep the others from being synced.
                 failure = True
-                reports.append(_failed(row["name"], error))
+                reports.append(_failed(row, error))
         embedded, error_text = _embed(kb, options, show, WHOLE_FILE)
     _show_sync(kb, options, reports, embedded, error_text)
     # What was said at the beginning of the command: syncing alone does not make it well.
@@ -289,7 +328,7 @@ def _show_sync(
             reused = f", {embedded.reused} had a known text" if embedded.reused else ""
             print(f"{embedded.embedded} passages embedded with {kb.model.model_name()}{reused}")
     if notice and (embedding_error or not options.quiet):
-        print(f"kb: {notice}", file=sys.stderr)
+        render.say(notice)
 
 
 def _better_model(kb: Session) -> str:
@@ -302,9 +341,12 @@ def _better_model(kb: Session) -> str:
     )
 
 
-def _failed(name: str, error: KbError) -> SyncReport:
-    report = SyncReport(name)
-    report.errors.append({"path": "", "message": error.message})
+def _failed(row: Row, error: KbError) -> SyncReport:
+    report = SyncReport(row["name"])
+    message = error.message
+    if not is_remote(row["source"]) and not local(row["source"]).exists():
+        message += f" `kb move {row['name']} FOLDER` says where it is now."
+    report.errors.append({"path": "", "message": message})
     return report
 
 
@@ -335,6 +377,6 @@ def _say_problems(report: SyncReport, options: argparse.Namespace) -> None:
     for problems_, what in ((report.errors, "files that failed"), (report.notices, "notices")):
         for problem in problems_[:MOST_SHOWN]:
             place = f"{problem['path']}: " if problem["path"] else ""
-            print(f"kb: {report.collection}: {place}{problem['message']}", file=sys.stderr)
+            render.say(f"{report.collection}: {place}{problem['message']}")
         if (more := len(problems_) - MOST_SHOWN) > 0:
-            print(f"kb: {report.collection}: {more} more {what}: see --json", file=sys.stderr)
+            render.say(f"{report.collection}: {more} more {what}: see --json")

@@ -37,10 +37,12 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "completion",
         "completion.completion",
         "print what makes a shell complete commands, options, collections and documents",
+        group="care",
+        example="kb completion bash",
         needs_file=False,
     )
     sub.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
-    sub.epilog = "; ".join(_HOW.values())
+    sub.epilog = "\n".join(("how:", *(f"  {how}" for how in _HOW.values())))
 
 
 def completion(_: object, options: argparse.Namespace) -> int:

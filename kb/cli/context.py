@@ -49,7 +49,7 @@ def record(kb: Session, options: argparse.Namespace) -> int:
             result, f"{recorded.status}: {recorded.type}{place} {recorded.discovery_id}", options
         )
     if recorded.notice:
-        print(f"kb: {recorded.notice}", file=sys.stderr)
+        render.say(recorded.notice)
     return 0
 
 
@@ -90,7 +90,7 @@ def forget(kb: Session, options: argparse.Namespace) -> int:
         plain = f"forgotten: {forgotten.type}{place} {forgotten.discovery_id}"
         render.text(result, plain, options)
     if forgotten.notice:
-        print(f"kb: {forgotten.notice}", file=sys.stderr)
+        render.say(forgotten.notice)
     return 0
 
 
@@ -109,12 +109,12 @@ def grep(kb: Session, options: argparse.Namespace) -> int:
     render.text(result, "\n".join(lines), options)
     if not options.quiet and not options.json:
         if not found.matches:
-            print("nothing found", file=sys.stderr)
+            render.say("nothing found")
         left = found.total_matches - len(found.matches)
         if left:
-            print(f"kb: {left} more matching lines; see them with -n", file=sys.stderr)
+            render.say(f"{left} more matching lines; see them with -n")
         if found.truncated:
-            print("kb: the time was over before all was searched", file=sys.stderr)
+            render.say("the time was over before all was searched")
         if searched == STORED:
-            print("kb: the project's folder is not here: searched what is stored", file=sys.stderr)
+            render.say("the project's folder is not here: searched what is stored")
     return 0 if found.matches else 1

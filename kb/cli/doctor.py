@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
+from kb.cli.progress import progress
 from kb.errors import EmbeddingError, KbError
 from kb.settings import database_path, find_project
 
@@ -27,6 +27,8 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "doctor",
         "doctor.doctor",
         "look whether all is sound; exit 3 when something is broken",
+        group="care",
+        example="kb doctor --fix",
         needs_file=False,
     )
     sub.add_argument(
@@ -82,18 +84,16 @@ def _fix(path: Path, options: argparse.Namespace) -> list[str]:
 
     embedder = partial(make_embedder, threads=options.threads, allow_download=options.download)
     fixed = []
-    with render.progress(options) as show:
+    with progress(options) as show:
         try:
             for what in mend(path, embedder, show):
                 fixed.append(what)
                 if not options.json:
                     print(f"mended: {what}")
         except EmbeddingError as error:
-            print(
-                f"kb: the passages still wait for their vectors: {error.message}", file=sys.stderr
-            )
+            render.say(f"the passages still wait for their vectors: {error.message}")
         except KbError as error:
-            print(f"kb: not mended: {error.message}", file=sys.stderr)
+            render.say(f"not mended: {error.message}")
     return fixed
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.cli import render
+from kb.cli.progress import progress
 from kb.errors import SourceError, UsageError
 from kb.evaluation.judged import (
     HEADING_MEASURE,
@@ -55,7 +56,7 @@ def evaluate(kb: Session, options: argparse.Namespace) -> int:
         judged = read_beir(path)
         with contextlib.closing(Database(beir_file(path, options.model))) as database:
             fresh = kb.model.beside(database)
-            with render.progress(options) as show:
+            with progress(options) as show:
                 load_beir(fresh, path, show)
                 embed_pending(fresh, progress=show)
             return _report(fresh, kb.names, judged, options)
@@ -91,7 +92,7 @@ def _unrelated(options: argparse.Namespace) -> list[MadeQuestion]:
 
 
 def _report_made(kb: Session, made: Sequence[MadeQuestion], options: argparse.Namespace) -> int:
-    with render.progress(options) as show:
+    with progress(options) as show:
         rows = made_figures(kb.model, kb.names, made, show)
     columns = ("kind", "questions", "at0.7", "first", "before")
     render.table({"made": rows}, rows, columns, options)
@@ -101,7 +102,7 @@ def _report_made(kb: Session, made: Sequence[MadeQuestion], options: argparse.Na
 def _report(
     model: ModelInUse, names_in_use: Names, judged: Judged, options: argparse.Namespace
 ) -> int:
-    with render.progress(options) as show:
+    with progress(options) as show:
         runs = run_queries(model, judged, progress=show)
         figures = judged_figures(model, names_in_use, judged, show)
     measured = {mode: measure(judged, runs[mode]) for mode in MODES}

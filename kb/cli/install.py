@@ -36,6 +36,8 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "install",
         "install.install",
         "put the server into an assistant's configuration",
+        group="assistants",
+        example="kb install claude-code --dry-run",
         needs_file=False,
     )
     sub.add_argument(
@@ -57,6 +59,8 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "uninstall",
         "install.uninstall",
         "take the server out of an assistant's configuration",
+        group="assistants",
+        example="kb uninstall claude-code --dry-run",
         needs_file=False,
     )
     sub.add_argument("client", choices=CLIENT_NAMES, metavar="CLIENT")

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from kb.cli import completion, render, warm
 from kb.cli.arguments import WrongUse, parse
-from kb.cli.options import make_parser
+from kb.cli.options import PATH_OPTIONS, make_parser
 from kb.cli.streams import OutputError, ending_on_signals, prepare_streams, written_output
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.text.file_names import writable
@@ -23,8 +23,6 @@ from kb.text.file_names import writable
 log = logging.getLogger("kb.cli")
 
 DONE, NOTHING_FOUND, WRONG_USE, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
-# What is opened as it is; every other argument is text, which UTF-8 must be able to hold.
-PATH_OPTIONS = frozenset({"db", "source", "folder", "judged", "allow_docs", "root", "token_file"})
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -35,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         with written_output():
             code = _outcome(list(sys.argv[1:] if arguments is None else arguments))
     except OutputError as error:
-        print(f"kb: {error}", file=sys.stderr)
+        render.say(str(error), style=render.ERROR)
         code = FAILURE
     sys.exit(code)
 
@@ -66,7 +64,7 @@ def _outcome(arguments: list[str]) -> int:
         _print_error(error, as_json=options.json)
         return _exit_code(error)
     except KeyboardInterrupt:
-        print("kb: interrupted; what was done is kept", file=sys.stderr)
+        render.say("interrupted; what was done is kept")
         return INTERRUPTED
     except (BrokenPipeError, OutputError):
         raise
@@ -122,4 +120,4 @@ def _print_error(error: KbError, *, as_json: bool, program: str = "kb") -> None:
     said = any(start in error.message for start in ("Did you", "There are"))
     hint = f" Near: {', '.join(suggestions)}." if suggestions and not said else ""
     reason = f": {error.details['reason']}" if error.details.get("reason") else ""
-    print(f"{program}: {error.message}{reason}{hint}".replace("\n", " "), file=sys.stderr)
+    render.say(f"{error.message}{reason}{hint}", program=program, style=render.ERROR)

@@ -7,22 +7,37 @@ from typing import Any
 
 from kb.text.file_names import on_disk, storable
 
+__all__ = ["lines_of", "location_of", "place_of", "shown_file"]
 
-def place(row: dict[str, Any]) -> str:
-    """A hit's file seen from here when it is there, else collection/id; with its lines."""
-    lines = f":{row['startLine']}-{row['endLine']}{_in_file(row)}"
-    if not row["file"]:
-        return f"{row['collection']}/{row['documentId']}{lines}"
+IN_FILE = ("page", "slide", "sheet", "cell")
+
+
+def place_of(row: dict[str, Any]) -> str:
+    """A hit's file with its lines."""
+    return f"{shown_file(row)}:{lines_of(row)}"
+
+
+def shown_file(row: dict[str, Any]) -> str:
+    """A hit's file seen from here when it is there, else collection/id."""
+    file: str = row["file"]
+    if not file:
+        return f"{row['collection']}/{row['documentId']}"
     try:
-        return f"{storable(Path(on_disk(row['file'])).relative_to(Path.cwd()))}{lines}"
+        return storable(Path(on_disk(file)).relative_to(Path.cwd()))
     except ValueError:
-        return f"{row['file']}{lines}"
+        return file
 
 
-def _in_file(row: dict[str, Any]) -> str:
-    """The page or slide of a converted file, behind the lines of its text."""
-    for kind in ("page", "slide", "sheet", "cell"):
+def location_of(row: dict[str, Any]) -> Path | None:
+    """Where a hit's file lies, if it is there."""
+    return Path(on_disk(row["file"])) if row["file"] else None
+
+
+def lines_of(row: dict[str, Any]) -> str:
+    """A hit's lines, with the page or slide of a converted file behind them."""
+    lines = f"{row['startLine']}-{row['endLine']}"
+    for kind in IN_FILE:
         if kind in row:
             last = row.get(f"end{kind.capitalize()}")
-            return f" ({kind} {row[kind]}{f' to {last}' if last is not None else ''})"
-    return ""
+            return f"{lines} ({kind} {row[kind]}{f' to {last}' if last is not None else ''})"
+    return lines

@@ -14,6 +14,7 @@ from kb.errors import KbError, SourceError
 from kb.models.choose import make_embedder
 from kb.settings import database_path
 from kb.sources.address import git_address, is_git, is_remote, is_web, typed_path, web_address
+from kb.store.collections import all_collections
 from kb.store.database import Database
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits, parse_limits
 from kb.tools.session import open_session
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
     from kb.models.rerank import Reranker
 
 
+FILLING = ("collect.add", "browse.search")  # may refuse what they were given to read
+FAILURE = 3
+
+
 def run_command(options: argparse.Namespace) -> int:
     """Its exit code. What goes wrong is raised."""
     module, name = options.command.split(".")
     path = database_path(options.db) if options.needs_file else ":memory:"
-    if options.creates and not Path(path).exists():
+    is_new = options.creates and not Path(path).exists()
+    has_folder = Path(path).parent.exists()
+    if is_new:
         _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
     with Database(path, create=options.creates) as database:
         rate_limit = getattr(options, "rate_limit", "")
@@ -46,8 +53,9 @@ def run_command(options: argparse.Namespace) -> int:
                 soundness.warn(database)
             # Only now, so that a search does not wait for the import of what syncs and serves.
             command = getattr(importlib.import_module(f"kb.cli.{module}"), name)
+            code: int = FAILURE
             try:
-                code: int = command(session, options)
+                code = command(session, options)
             except (KbError, OutputError, BrokenPipeError):
                 raise
             except Exception as error:
@@ -55,8 +63,30 @@ def run_command(options: argparse.Namespace) -> int:
 
                 require_sound(database, error)
                 raise
+            finally:
+                if is_new and code and options.command in FILLING:
+                    _withdraw(database, with_folder=not has_folder)
             soundness.warn_of_waiting_log(database)
             return code
+
+
+def _withdraw(database: Database, *, with_folder: bool) -> None:
+    """Take back a new file that a refused command put nothing into."""
+    file = database.path
+    database.close()
+    if Path(f"{file}-wal").exists():  # another process has it open
+        return
+    aside = file.with_name(f"{file.name}.withdrawn")
+    file.rename(aside)
+    with Database(aside, create=False) as again, again.read() as connection:
+        is_empty = not all_collections(connection)
+    if not is_empty:  # another process was here
+        aside.rename(file)
+        return
+    aside.unlink()
+    if with_folder and [one.name for one in file.parent.iterdir()] == [".gitignore"]:
+        (file.parent / ".gitignore").unlink()
+        file.parent.rmdir()
 
 
 def _reranker(options: argparse.Namespace) -> Reranker | None:

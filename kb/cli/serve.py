@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from kb.cli import render
 from kb.cli.arguments import positive
 from kb.errors import SourceError, UsageError
 from kb.server.running import running_server
@@ -24,7 +24,12 @@ TOKEN_VARIABLE = "KB_TOKEN"
 def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
     """The command with its options."""
     sub = add(
-        "serve", "serve.serve", "run the MCP server, over stdin and stdout or HTTP", creates=True
+        "serve",
+        "serve.serve",
+        "run the MCP server, over stdin and stdout or HTTP",
+        group="assistants",
+        example="kb serve --watch",
+        creates=True,
     )
     sub.add_argument(
         "--http",
@@ -36,7 +41,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     _add_access_options(sub)
     sub.add_argument("--tools", default="", metavar="FAMILY,...", help="only these tool families")
-    sub.add_argument("--max-reply-tokens", type=positive, default=None, metavar="N")
+    add_reply_tokens(sub)
     sub.add_argument(
         "--watch", action="store_true", help="follow changes in the folders of all collections"
     )
@@ -54,7 +59,14 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     add_allow_docs(sub)
 
-    sub = add("ui", "serve.ui", "show the knowledge base as a page in the browser", creates=True)
+    sub = add(
+        "ui",
+        "serve.ui",
+        "show the knowledge base as a page in the browser",
+        group="find and read",
+        example="kb ui --no-open",
+        creates=True,
+    )
     sub.add_argument(
         "--http",
         default="",
@@ -73,6 +85,17 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         type=Path,
         metavar="FOLDER",
         help="the project to show (default: that of the folder it is started in)",
+    )
+
+
+def add_reply_tokens(sub: argparse.ArgumentParser) -> None:
+    """The option of commands that call tools."""
+    sub.add_argument(
+        "--max-reply-tokens",
+        type=positive,
+        default=None,
+        metavar="N",
+        help="about how long a reply may be (default: 20,000 tokens)",
     )
 
 
@@ -98,11 +121,7 @@ def serve(kb: Session, options: argparse.Namespace) -> NoReturn:
 
     def ready(address: str) -> None:
         if not options.quiet:
-            print(
-                f"kb: serving at {address}/mcp, for people at {address}/; Ctrl-C ends it",
-                file=sys.stderr,
-                flush=True,
-            )
+            render.say(f"serving at {address}/mcp, for people at {address}/; Ctrl-C ends it")
 
     run.serve_over_http(kb, binding, families, watch_folders=options.watch, ready=ready)
 
@@ -135,14 +154,14 @@ def _serve_page(kb: Session, host: str, options: argparse.Namespace) -> NoReturn
 
     def ready(address: str) -> None:
         _show_page(f"{address}/", binding.access.token, options)
-        print("kb: Ctrl-C ends it", file=sys.stderr, flush=True)
+        render.say("Ctrl-C ends it")
 
     run.serve_over_http(kb, binding, watch_folders=options.watch, ready=ready)
 
 
 def _show_page(address: str, token: str, options: argparse.Namespace) -> None:
     opened = f"{address}?token={token}" if token else address
-    print(f"kb: the page is at {opened}", file=sys.stderr, flush=True)
+    render.say(f"the page is at {opened}")
     if not options.no_open:
         import webbrowser
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from kb.cli import render
 from kb.models.embedder import BUILDS
 from kb.store.database import Database
 from kb.store.findings import Finding, quick
@@ -22,10 +21,10 @@ def warn_of_waiting_log(database: Database) -> None:
     from kb.store.waiting_log import waiting_log
 
     if waiting := waiting_log(database):
-        print(f"kb: {waiting.sentence(with_commands=True)}; {waiting.remedy}", file=sys.stderr)
+        render.say(f"{waiting.sentence(with_commands=True)}; {waiting.remedy}")
 
 
 def warn(database: Database) -> None:
     """Say it on stderr, whatever the command is."""
     for finding in problems(database):
-        print(f"kb: {finding.message}; {finding.remedy}", file=sys.stderr)
+        render.say(f"{finding.message}; {finding.remedy}")

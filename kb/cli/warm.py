@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
-from kb.cli import render
+from kb.cli import render, search_results
 from kb.server.running import ask, running_server
 from kb.settings import database_path, find_project
 
@@ -30,13 +29,12 @@ def search_by_server(options: argparse.Namespace) -> int | None:
         "limit": options.limit,
         "rerank": options.rerank,
         "explain": options.explain,
-        "distances": options.json or options.format == "json",
+        "distances": search_results.shows_distances(options),
+        "paths": options.path,
     }
     answer: dict[str, Any] | None = ask(server, "/api/search", asked)
     if answer is None:
         return None
     for problem in answer["problems"]:
-        print(f"kb: {problem}", file=sys.stderr)
-    rows = answer["rows"]
-    render.search_results(rows, answer["notice"], options)
-    return 0 if rows else 1
+        render.say(problem)
+    return search_results.show(answer["rows"], answer["notice"], options)

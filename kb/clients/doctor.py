@@ -115,7 +115,8 @@ def _collection(database: Database, collection: Row) -> Iterator[Finding]:
             "collections",
             HINT,
             f"{name}: {why}; what is stored can be searched",
-            f"bring it back and `kb sync {name}`, or `kb remove {name}`",
+            f"bring it back and `kb sync {name}`, or say where it is now with "
+            f"`kb move {name} FOLDER`, or `kb remove {name}`",
         )
         return
     if collection["synced_at"] is None:

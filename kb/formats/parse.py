@@ -41,7 +41,7 @@ from kb.text.suffixes import (
     TEXT_SUFFIXES,
 )
 
-__all__ = ["MAXIMUM_CONVERTED", "accepts", "parse", "parse_converted"]
+__all__ = ["MAXIMUM_CONVERTED", "accepts", "is_markdown", "parse", "parse_converted"]
 
 MAXIMUM_CONVERTED = 200_000_000  # bytes of a file that is converted: pictures take most of them
 
@@ -52,6 +52,11 @@ def accepts(path: str) -> int:
     if splitext(name)[1].lower() in TEXT_SUFFIXES or name in NAVIGATION_FILES:
         return MAXIMUM_DOCUMENT
     return MAXIMUM_CONVERTED if format_of(path) else 0
+
+
+def is_markdown(path: str) -> bool:
+    """Whether the text of a document of this path is Markdown, as a file or once converted."""
+    return splitext(path)[1].lower() in MARKDOWN_SUFFIXES or format_of(path) is not None
 
 
 def parse(text: str, path: str) -> ParsedDocument:

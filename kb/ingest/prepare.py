@@ -18,6 +18,7 @@ from typing import Any
 
 from kb.disk.globs import Globs
 from kb.disk.read import MAXIMUM_DOCUMENT
+from kb.disk.skipped import skipped_parts
 from kb.formats.archive import (
     METADATA_FILE,
     RESULT_FILE,
@@ -99,10 +100,23 @@ def _wants(collection: Row) -> Accepts:
     return most_bytes
 
 
+def nothing_skipped(path: str) -> None:
+    """Nobody asks which files are of other formats."""
+
+
 def files_of(
-    collection: Row, source: Opened, *, report: Report, withhold: Withhold
+    collection: Row,
+    source: Opened,
+    *,
+    report: Report,
+    withhold: Withhold,
+    skip: Callable[[str], None] = nothing_skipped,
 ) -> list[SourceFile]:
     """The files of a source that are a collection's documents, as its kind and globs say.
+
+    Args:
+        skip: called with the path of each file that is left out for its format; never where
+            globs say what is wanted.
 
     Raises:
         SourceError, UsageError: as `kb.sources.folder.walk`.
@@ -118,6 +132,12 @@ def files_of(
     def is_wanted(path: str) -> bool:
         return (named is None or named.match(path)) and not unwanted.match(path)
 
+    def most_bytes(path: str) -> int:
+        most = accepts(path)
+        if not most and not skipped_parts(path):
+            skip(path)
+        return most
+
     entries = {entry.path: entry for entry in source.manifest.entries}
     files = {file.path: file for file in source.fetched if is_wanted(file.path)}
     if source.manifest.entries:
@@ -130,7 +150,7 @@ def files_of(
             walked = walk_archive(source.root, taken, exclude, report=report, withhold=withhold)
         else:
             walked = walk(
-                source.root, taken, exclude, report=report, withhold=withhold, accepts=accepts
+                source.root, taken, exclude, report=report, withhold=withhold, accepts=most_bytes
             )
         for file in walked:
             files.setdefault(file.path, file)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from kb.errors import UsageError
+from kb.sources.address import is_remote, local
 from kb.sources.manifest import Manifest
 from kb.store.collections import (
     all_collections,
@@ -19,11 +20,12 @@ from kb.store.collections import (
     insert_collection,
     update_collection,
     update_options,
+    update_source,
 )
 from kb.store.database import Connection, Row
 from kb.store.documents import forget_content_hashes
 
-__all__ = ["Plan", "Registration", "SourceRegistration", "as_told", "planned_row"]
+__all__ = ["MovedSource", "Plan", "Registration", "SourceRegistration", "as_told", "planned_row"]
 
 KINDS_WITHOUT_SOURCE = ("index", "discoveries")
 # Settings that no document depends on: the manifest's metadata, and what may be fetched.
@@ -141,6 +143,8 @@ class SourceRegistration:
         name = self.name
         if name is None:
             name = same[0]["name"] if same else free_name(self.called or "root", by_name)
+        if self.name is None and not same:
+            self._require_not_moved(by_name.get(self.called))
         known = by_name.get(name)
         if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
             raise UsageError(
@@ -152,11 +156,23 @@ class SourceRegistration:
                 "come twice: give globs that tell the two apart, or `kb remove` it first"
             )
         if known is not None and known["source"] != self.source:
+            self._require_not_moved(known)
             raise UsageError(
                 f'the collection "{name}" holds {known["source"]}: choose another --name, or '
                 f"`kb remove {name}` first"
             )
         return name, known
+
+    def _require_not_moved(self, namesake: Row | None) -> None:
+        """Refuse to store documents twice because their folder is somewhere else now."""
+        if namesake is None or not namesake["source"] or is_remote(namesake["source"]):
+            return
+        if namesake["project_id"] is None and not local(namesake["source"]).exists():
+            name = namesake["name"]
+            raise UsageError(
+                f'the collection "{name}" was read from {namesake["source"]}, which is gone: if '
+                f"this is the same, `kb move {name} {self.source}`, else give it another --name"
+            )
 
     @property
     def _globs_given(self) -> bool:
@@ -187,6 +203,41 @@ def as_told(registration: Registration | None, row: Row, manifest: Manifest) -> 
     if not changed and called == registration.called:
         return registration
     return replace(registration, called=called, settings={**registration.settings, **changed})
+
+
+@dataclass(frozen=True, slots=True)
+class MovedSource:
+    """A collection whose documents lie somewhere else now; its first sync there stores that."""
+
+    name: str
+    source: str  # as it is stored
+    keeps_empty: bool = False
+
+    def plan(self, connection: Connection) -> Plan:
+        rows = all_collections(connection)
+        row = next((row for row in rows if row["name"] == self.name), None)
+        if row is None:
+            raise UsageError(f'the collection "{self.name}" is gone')
+        if row["kind"] in KINDS_WITHOUT_SOURCE:
+            raise UsageError(f'the collection "{self.name}" is filled by tool calls')
+        if row["project_id"] is not None:
+            raise UsageError(
+                f'"{self.name}" is the documentation that a project\'s configuration names: change '
+                "external_docs there"
+            )
+        for other in rows:
+            if (
+                other["source"] == self.source
+                and other["name"] != self.name
+                and (other["include"], other["exclude"]) == (row["include"], row["exclude"])
+            ):
+                raise UsageError(f'{self.source} is the collection "{other["name"]}" already')
+        return Plan({**row, "source": self.source})
+
+    def store(self, connection: Connection) -> int:
+        collection_id = int(self.plan(connection).row["collection_id"])
+        update_source(connection, collection_id, self.source)
+        return collection_id
 
 
 def planned_row(name: str, **fields: Any) -> Row:

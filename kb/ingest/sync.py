@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from os.path import splitext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from kb.ingest.registration import Plan, Registration, as_told
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile
 from kb.sources.opened import Opened
-from kb.store.collections import finish_sync
+from kb.store.collections import finish_sync, keep_relative
 from kb.store.contents import count_documents, stored_file, stored_files, stored_private_keys
 from kb.store.database import Connection, Database, Row
 from kb.store.documents import NewDocument, delete_document, store_document, touch_documents
@@ -37,6 +38,8 @@ __all__ = [
     "require_source",
     "sync_collection",
 ]
+
+MOST_KINDS = 8  # of files, in a notice
 
 logger = logging.getLogger("kb.sync")
 
@@ -137,7 +140,10 @@ def _sync_files(
     # Before the walk: what another process adds after it is not taken for gone.
     stored = _stored(database, plan, report)
     withheld: list[str] = []
-    files = files_of(row, source, report=note, withhold=withheld.append)
+    skipped: list[str] = []
+    files = files_of(row, source, report=note, withhold=withheld.append, skip=skipped.append)
+    if registration is not None and skipped:
+        report.notices.append({"path": "", "message": _other_formats(skipped)})
     if stored and not files and not may_become_empty:
         raise _would_empty(row, len(stored), is_addition=is_addition)
     if not files and _filter(row):
@@ -241,6 +247,15 @@ def _take_back(
         message = erase_secret_files(database, collection_id, paths)
         report.removed += len(paths)
         report.notices.append({"path": "", "message": message})
+
+
+def _other_formats(paths: Sequence[str]) -> str:
+    """What to say of files that are no documents, by suffix."""
+    kinds = Counter(splitext(path)[1].lower() or "without a suffix" for path in paths)
+    shown = [f"{count} {kind}" for kind, count in kinds.most_common(MOST_KINDS)]
+    if len(kinds) > MOST_KINDS:
+        shown.append(f"{len(kinds) - MOST_KINDS} other kinds")
+    return f"left out for their formats: {', '.join(shown)} (--include takes any text files)"
 
 
 def _without_unavailable(
@@ -348,6 +363,8 @@ class _Run:
             manifest = self.source.manifest
             version = manifest.version or self.source.version
             finish_sync(connection, collection_id, version, manifest.description)
+            # Files of earlier versions hold absolute paths alone.
+            keep_relative(connection, collection_id, self.collection["source"])
 
     def _registered(self, connection: Connection) -> int:
         """The collection's id; within this transaction it is as it is to be."""

@@ -41,6 +41,15 @@ SET kind = coalesce(:kind, kind), source = coalesce(:source, source),
     description = coalesce(:description, description)
 WHERE collection_id = :collection_id;
 
+-- name: update_source!
+-- Say where the documents of a collection come from.
+UPDATE collections SET source = :source WHERE collection_id = :collection_id;
+
+-- name: shorten_source!
+-- Write a source in another way, unless it was changed meanwhile.
+UPDATE collections SET source = :shorter
+WHERE collection_id = :collection_id AND source = :source;
+
 -- name: finish_collection_sync!
 -- Note the end of a complete sync, and what the source's manifest says; a NULL keeps what there is.
 UPDATE collections

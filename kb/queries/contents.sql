@@ -153,3 +153,8 @@ WHERE changed_at >= :since ORDER BY changed_at DESC, path LIMIT :limit;
 SELECT collections.name, documents.path, documents.content_hash
 FROM documents JOIN collections USING (collection_id)
 WHERE collections.kind IN (SELECT value FROM json_each(:kinds));
+
+-- name: passages_of_collections
+-- How many passages each collection has, and how many of them a vector.
+SELECT chunk_id >> 32 AS collection_id, count(*) AS passages, count(vector_id) AS embedded
+FROM chunks GROUP BY collection_id;

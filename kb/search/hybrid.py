@@ -165,7 +165,7 @@ def gather(
     ids = dict.fromkeys(
         [*words.literal, *list(words.chunks)[:depth], *(chunk_id for chunk_id, _ in nearest)]
     )
-    if only is not None and len(ids) < DEPTH:
+    if query.must and only is not None and len(ids) < DEPTH:
         # What the operators let pass is found, even where no single word of it ranks.
         ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
     calibration = calibration or BUNDLED_CALIBRATION

@@ -12,13 +12,14 @@ from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.models.rerank import CANDIDATES, blend
 from kb.search.hybrid import DEPTH, FARTHEST, Hit, load_rows, search
 from kb.search.operators import enforced
+from kb.search.paths import within_paths
 from kb.search.query import Query, parse_query
 from kb.search.ranking import readable_share, shown
 from kb.search.typos import correct
 from kb.store.addresses import address_fields
-from kb.store.chunks import paths_of_chunks
-from kb.store.database import Connection, Row
-from kb.store.ids import ChunkRange
+from kb.store.chunks import count_chunks, count_waiting, paths_of_chunks
+from kb.store.database import Connection, Database, Row
+from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.names import Names
 from kb.store.places import place_fields
 from kb.store.vectors import nearest_chunks
@@ -50,15 +51,18 @@ def search_passages(
     rerank: bool,
     *,
     distances: bool = True,
+    paths: Sequence[str] = (),
 ) -> Found:
     """The best passages for each query and the collections to look in ([]: all of them).
 
     Args:
         distances: False where nobody sees them: what is asked exactly then needs no model.
+        paths: globs of which one has to fit a document's id, or its id behind its collection's.
 
     Raises:
         CollectionNotFound: a name that does not exist.
         EmbeddingError: there are no vectors to be had, and `hybrid` is off.
+        UsageError: a glob that can match nothing.
         ModelMismatchError: the file's vectors come from another model than the one asked for.
     """
     with model.database.read() as connection:
@@ -92,6 +96,9 @@ def search_passages(
         for query, vector, (_, collections) in zip(queries, vectors, asked, strict=True):
             ranges, called = names.ranges(connection, collections)
             query, filters, loosened = enforced(connection, query, ranges)
+            if paths:
+                filters, unmatched = within_paths(connection, filters, ranges, called, paths)
+                loosened = f"{loosened} {unmatched}".strip()
             if loosened and loosened not in found.notice:
                 found = replace(found, notice=f"{found.notice} {loosened}".strip())
             hits = search(
@@ -112,8 +119,10 @@ def search_passages(
     missing = any(
         vector is None and not exact for vector, exact in zip(vectors, by_words, strict=True)
     )
-    if any(found.rows) and not problem and missing:
-        found = replace(found, notice=f"{found.notice} {WORDS_ALONE}".strip())
+    if any(found.rows) and not problem:
+        by_meaning = [one for one, exact in zip(asked, by_words, strict=True) if not exact]
+        waiting = WORDS_ALONE if missing else _some_wait(model.database, names, by_meaning)
+        found = replace(found, notice=f"{found.notice} {waiting}".strip())
     return _reranked(model, queries, found, texts, english_model, limit) if rerank else found
 
 
@@ -129,6 +138,23 @@ def _vectors_of(
     vectors, problem = model.try_embed_queries(texts)
     left = iter(vectors)
     return [None if alone else next(left) for alone in by_words], problem
+
+
+def _some_wait(database: Database, names: Names, asked: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """What to say while some of the passages that were searched have no vector yet."""
+    with database.read() as connection:
+        wanted = (names.ranges(connection, collections)[0] for _, collections in asked)
+        ranges = {place for places in wanted for place in places}
+        if WHOLE_FILE in ranges:
+            ranges = {WHOLE_FILE}
+        waiting = sum(count_waiting(connection, place) for place in ranges)
+        if not waiting:
+            return ""
+        total = sum(count_chunks(connection, place) for place in ranges)
+    return (
+        f"{total - waiting} of {total} passages have vectors yet: the others are found by words "
+        "alone until `kb sync` has made theirs."
+    )
 
 
 def _reranked(

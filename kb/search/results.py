@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from kb.model_in_use import ModelInUse
@@ -12,11 +16,12 @@ from kb.search.ranking import explained
 from kb.search.snippet import nearest_snippets, snippet
 from kb.search.typos import correct
 from kb.sources.address import document_file
+from kb.store.contents import stored_file
 from kb.store.database import Connection, Row
 from kb.store.names import Names
 from kb.text.file_names import storable
 
-__all__ = ["search_for_people"]
+__all__ = ["file_of", "search_for_people"]
 
 MOST_NEAREST = 10  # rows without a word of the query whose nearest sentence is looked for
 
@@ -31,19 +36,24 @@ def search_for_people(
     rerank: bool = False,
     explain: bool = False,
     distances: bool = True,
+    paths: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], str]:
     """The rows, best first, and what to tell the reader.
 
     To what a client gets of a row come `snippet` with `marks` (start and end of each matched word
-    in it), `file` ("" where the document is no file), and with `explain` its ranks and the reasons.
+    in it), `file` ("" where the document is no file), `changedSinceSync`, and with `explain` its
+    ranks and the reasons.
 
     Args:
         distances: False where nobody sees them, as in `search_passages`.
+        paths: globs, as in `search_passages`.
 
     Raises as `search_passages`.
     """
     asked = [(text, collections)]
-    found = search_passages(model, names, asked, limit, 2.0, True, rerank, distances=distances)
+    found = search_passages(
+        model, names, asked, limit, 2.0, True, rerank, distances=distances, paths=paths
+    )
     rows: list[dict[str, Any]] = [dict(row) for row in found.rows[0]]
     if explain:
         for row, hit in zip(rows, found.hits[0], strict=True):
@@ -53,12 +63,12 @@ def search_for_people(
                 "why": explained(hit.evidence),
             }
     with model.database.read() as connection:
-        sources = {row["name"]: row["source"] for row in names.collections(connection)}
+        collections_ = {row["name"]: row for row in names.collections(connection)}
+        for row in rows:
+            _add_file(connection, row, collections_.get(row.get("collectionId", row["collection"])))
         query = _add_snippets(connection, text, rows)
     if not query.is_exact:  # what is there holds its words, and no model is loaded
         _add_nearest(model, query, rows)
-    for row in rows:
-        row["file"] = file_of(row, sources)
     return rows, found.notice
 
 
@@ -67,6 +77,33 @@ def file_of(row: Row, sources: Mapping[str, str]) -> str:
     name = str(row.get("collectionId", row["collection"]))
     file = document_file(sources.get(name, ""), row["documentId"])
     return storable(file) if file.is_file() else ""
+
+
+def _add_file(connection: Connection, row: dict[str, Any], collection: Row | None) -> None:
+    """The file that a row's document was read from, and whether it is another one by now."""
+    row |= {"file": "", "changedSinceSync": False}
+    if collection is None:  # of an index in memory
+        return
+    file = document_file(collection["source"], row["documentId"])
+    with contextlib.suppress(OSError, ValueError):
+        status = file.stat()
+        if stat.S_ISREG(status.st_mode):
+            known = stored_file(connection, collection["collection_id"], row["documentId"])
+            row["file"] = storable(file)
+            row["changedSinceSync"] = _has_changed(known, status, collection)
+
+
+def _has_changed(known: Row | None, status: os.stat_result, collection: Row) -> bool:
+    """Whether a file is another one than what is stored of it, by its size and time."""
+    if known is None or known["file_size"] is None:
+        return False
+    if known["file_size"] != status.st_size:
+        return True
+    if known["modified_ns"] is not None:
+        return bool(known["modified_ns"] != status.st_mtime_ns)
+    # It was too young for its time to be trusted: then the end of the sync must do.
+    synced = collection["synced_at"]
+    return synced is not None and datetime.fromisoformat(synced).timestamp() + 1 < status.st_mtime
 
 
 def _add_snippets(connection: Connection, text: str, rows: Sequence[dict[str, Any]]) -> Query:

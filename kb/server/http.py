@@ -226,6 +226,7 @@ def _found(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
         rerank=bool(asked.get("rerank")),
         explain=bool(asked.get("explain")),
         distances=bool(asked.get("distances", True)),
+        paths=[str(glob) for glob in asked.get("paths", [])],
     )
     with session.database.read() as connection:
         findings = quick(connection, BUILDS)

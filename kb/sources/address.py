@@ -1,7 +1,9 @@
 """Where a collection's documents come from, as people type it and as it is stored.
 
-A folder, file or bundle on this machine is stored as its absolute path, with names as
-`kb.text.file_names` writes them. What is elsewhere is stored as its address.
+A folder, file or bundle on this machine is its absolute path, with names as `kb.text.file_names`
+writes them. What is elsewhere is its address. Inside a project whose file lies in its `.kb` folder
+a path is kept relative to the project (`./docs`), so that the whole of it can be moved; only `kept`
+and `located` know that form.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ __all__ = [
     "GitAddress",
     "document_file",
     "git_address",
+    "is_absolute",
     "is_bundle",
     "is_git",
     "is_remote",
     "is_web",
+    "kept",
     "local",
+    "located",
     "name_of",
     "typed_path",
     "web_address",
@@ -33,6 +38,7 @@ BUNDLE_SUFFIXES = (".tar.gz", ".tgz", ".zip")
 GIT_SCHEMES = ("https", "http", "ssh", "file")
 MOST_CHARACTERS = 2_000  # of an address
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_INSIDE = "./"
 _NOWHERE = Path("/nonexistent")
 # What git does not take in the name of a branch or tag, and what begins an option.
 _NO_REF = re.compile(r"^[-/.]|\.\.|@\{|//|[/.]$|\.lock$|[\x00-\x20\x7f~^:?*\[\\]")
@@ -68,6 +74,40 @@ def document_file(source: str, path: str) -> Path:
     file = local(source)
     is_one_document = file.is_file() and not is_bundle(file)
     return file if is_one_document else file / on_disk(path)
+
+
+def kept(source: str, project: str) -> str:
+    """A source as it is written to the file of a project.
+
+    Args:
+        project: its root, absolute, as text that is stored; "" where the file belongs to none.
+    """
+    if not project or not source or is_remote(source):
+        return source
+    if source == project:
+        return _INSIDE.rstrip("/")
+    root = project.rstrip("/") + "/"
+    return _INSIDE + source[len(root) :] if source.startswith(root) else source
+
+
+def is_absolute(source: str) -> bool:
+    """Whether a source, as it is written in a file, names a place of this machine."""
+    if is_git(source):
+        return source.lower().startswith("git+file:")
+    return not is_remote(source) and not f"{source}/".startswith(_INSIDE)
+
+
+def located(source: str, folder: str) -> str:
+    """A source that was read from a file, as it is used.
+
+    Args:
+        folder: what relative paths are relative to.
+    """
+    if source == _INSIDE.rstrip("/"):
+        return folder
+    if source.startswith(_INSIDE) and folder:
+        return f"{folder.rstrip('/')}/{source.removeprefix(_INSIDE)}"
+    return source
 
 
 def typed_path(source: str) -> Path:

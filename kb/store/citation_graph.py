@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from kb.sources.address import local
 from kb.store.addresses import address_fields
 from kb.store.citation_keys import PAGE_SUFFIX
+from kb.store.collections import with_source
 from kb.store.contents import documents_shown
 from kb.store.database import Connection, Row
 
@@ -102,9 +103,13 @@ def broken_links(connection: Connection, collections: Iterable[str] = ()) -> lis
     names = set(collections)
     return [
         BrokenLink(row["collection"], row["path"], row["line"], row["target_url"], row["kind"])
-        for row in connection.rows("unresolved_links")
+        for row in _unresolved(connection)
         if (not names or row["collection"] in names) and not leads_to_file(row)
     ]
+
+
+def _unresolved(connection: Connection) -> Iterator[Row]:
+    return (with_source(connection, row) for row in connection.rows("unresolved_links"))
 
 
 def graph_dict(graph: Graph) -> dict[str, Any]:

@@ -10,12 +10,18 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from kb.sources.address import kept, located
 from kb.store.database import Connection, Row, utc_now
 
 
 def all_collections(connection: Connection) -> list[Row]:
     """Every collection, by name; `has_documents` instead of their number, which takes time."""
-    return connection.rows("collections")
+    return [with_source(connection, row) for row in connection.rows("collections")]
+
+
+def with_source(connection: Connection, row: Row, key: str = "source") -> Row:
+    """A row whose source is where it is now, not relative to the project."""
+    return {**row, key: located(row[key], connection.folder) if row[key] else row[key]}
 
 
 def count_collections(connection: Connection) -> int:
@@ -53,7 +59,7 @@ def insert_collection(
         "insert_collection",
         name=name,
         kind=kind,
-        source=source,
+        source=kept(source, connection.project),
         include=json.dumps(list(include), ensure_ascii=False),
         exclude=json.dumps(list(exclude), ensure_ascii=False),
         options=json.dumps(options or {}, ensure_ascii=False),
@@ -88,9 +94,25 @@ def update_collection(
         kind=kind,
         include=include,
         exclude=exclude,
-        source=source,
+        source=None if source is None else kept(source, connection.project),
         description=description,
     )
+
+
+def update_source(connection: Connection, collection_id: int, source: str) -> None:
+    """Say where the documents of a collection come from."""
+    connection.run(
+        "update_source", collection_id=collection_id, source=kept(source, connection.project)
+    )
+
+
+def keep_relative(connection: Connection, collection_id: int, source: str) -> None:
+    """Write a source inside the project relative to it, where it is still written absolutely."""
+    shorter = kept(source, connection.project)
+    if shorter != source:
+        connection.run(
+            "shorten_source", collection_id=collection_id, source=source, shorter=shorter
+        )
 
 
 def update_options(connection: Connection, collection_id: int, options: str) -> None:

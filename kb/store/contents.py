@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+from kb.store.collections import with_source
 from kb.store.database import Connection, Row
 from kb.store.ids import ChunkRange
 
@@ -18,6 +19,12 @@ def count_documents(connection: Connection, collection_id: int) -> int:
 def sizes(connection: Connection) -> dict[str, int]:
     """How many collections, documents, characters, chunks and vectors the file holds."""
     return connection.rows("status_counts")[0]
+
+
+def passages_of_collections(connection: Connection) -> dict[int, tuple[int, int]]:
+    """How many passages each collection has, and how many of them a vector; by its row id."""
+    rows = connection.tuples("passages_of_collections")
+    return {collection_id: (passages, embedded) for collection_id, passages, embedded in rows}
 
 
 def find_document(connection: Connection, collection_id: int, path: str) -> Row | None:
@@ -99,7 +106,7 @@ def documents_shown(connection: Connection, document_ids: Iterable[int]) -> dict
     """What is shown of these documents in graphs and of archives, by row id."""
     listed = json.dumps(sorted(set(document_ids)))
     rows = connection.rows("archive_documents", document_ids=listed)
-    return {row["document_id"]: row for row in rows}
+    return {row["document_id"]: with_source(connection, row, "folder") for row in rows}
 
 
 def stored_file(connection: Connection, collection_id: int, path: str) -> Row | None:

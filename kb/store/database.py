@@ -34,6 +34,7 @@ from kb.errors import (
     ReplacedFileError,
 )
 from kb.store.statements import statement
+from kb.text.file_names import storable
 
 APPLICATION_ID = 0x6B62646F
 SCHEMA_VERSION = 4
@@ -63,8 +64,12 @@ Row = dict[str, Any]
 class Connection:
     """One SQLite connection that runs statements by their names."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, folder: str = "", project: str = "") -> None:
         self.apsw = connection
+        # What sources of this file are relative to, and the project whose file it is: see
+        # `kb.sources.address`. Both absolute, "" for none.
+        self.folder = folder
+        self.project = project
         self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}
 
     def tokenize(self, text: str, *, stem: bool = False) -> list[tuple[int, int, str]]:
@@ -166,6 +171,7 @@ class Database:
     def __init__(self, path: Path | str, *, create: bool = True, most_log: int = MOST_LOG) -> None:
         self.path = Path(path)
         self.in_memory = str(path) == ":memory:"
+        self._folders = ("", "") if self.in_memory else _folders(self.path)
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
         self._reading: set[Connection] = set()
         self._reading_changed = threading.Condition()
@@ -547,7 +553,7 @@ class Database:
         connection.pragma("foreign_keys", True)
         connection.pragma("mmap_size", 1 << 30)
         _load_vector_extension(connection)
-        return Connection(connection)
+        return Connection(connection, *self._folders)
 
     def _read_only_mode(self) -> str:
         """How to open a file that cannot be written.
@@ -676,11 +682,11 @@ class Database:
             BusyError: others have been inside a read for too long.
         """
         log = Path(f"{self.path}-wal")
-        if self.in_memory or not log.exists() or log.stat().st_size <= self._most_log:
+        if self.in_memory or _size(log) <= self._most_log:
             return
         self._log_is_merged = False
         self._merge_log()
-        if log.exists() and (size := log.stat().st_size) > self._most_log:
+        if (size := _size(log)) > self._most_log:
             raise BusyError(
                 f"{log} has grown to {size / 1e6:.0f} MB, since another process has been reading "
                 f"{self.path} all the time: end it (`kb doctor` names it), then try again",
@@ -723,6 +729,23 @@ class Database:
 def utc_now() -> str:
     """The current time as stored in the file."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _size(log: Path) -> int:
+    """Its bytes; 0 where there is none, or nobody may look."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def _folders(path: Path) -> tuple[str, str]:
+    """The folder to which sources in a file are relative, and the project whose file it is."""
+    folder = path.absolute().parent.resolve()
+    if folder.name == PROJECT_FOLDER:
+        project = storable(folder.parent)
+        return project, project
+    return storable(folder), ""
 
 
 def _sqlite_name(path: Path) -> str:

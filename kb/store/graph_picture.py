@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from kb.store.citation_graph import is_web_key, leads_to_file
+from kb.store.collections import with_source
 from kb.store.database import Connection, Row
 
 __all__ = ["graph_picture"]
@@ -37,7 +38,8 @@ def graph_picture(
     nodes: dict[str, dict[str, Any]] = {}
     edges: dict[tuple[str, str], dict[str, Any]] = {}
     spelled: dict[str, str] = {}  # one spelling for every way in which an address was written
-    for row in connection.rows("drawn_citations"):
+    for cited in connection.rows("drawn_citations"):
+        row = with_source(connection, with_source(connection, cited), "target_source")
         source = f"{row['collection']}/{row['path']}"
         if within is not None and source not in within:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from kb.store.collections import with_source
 from kb.store.database import Connection, Row, utc_now
 
 
@@ -28,7 +29,8 @@ def store_project(connection: Connection, key: Mapping[str, str], root: str) -> 
 
 def external_collection(connection: Connection, project_id: int | None) -> Row | None:
     """The external documentation of a project."""
-    return connection.row("external_collection", project_id=project_id)
+    row = connection.row("external_collection", project_id=project_id)
+    return None if row is None else with_source(connection, row)
 
 
 def external_documents(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, Row]:

@@ -4,92 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
-import pty
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from support import ROOT, WINDROSE
+from support import ROOT, WINDROSE, Outcome, Run
 
-from kb.cli.main import main
 from kb.disk.aliases import ALIAS_FILES
 
 COMMANDS = (
     "add sync reembed remove search list get outline section related cite graph "
     "eval serve tools tool status copy"
 )
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    errors: str
-
-    @property
-    def json(self) -> Any:
-        """Stdout as the one JSON document it has to be."""
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project folder with some documents, as the working directory."""
-    folder = tmp_path / "project"
-    (folder / "docs" / "guide").mkdir(parents=True)
-    (folder / ".git").mkdir()
-    write = {
-        "wind.md": "# Wind\n\nquartz line\n\n## Gusts\n\nblow\n",
-        "guide/rain.md": "# Rain\n\nmarble gauge\n",
-        "guide/sub dir.md": "---\ntitle: A space\n---\nquartz again\n",
-        "guide/caf\u00e9 漢字.md": "# Café\n\n日本語の全文検索テスト\n",
-    }
-    for path, text in write.items():
-        (folder / "docs" / path).write_text(text, encoding="utf-8")
-    monkeypatch.chdir(folder)
-    return folder
-
-
-@pytest.fixture
-def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run one command in this process."""
-
-    def run_command(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        code = ended.value.code
-        assert isinstance(code, int)
-        return Outcome(code, *capsys.readouterr())
-
-    return run_command
-
-
-@pytest.fixture
-def filled(run: Run) -> Run:
-    """The same, with the documents in the file (not embedded: no model is loaded)."""
-    assert run("add", "docs", "--no-embed", "--quiet") == (0, "", "")
-    return run
-
-
-@pytest.fixture
-def embedded(run: Run, windrose_copy: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The same on the embedded fixture corpus."""
-    monkeypatch.setenv("KB_DB", str(windrose_copy))
-    return run
 
 
 def is_one_error_line(outcome: Outcome) -> bool:
@@ -204,7 +135,7 @@ def test_misspelt_folder_leaves_no_file_behind(command: str, run: Run, project: 
 
 
 def test_what_is_not_found_is_exit_code_1_with_near_names(filled: Run) -> None:
-    assert filled("search", "zzzz") == (1, "", "nothing found\n")
+    assert filled("search", "zzzz") == (1, "", "kb: nothing found\n")
     outcome = filled("get", "wnd.md")
     assert outcome.code == 1
     assert is_one_error_line(outcome)
@@ -249,7 +180,7 @@ def test_words_without_quotes_are_one_query(filled: Run) -> None:
 
 
 def test_nothing_found_by_grep_and_no_calls_are_said(filled: Run, project: Path) -> None:
-    assert filled("grep", "no_such_words_anywhere") == (1, "", "nothing found\n")
+    assert filled("grep", "no_such_words_anywhere") == (1, "", "kb: nothing found\n")
     assert filled("status", "--calls") == (1, "", "kb: no calls yet\n")
 
 
@@ -528,7 +459,7 @@ def test_search_formats(filled: Run) -> None:
 def test_search_from_a_folder_adds_it_first(run: Run) -> None:
     outcome = run("search", "marble", "--from", "docs", "--no-embed", "--format", "files")
     assert (outcome.code, outcome.out) == (0, "docs/guide/rain.md\n")
-    assert outcome.errors.startswith("docs: 4 added (4 documents)\n")
+    assert outcome.errors.startswith("kb: docs: 4 added (4 documents)\n")
     again = run("search", "marble", "--from", "docs", "--no-embed", "--format", "files", "--quiet")
     assert again.out == "docs/guide/rain.md\n"
     assert "added" not in again.errors
@@ -617,38 +548,6 @@ def test_encoding_without_the_letters_is_no_error(
         out, errors = popen.communicate()
     assert (popen.returncode, errors) == (0, b"")
     assert b"\\u6f22" in out
-
-
-def on_terminal(*arguments: str) -> str:
-    """What a command writes when stdout and stderr are a terminal."""
-    master, slave = pty.openpty()
-    with process(*arguments, stdout=slave, stderr=slave) as popen:
-        os.close(slave)
-        written = b""
-        while True:
-            try:
-                data = os.read(master, 65536)
-            except OSError:  # how Linux says that the other end is closed
-                break
-            if not data:
-                break
-            written += data
-    os.close(master)
-    assert popen.returncode == 0
-    return written.decode()
-
-
-def test_terminal_gets_colour_and_a_progress_bar_with_rate_and_time_left(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "100")
-    added = on_terminal("add", "docs", "--no-embed")
-    assert re.search(r"documents.*4/4.*\d\.\d/s.*\d:\d\d:\d\d", added, re.DOTALL)
-    assert "docs: 4 added" in added
-    assert "/s" not in on_terminal("add", "docs", "--no-embed", "--quiet")
-    assert "\x1b[" in on_terminal("search", "quartz")
-    assert "\x1b[" in on_terminal("list")
 
 
 def test_corpus_of_the_readme_is_the_one_tested() -> None:

@@ -18,7 +18,7 @@ from kb.text.controls import escaped_in_json, visible
 ATTACK = "\x1b]0;owned\x07\x1b[8m\x9b31m\u202egnp.exe\u2066\x7f\x0b\r"
 STEERING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
 NAME = "walrus\x1b[31m\x9b\u202e.md"
-COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\]8;[!-~]*\x1b\\")  # and links
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def put(folder: Path, *names: str) -> None:
 
 def rows(capsys: pytest.CaptureFixture[str], query: str) -> list[dict[str, Any]]:
     capsys.readouterr()
-    run("--json", "search", query, "-n", "50")
+    run("--json", "search", query, "-n", "50", "--min-score", "0")
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["results"]
     return found
 

@@ -45,6 +45,8 @@ WHOLE_TABLE = {
     "count_all_documents",
     "count_chunks_without_vector",
     "current_model",
+    "passages_of_collections",
+    "sources_as_kept",
     "delete_other_models",
     "delete_slabs",
     "delete_unused_vectors",

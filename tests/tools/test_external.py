@@ -12,6 +12,7 @@ import support
 from support import HashEmbedder, call
 
 from kb.errors import EmbeddingError
+from kb.store.chunks import count_chunks
 from kb.tools.registry import call_tool
 from kb.tools.session import Session
 
@@ -260,7 +261,7 @@ def test_docs_that_are_configured_no_more_leave_the_file(kb: Session, make: Make
     result = call(kb, "activate_project", config_path=str(make(external_docs=None)))
     assert result["total_docs"] == 0
     with kb.database.read() as connection:
-        assert connection.value("count_chunks") == 0
+        assert count_chunks(connection) == 0
 
 
 def test_a_configuration_that_fails_leaves_the_project_active(kb: Session, make: Maker) -> None:

@@ -1,0 +1,90 @@
+"""`kb datasette`: the file in Datasette, with search, labels and questions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kb.cli import render
+from kb.cli.arguments import Parser, positive
+from kb.errors import FileError
+
+if TYPE_CHECKING:
+    from kb.tools.session import Session
+
+PROGRAM = "datasette"
+PORT = 8001
+
+
+def add_options(add: Callable[..., Parser]) -> None:
+    """The command with its options."""
+    sub = add(
+        "datasette",
+        "datasette.datasette",
+        "browse the file's tables with Datasette, searched, labelled and linked",
+        group="care",
+        example="kb datasette --print",
+    )
+    sub.add_argument(
+        "--print",
+        action="store_true",
+        dest="show",
+        help="print the command that starts it, and do not",
+    )
+    sub.add_argument(
+        "--port", type=positive, default=PORT, metavar="N", help=f"where it listens ({PORT})"
+    )
+    sub.add_argument("--open", action="store_true", help="open the browser too")
+
+
+def datasette(kb: Session, options: argparse.Namespace) -> int:
+    """Write what Datasette is to know, and start it or say how."""
+    file = Path(kb.database.path).absolute()
+    # The name is one that the .gitignore beside the file leaves out.
+    metadata_file = file.with_name(f"{file.name}.datasette.json")
+    try:
+        metadata_file.write_text(json.dumps(metadata(file.stem), indent=2), encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"cannot write {metadata_file}: {error.strerror}") from error
+    program = _program()
+    command = [
+        *(program or ["uvx", PROGRAM]),
+        *("serve", str(file), "--metadata", str(metadata_file), "--port", str(options.port)),
+        *(["--open"] if options.open else []),
+    ]
+    if options.show:
+        result = {"metadata": str(metadata_file), "command": command}
+        render.text(result, shlex.join(command), options)
+        return 0
+    if program is None:
+        raise FileError(
+            "Datasette is not installed: `pipx install datasette` does it, or run "
+            f"{shlex.join(command)}"
+        )
+    kb.close()
+    return subprocess.run(command, check=False).returncode
+
+
+def metadata(name: str) -> dict[str, Any]:
+    """The metadata of a file that Datasette calls so."""
+    import yaml
+
+    text = (resources.files("kb") / "assets" / "datasette.yaml").read_text(encoding="utf-8")
+    told: dict[str, Any] = yaml.safe_load(text)
+    own = {key: told.pop(key) for key in ("tables", "queries")}
+    return {**told, "databases": {name: own}}
+
+
+def _program() -> list[str] | None:
+    """How Datasette is started: as a program, or out of this environment."""
+    beside = shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
+    found = shutil.which(PROGRAM) or beside
+    return [found] if found else None

@@ -1,0 +1,101 @@
+"""From what somebody types to a document: its id, its path on disk, the end of its id."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from pathlib import Path
+
+from kb.errors import DocumentNotFound, UsageError
+from kb.sources.address import local
+from kb.store.contents import document_paths
+from kb.store.database import Row
+from kb.text.file_names import on_disk, storable
+from kb.text.nearest import nearest
+from kb.tools.session import Session
+
+__all__ = ["resolve", "resolve_lines"]
+
+_LINES = re.compile(r"(.+?):(\d++)(-?)(\d*+)$")  # "a.md:3", "a.md:3-5", "a.md:3-"
+
+
+def resolve_lines(kb: Session, text: str, name: str) -> tuple[str, str, int, int]:
+    """As `resolve`, for a document with lines behind it: the first and the last, 0 for none.
+
+    Raises:
+        DocumentNotFound: nothing is called so.
+        UsageError: several are, or line 0 is meant.
+    """
+    try:
+        return *resolve(kb, text, name), 0, 0
+    except DocumentNotFound:
+        if not (match := _LINES.match(text)):
+            raise
+    first = int(match[2])
+    last = int(match[4] or 0) if match[3] else first
+    if not first:
+        raise UsageError("lines count from 1")
+    return *resolve(kb, match[1], name), first, last
+
+
+def resolve(kb: Session, text: str, name: str) -> tuple[str, str]:
+    """The collection and id of the document that somebody means.
+
+    Tried in order: an id in the named or any collection, `COLLECTION/id`, a path on disk inside
+    a collection's folder, the end of one id.
+    """
+    with kb.database.read() as connection:
+        rows = [kb.names.collection(connection, name)] if name else kb.names.collections(connection)
+        documents = {row["name"]: document_paths(connection, row["collection_id"]) for row in rows}
+    wanted = _normal(text)
+    everything = [(name, path) for name, paths in documents.items() for path in paths]
+    found = [(name, path) for name, path in everything if _normal(path) == wanted]
+    if not found:
+        called = {name: name for name in documents} | {
+            alias: name for alias, name in kb.names.aliases.items() if name in documents
+        }
+        found = [
+            (name, path)
+            for shown, name in called.items()
+            for path in documents[name]
+            if wanted in (f"{_normal(shown)}/{_normal(path)}", f"{_normal(shown)}:{_normal(path)}")
+        ]
+    if not found:
+        found = _on_disk(text, rows, documents)
+    if not found:
+        found = [(name, path) for name, path in everything if _normal(path).endswith(f"/{wanted}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        choices = ", ".join(f"{name}/{path}" for name, path in found[:5])
+        raise UsageError(f"{text} names {len(found)} documents: say {choices}")
+    where = f'collection "{name}"' if name else "any collection"
+    raise DocumentNotFound(
+        f'Document "{text}" not found in {where}.',
+        suggestions=nearest(text, [path for _, path in everything]),
+    )
+
+
+def _normal(text: str) -> str:
+    """A name as it compares: a Mac writes accents apart, keyboards do not."""
+    return unicodedata.normalize("NFC", text)
+
+
+def _on_disk(text: str, rows: list[Row], documents: dict[str, list[str]]) -> list[tuple[str, str]]:
+    file = Path(text if os.path.lexists(text) else on_disk(text)).expanduser()
+    places = {Path(os.path.normpath(file.absolute())), file.resolve()}
+    found = []
+    for row in rows:
+        root = local(row["source"])
+        for place in places:
+            if place == root:  # a collection of one file
+                path = storable(root.name)
+            elif place.is_relative_to(root):
+                path = storable(place.relative_to(root).as_posix())
+            else:
+                continue
+            found += [
+                (row["name"], p) for p in documents[row["name"]] if _normal(p) == _normal(path)
+            ]
+    return list(dict.fromkeys(found))

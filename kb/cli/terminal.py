@@ -1,0 +1,191 @@
+"""What people see on a terminal, drawn by Rich. Imported on a terminal alone: that takes 50 ms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from kb.cli.render import flat
+from kb.cli.streams import coloured
+from kb.text.controls import visible
+
+BAR_CELLS = 5
+# From which score on a row is called so; 0.7 is where a row most likely answers.
+WORDS = ((0.9, "very likely"), (0.7, "likely"), (0.4, "maybe"), (0.0, "unlikely"))
+_WORD_WIDTH = max(len(word) for _, word in WORDS)
+_STYLES = {"very likely": "green", "likely": "green", "maybe": "yellow", "unlikely": "red"}
+TEXT_COLUMNS = frozenset({"context", "does", "description", "content", "text", "message"})
+
+
+def console(*, to_stderr: bool = False) -> Console:
+    """Stdout or stderr as it is now: everything that it prints has to be `visible`."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    return Console(file=coloured(stream), highlight=False, markup=False, emoji=False)
+
+
+def say(program: str, sentence: str, style: str) -> None:
+    """A line on stderr whose beginning has a colour."""
+    console(to_stderr=True).print(
+        Text.assemble((f"{program}:", style), " ", sentence), soft_wrap=True
+    )
+
+
+def labelled(label: str, style: str, sentence: str) -> None:
+    """A line behind a short word in a colour; further lines stand below its beginning."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=7)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(label, style=style), Text(sentence))
+    console().print(grid)
+
+
+def table(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:
+    """Rows below their headers, as wide as the terminal at most."""
+    grid = Table(box=None, header_style="bold", pad_edge=False)
+    for number, column in enumerate(columns):
+        figures = all(row[number].replace(".", "", 1).isdigit() for row in rows)
+        # Names are broken at their ends if they must be, and prose gives way first.
+        prose = column in TEXT_COLUMNS
+        grid.add_column(
+            column,
+            justify="right" if figures else "left",
+            overflow="fold",
+            no_wrap=figures,
+            ratio=1 if prose else None,
+            min_width=24 if prose else None,
+        )
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    console().print(grid)
+
+
+def document(text: str, title: str, *, as_markdown: bool) -> None:
+    """A document's text; Markdown as it is meant.
+
+    Args:
+        title: stands above it, where several are shown; else "".
+    """
+    shown = console()
+    if title:
+        shown.print(Rule(Text(visible(title), style="bold cyan"), align="left", style="dim"))
+    text = visible(text)
+    if as_markdown:
+        shown.print(Markdown(text, hyperlinks=True, code_theme="ansi_dark"))
+    else:
+        shown.print(Text(text.rstrip("\n")), soft_wrap=True)
+
+
+def bar(share: float, cells: int = BAR_CELLS, style: str = "green") -> Text:
+    """A share, 0 to 1, as a bar; a plain one where the terminal has no such letters."""
+    full, empty = ("█", "░") if _takes_blocks() else ("#", ".")
+    filled = round(share * cells)
+    return Text.assemble((full * filled, style), (empty * (cells - filled), "dim"))
+
+
+def _takes_blocks() -> bool:
+    try:
+        "█░".encode(console().encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def score_word(score: float) -> str:
+    """A score in a word."""
+    return next(word for least, word in WORDS if score >= least)
+
+
+def search_group(file: str, title: str, address: str) -> None:
+    """The document that the rows below it are of."""
+    shown = console()
+    shown.print(
+        Text.assemble((flat(file), _linked("bold cyan", address)), "  ", (title, "bold")),
+        soft_wrap=True,
+    )
+
+
+def search_row(
+    row: dict[str, Any], lines: str, heading: str, address: str, explanation: str
+) -> None:
+    """One row: how good it is, where it stands, and the text round the matched words."""
+    shown = console()
+    line = Text("  ")
+    if "relevanceScore" in row:
+        score = row["relevanceScore"]
+        word = score_word(score)
+        style = _STYLES[word]
+        line.append_text(bar(score, style=style))
+        line.append(f" {score:.2f} ")
+        line.append(f"{word:<{_WORD_WIDTH}}  ", style=style)
+    line.append(flat(lines), style=_linked("cyan", address))
+    if row["changedSinceSync"]:
+        line.append("  (changed since sync)", style="yellow")
+    if heading:
+        line.append("  ").append(heading, style="bold")
+    shown.print(line)
+    shown.print(Padding(_with_marks(row["snippet"], row["marks"]), (0, 0, 0, 4)))
+    if explanation:
+        shown.print(Padding(Text(flat(explanation), style="dim"), (0, 0, 0, 4)))
+
+
+def _linked(style: str, address: str) -> Style:
+    return Style.parse(style) + Style(link=address or None)
+
+
+def _with_marks(snippet: str, marks: Sequence[tuple[int, int]]) -> Text:
+    """A snippet whose matched words stand out."""
+    shown = Text()
+    done = 0
+    for start, end in marks:
+        shown.append(visible(snippet[done:start]))
+        shown.append(visible(snippet[start:end]), style="bold yellow")
+        done = end
+    return shown.append(visible(snippet[done:]))
+
+
+def status(heading: str, facts: Sequence[str], collections: Sequence[dict[str, Any]]) -> None:
+    """What the file holds, with a bar for the passages that have their vector."""
+    shown = console()
+    shown.print(Text(flat(heading), style="bold"), soft_wrap=True)
+    for fact in facts:
+        shown.print(Text(flat(fact)))
+    if not collections:
+        return
+    grid = Table(box=None, header_style="bold", pad_edge=False)
+    grid.add_column("collection", overflow="fold")
+    grid.add_column("kind")
+    grid.add_column("documents", justify="right", no_wrap=True)
+    grid.add_column("passages", justify="right", no_wrap=True)
+    grid.add_column("vectors", no_wrap=True)
+    grid.add_column("synced", no_wrap=True)
+    for row in collections:
+        passages = row["passages"]
+        done = row["embedded"] / passages if passages else 1.0
+        vectors = bar(done, 8, "green" if done == 1 else "yellow")
+        vectors.append(f" {int(done * 100):>3}%")  # never 100 % before all have one
+        grid.add_row(
+            Text(flat(row["collection"])),
+            row["kind"],
+            f"{row['documents']:,}",
+            f"{passages:,}",
+            vectors,
+            (row["synced"] or "")[:16].replace("T", " "),
+        )
+    shown.print()
+    shown.print(grid)
+    shown.print()
+    for row in collections:
+        if row["source"]:
+            line = Text.assemble(
+                flat(row["collection"]), (f" is read from {flat(row['source'])}", "dim")
+            )
+            shown.print(line, soft_wrap=True)
