@@ -40,6 +40,7 @@ APPLICATION_ID = 0x6B62646F
 SCHEMA_VERSION = 4
 BUSY_MILLISECONDS = 20_000
 CLOSE_SECONDS = 5
+LOOK_SECONDS = 0.004  # between two looks whether another process has let go of a lock
 MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
 AGAIN_MILLISECONDS = 50  # the same once a reader has kept it for that long
 MOST_LOG = 512_000_000  # bytes of a log that cannot be merged, beyond which no write begins
@@ -549,7 +550,7 @@ class Database:
         else:
             flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
             connection = apsw.Connection(_sqlite_name(self.path), flags)
-        connection.set_busy_timeout(BUSY_MILLISECONDS)
+        _wait_for_others(connection, BUSY_MILLISECONDS)
         connection.pragma("foreign_keys", True)
         connection.pragma("mmap_size", 1 << 30)
         _load_vector_extension(connection)
@@ -661,7 +662,7 @@ class Database:
         # A reader that stays inside its transaction for longer leaves pages in the log; they are
         # merged at its end if it is ours, else by the next write or the close.
         patience = AGAIN_MILLISECONDS if self._log_waits else MERGE_MILLISECONDS
-        connection.set_busy_timeout(patience if wait else 0)
+        _wait_for_others(connection, patience if wait else 0)
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._log_is_merged, self._log_waits = True, False
@@ -673,7 +674,7 @@ class Database:
                 pages, merged = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 self._log_waits = merged < pages
         finally:
-            connection.set_busy_timeout(BUSY_MILLISECONDS)
+            _wait_for_others(connection, BUSY_MILLISECONDS)
 
     def _require_short_log(self) -> None:
         """Refuse to write on and on into a log that nobody can merge.
@@ -781,6 +782,27 @@ def _resource(*names: str) -> str:
     if not packaged.is_file():
         packaged = Path(str(folder)).parent.joinpath(*names)
     return packaged.read_text(encoding="utf-8")
+
+
+def _wait_for_others(connection: apsw.Connection, milliseconds: int) -> None:
+    """For how long a lock of another process is waited for, looking again and again.
+
+    SQLite's own way looks ten times a second after a while. Beside a process that writes one
+    transaction after another it finds the lock free once in many seconds.
+    """
+    until = 0.0
+
+    def wait(times: int) -> bool:
+        nonlocal until
+        now = time.monotonic()
+        if not times:
+            until = now + milliseconds / 1000
+        if now >= until:
+            return False
+        time.sleep(min(LOOK_SECONDS, until - now))
+        return True
+
+    connection.set_busy_handler(wait if milliseconds else None)
 
 
 def _use_log(connection: apsw.Connection) -> None:
