@@ -173,6 +173,8 @@ def _read_slabs(
     ]
     if not slabs:
         return np.zeros(0, dtype=np.int64), np.zeros((0, 8), dtype=np.uint8)
+    if any(len(offsets) % 2 for _, offsets, _ in slabs):
+        raise DamagedFileError(DAMAGED)
     ids = np.concatenate(
         [
             np.frombuffer(offsets, dtype=np.uint16).astype(np.int64) + (slab_id << SLAB_BITS)

@@ -133,6 +133,7 @@ def test_a_vector_of_the_wrong_width_is_made_anew(path: Path, embedder: HashEmbe
         "UPDATE vectors SET vector = x'0102'",
         "UPDATE vectors SET vector = x'0102' WHERE vector_id = 1",
         "UPDATE vector_slabs SET signs = x'0102'",
+        "UPDATE vector_slabs SET offsets = x'01'",
         "UPDATE document_vectors SET vector = x'00'",
         "DROP TABLE document_vectors",
         "DROP VIEW chunk_texts",
