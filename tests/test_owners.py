@@ -18,6 +18,7 @@ OWNERS = {
     "python_calamine": {"formats.convert.sheets"},
     "readability": {"formats.convert.article"},
     "selectolax": {"formats.convert.article", "formats.convert.markup", "formats.convert.page"},
+    "charset_normalizer": {"text.decode"},
     "docutils": {"formats.restructured_text"},
     "httpcore2": {"sources.public", "sources.web"},
     "httpx2": {"sources.public", "sources.web"},

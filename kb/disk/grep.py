@@ -11,6 +11,7 @@ Asked once for everything, ripgrep prints 300 MB for the pattern "." and 8 MB of
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import time
 from bisect import bisect_right
@@ -30,6 +31,7 @@ from kb.disk.ripgrep import (
 )
 from kb.disk.secret import begins_as_private_key
 from kb.errors import SourceError
+from kb.text.decode import NoTextError, decode
 from kb.text.file_names import storable
 
 __all__ = ["SKIPPED_FOLDERS", "GrepMatch", "GrepResult", "grep", "grep_texts"]
@@ -250,11 +252,17 @@ def _first_files(root: Path, counts: dict[str, int], limit: int) -> Iterator[tup
 
 
 def _as_utf_8(data: bytes) -> bytes:
-    """The text as ripgrep sees it: without byte order mark, UTF-16 converted."""
+    """The text without byte order mark, in whatever encoding it was, as `read_file` shows it."""
     if data.startswith(codecs.BOM_UTF8):
         return data[len(codecs.BOM_UTF8) :]
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", "replace").encode()
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        with contextlib.suppress(NoTextError):
+            # By its encoding alone: what a line is stays as ripgrep counts it.
+            return data.decode(decode(data).encoding, "replace").encode()
     return data
 
 

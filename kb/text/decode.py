@@ -1,9 +1,9 @@
 """Bytes of a file -> text, or the finding that they are no text.
 
 What counts, in this order: a byte order mark; NULs in the pattern that UTF-16 leaves; UTF-8;
-UTF-8 with a few damaged places; the one-byte encodings of Western Europe, with a notice. Other
-one-byte encodings and the old East Asian ones cannot be told apart from these with certainty,
-so they are read as Western text and the notice says so.
+UTF-8 with a few damaged places; where most letters lie beyond ASCII the old encoding whose text is
+most like a language (Cyrillic, Greek, Hebrew, Arabic, East Asian); the one-byte encodings of
+Western Europe. The last two with a notice, since they cannot be told apart with certainty.
 """
 
 from __future__ import annotations
@@ -49,6 +49,17 @@ _CONTROLS_AT_MOST = 0.05
 _NUL_PAIRS_AT_LEAST = 0.1
 
 
+# The old encodings of other scripts. Thai is not among them: Korean would be taken for it.
+_OTHER_SCRIPTS = (
+    *("cp1251", "koi8_r", "cp1253", "cp1255", "cp1256"),
+    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
+)
+# Of the letters of a page in Western or Central Europe at most a quarter lies beyond ASCII.
+_OTHER_LETTERS_AT_LEAST = 0.35
+_OTHER_BYTES_AT_LEAST = 24  # fewer say too little of a language
+_LOOKED_AT = 50_000  # bytes
+
+
 def decode(data: bytes) -> Decoded:
     """Read the bytes of a text file.
 
@@ -82,7 +93,7 @@ def _read(data: bytes) -> tuple[str, str, str]:
     # One bad byte must not turn a page of Japanese into nonsense. In Western text a letter
     # beyond ASCII is hardly ever followed by what would make it valid UTF-8.
     if replaced and sum(character > "\x7f" for character in text) < 10 * replaced:
-        return _western(data)
+        return _other_script(data) or _western(data)
     return text, "utf-8", notice
 
 
@@ -94,6 +105,28 @@ def _utf_8(data: bytes) -> tuple[str, str]:
         line = _line_at(data, error.start)
         text = data.decode("utf-8", "replace")
         return text, f"damaged UTF-8: unreadable bytes replaced, the first in line {line}"
+
+
+def _other_script(data: bytes) -> tuple[str, str, str] | None:
+    """As the old encoding of another script; None where nothing speaks for one."""
+    part = data[:_LOOKED_AT]
+    beyond = sum(byte > 0x7F for byte in part)
+    letters = beyond + sum(chr(byte).isalpha() for byte in part if byte <= 0x7F)
+    if beyond < _OTHER_BYTES_AT_LEAST or beyond < letters * _OTHER_LETTERS_AT_LEAST:
+        return None
+    from charset_normalizer import from_bytes  # here: hardly any file needs it
+
+    # The end of the part may lie within a letter.
+    whole = part if len(part) == len(data) else part.rpartition(b"\n")[0] or part
+    found = from_bytes(whole, cp_isolation=list(_OTHER_SCRIPTS)).best()
+    if found is None:
+        return None
+    try:
+        text = data.decode(found.encoding)
+    except UnicodeDecodeError:
+        return None
+    name = found.encoding.replace("cp125", "windows-125").replace("_", "-")
+    return text, found.encoding, f"not UTF-8: read as {name}, which its letters suggest"
 
 
 def _western(data: bytes) -> tuple[str, str, str]:
