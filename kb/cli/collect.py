@@ -12,8 +12,9 @@ from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
 from kb.ingest.embed import EmbedReport, embed_pending, reembed
 from kb.ingest.progress import Progress
+from kb.ingest.refused import require_source
 from kb.ingest.registration import MovedSource, SourceRegistration
-from kb.ingest.sync import SyncReport, require_source, sync_collection
+from kb.ingest.sync import SyncReport, sync_collection
 from kb.sources.address import (
     git_address,
     is_git,

@@ -8,7 +8,6 @@ began.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from kb.disk.secret import is_secret
-from kb.errors import DocumentTooComplex, KbError, SourceError, UsageError
+from kb.errors import DocumentTooComplex, KbError, SourceError
 from kb.formats.convert.formats import INSTALL
 from kb.ingest.captures import archive_page
 from kb.ingest.prepare import Preparation, files_of, opened, trusted_time
 from kb.ingest.progress import Progress, no_progress
+from kb.ingest.refused import nothing_readable, shown_globs, would_empty
 from kb.ingest.registration import Plan, Registration, as_told
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile
@@ -35,7 +35,6 @@ from kb.store.embeddings import delete_unused_vectors
 
 __all__ = [
     "SyncReport",
-    "require_source",
     "sync_collection",
 ]
 
@@ -64,15 +63,6 @@ class SyncReport:
         fields = asdict(self)
         del fields["is_stored"]
         return fields
-
-
-def _filter(collection: Row) -> str:
-    """What a collection takes and leaves out, to be said where nothing was found."""
-    only, never = json.loads(collection["include"]), json.loads(collection["exclude"])
-    parts = [
-        f"{word} {', '.join(globs)}" for word, globs in (("only", only), ("not", never)) if globs
-    ]
-    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def sync_collection(
@@ -145,9 +135,9 @@ def _sync_files(
     if registration is not None and skipped:
         report.notices.append({"path": "", "message": _other_formats(skipped)})
     if stored and not files and not may_become_empty:
-        raise _would_empty(row, len(stored), is_addition=is_addition)
-    if not files and _filter(row):
-        message = f"no file matches{_filter(row)}; `kb add` with other globs replaces them"
+        raise would_empty(row, len(stored), is_addition=is_addition)
+    if not files and shown_globs(row):
+        message = f"no file matches{shown_globs(row)}; `kb add` with other globs replaces them"
         report.notices.append({"path": "", "message": message})
     report.notices += [{"path": "", "message": text} for text in source.notices]
     found = {file.path for file in files}
@@ -164,9 +154,9 @@ def _sync_files(
         progress("documents", len(files), len(files))
         if not run.has_read:
             if is_addition and report.errors and registration and not registration.keeps_empty:
-                raise _nothing_readable(row, report)
+                raise nothing_readable(row, report)
             if gone and len(gone) == len(stored) and not may_become_empty:
-                raise _would_empty(row, len(stored), is_addition=is_addition)
+                raise would_empty(row, len(stored), is_addition=is_addition)
         taken_back = [path for path in run.secret if path in stored]
         _take_back(database, row["collection_id"], taken_back, report)
         run.finish()
@@ -197,30 +187,6 @@ def _sync_one(run: _Run, file: SourceFile, note: Callable[[str, str], None]) -> 
     except Exception as error:
         logger.warning("%s", file.path, exc_info=True)
         note(file.path, f"cannot be stored: {type(error).__name__}: {error}")
-
-
-def _would_empty(collection: Row, count: int, *, is_addition: bool) -> SourceError:
-    """The refusal to delete all that a collection holds."""
-    name, source = collection["name"], collection["source"]
-    way_out = (
-        "check the globs"
-        if is_addition
-        else f"bring the files back, give other globs with `kb add`, or `kb remove {name}`"
-    )
-    return SourceError(
-        f"{source} holds no matching file{_filter(collection)} that can be read, but the "
-        f'collection "{name}" has {count} documents: nothing was changed; {way_out}',
-        path=source,
-    )
-
-
-def _nothing_readable(collection: Row, report: SyncReport) -> SourceError:
-    first = report.errors[0]
-    others = f" ({len(report.errors) - 1} more failed)" if len(report.errors) > 1 else ""
-    where = f"{first['path']}: " if first["path"] not in first["message"] else ""
-    return SourceError(
-        f"nothing was added: {where}{first['message']}{others}", path=collection["source"]
-    )
 
 
 def _stored(database: Database, plan: Plan, report: SyncReport) -> dict[str, Row]:
@@ -402,19 +368,6 @@ class _Run:
                 del self.gone[path]
                 return int(now["document_id"])
         return None
-
-
-def require_source(collection: Row) -> None:
-    """Refuse to sync what has no source.
-
-    Raises:
-        UsageError: the collection is filled by tool calls.
-    """
-    if not collection["source"]:
-        raise UsageError(
-            f'the collection "{collection["name"]}" is filled by tool calls and has no source to '
-            "sync from"
-        )
 
 
 def _is_inside(path: str, places: Sequence[str]) -> bool:

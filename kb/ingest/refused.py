@@ -1,0 +1,58 @@
+"""What a sync refuses, and what to do then."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from kb.errors import SourceError, UsageError
+from kb.store.database import Row
+
+if TYPE_CHECKING:
+    from kb.ingest.sync import SyncReport
+
+
+def require_source(collection: Row) -> None:
+    """Refuse to sync what has no source.
+
+    Raises:
+        UsageError: the collection is filled by tool calls.
+    """
+    if not collection["source"]:
+        raise UsageError(
+            f'the collection "{collection["name"]}" is filled by tool calls and has no source to '
+            "sync from"
+        )
+
+
+def would_empty(collection: Row, count: int, *, is_addition: bool) -> SourceError:
+    """The refusal to delete all that a collection holds."""
+    name, source = collection["name"], collection["source"]
+    way_out = (
+        "check the globs"
+        if is_addition
+        else f"bring the files back, give other globs with `kb add`, or `kb remove {name}`"
+    )
+    return SourceError(
+        f"{source} holds no matching file{shown_globs(collection)} that can be read, but the "
+        f'collection "{name}" has {count} documents: nothing was changed; {way_out}',
+        path=source,
+    )
+
+
+def nothing_readable(collection: Row, report: SyncReport) -> SourceError:
+    first = report.errors[0]
+    others = f" ({len(report.errors) - 1} more failed)" if len(report.errors) > 1 else ""
+    where = f"{first['path']}: " if first["path"] not in first["message"] else ""
+    return SourceError(
+        f"nothing was added: {where}{first['message']}{others}", path=collection["source"]
+    )
+
+
+def shown_globs(collection: Row) -> str:
+    """What a collection takes and leaves out, to be said where nothing was found."""
+    only, never = json.loads(collection["include"]), json.loads(collection["exclude"])
+    parts = [
+        f"{word} {', '.join(globs)}" for word, globs in (("only", only), ("not", never)) if globs
+    ]
+    return f" ({'; '.join(parts)})" if parts else ""
