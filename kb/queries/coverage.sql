@@ -13,16 +13,12 @@ SELECT
          WHERE keyword_index MATCH matches.value LIMIT :limit))
 FROM json_each(:matches) AS matches;
 
--- name: documents_holding
--- As chunks_holding, for documents.
+-- name: documents_counted
+-- Of each expression (JSON list): in how many documents it is, counted to a limit.
 SELECT
   matches.value,
-  (SELECT json_array(
-     count(*),
-     json_group_array(document_id) FILTER (
-       WHERE document_id IN (SELECT value FROM json_each(:row_ids))))
-   FROM (SELECT rowid AS document_id FROM document_index
-         WHERE document_index MATCH matches.value LIMIT :limit))
+  (SELECT count(*)
+   FROM (SELECT 1 FROM document_index WHERE document_index MATCH matches.value LIMIT :limit))
 FROM json_each(:matches) AS matches;
 
 -- name: count_all_chunks$

@@ -45,10 +45,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the rows of one index hold of a query.
+    """What passages hold of a query.
 
     Attributes:
-        greatest_score: no bm25 score of the query is greater (see `greatest_score`).
+        greatest_score: no bm25 score of the query is greater.
         held: by row id, the share of the information that a row holds; 0 where it is missing.
         rarity: all of the information, as a multiple of that of a word which one row alone holds.
     """
@@ -56,18 +56,6 @@ class Coverage:
     greatest_score: float = 0.0
     held: Mapping[int, float] = field(default_factory=dict)
     rarity: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """One keyword index and its statements."""
-
-    holding: str  # counts the rows that match, and says which of some are among them
-    size: str
-
-
-PASSAGES = Index("chunks_holding", "count_all_chunks")
-DOCUMENTS = Index("documents_holding", "count_all_documents")
 
 
 def units(query: Query, prefixes: Mapping[str, str] | None = None) -> list[Unit]:
@@ -93,25 +81,24 @@ def units(query: Query, prefixes: Mapping[str, str] | None = None) -> list[Unit]
 
 def measure(
     connection: Connection,
-    index: Index,
     wanted: Sequence[Unit],
     ranked: Sequence[str],
-    row_ids: Collection[int],
+    chunk_ids: Collection[int],
 ) -> Coverage:
-    """What some rows of an index hold.
+    """What some passages hold.
 
     Args:
         ranked: the MATCH expressions that a bm25 score is made of.
     """
     if not wanted:
         return Coverage()
-    total: int = connection.value(index.size)
+    total: int = connection.value("count_all_chunks")
     most = max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
-    found = _look_up(connection, index, [*_matches(wanted), *ranked], row_ids, most)
+    found = _look_up(connection, [*_matches(wanted), *ranked], chunk_ids, most)
     counted = [unit for unit in wanted if not found[unit.match].is_common]
     if not counted:
         counted = list(wanted)
-        found |= _look_up(connection, index, _matches(wanted), row_ids, total)
+        found |= _look_up(connection, _matches(wanted), chunk_ids, total)
     information = 0.0
     held: dict[int, float] = {}
     for unit in counted:
@@ -119,24 +106,27 @@ def measure(
         information += weight
         for row_id, share in shares.items():
             held[row_id] = held.get(row_id, 0.0) + weight * share
+    counts = {match: (one.count, one.is_common) for match, one in found.items()}
     return Coverage(
-        _greatest(found, ranked, total),
+        _greatest(counts, ranked, total),
         {row_id: value / information for row_id, value in held.items()},
         information / _information(1, max(total, 1)),
     )
 
 
-def greatest_score(connection: Connection, index: Index, ranked: Sequence[str]) -> float:
-    """The greatest bm25 score that rows of an index can have.
+def greatest_of_documents(connection: Connection, ranked: Sequence[str]) -> float:
+    """The greatest bm25 score that a document can have.
 
     Args:
         ranked: the MATCH expressions that it is made of.
     """
     if not ranked:
         return 0.0
-    total: int = connection.value(index.size)
+    total: int = connection.value("count_all_documents")
     most = max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
-    return _greatest(_look_up(connection, index, ranked, (), most), ranked, total)
+    matches = json.dumps(list(dict.fromkeys(ranked)))
+    rows = connection.tuples("documents_counted", matches=matches, limit=most)
+    return _greatest({match: (count, count >= most) for match, count in rows}, ranked, total)
 
 
 def rows_titled(
@@ -144,7 +134,7 @@ def rows_titled(
 ) -> set[int]:
     """Of some passages, those whose title and headings hold all that a query looks for."""
     matches = [f"{{title heading}} : ({unit.match})" for unit in wanted]
-    found = _look_up(connection, PASSAGES, matches, chunk_ids, UNLIMITED)
+    found = _look_up(connection, matches, chunk_ids, UNLIMITED)
     return set.intersection(*(set(one.rows) for one in found.values())) if found else set()
 
 
@@ -163,14 +153,13 @@ def _matches(wanted: Iterable[Unit]) -> list[str]:
 
 def _look_up(
     connection: Connection,
-    index: Index,
     matches: Iterable[str],
     row_ids: Collection[int],
     most: int,
 ) -> dict[str, _Found]:
     """Each expression's rows, the first `most` of them."""
     rows = connection.tuples(
-        index.holding,
+        "chunks_holding",
         matches=json.dumps(list(dict.fromkeys(matches))),
         row_ids=json.dumps(list(row_ids)),
         limit=most,
@@ -182,11 +171,12 @@ def _look_up(
     return found
 
 
-def _greatest(found: Mapping[str, _Found], ranked: Sequence[str], total: int) -> float:
-    idf = sum(
-        _fts5_idf(found[match].count, total) * (COMMON if found[match].is_common else 1.0)
-        for match in dict.fromkeys(ranked)
-    )
+def _greatest(counts: Mapping[str, tuple[int, bool]], ranked: Sequence[str], total: int) -> float:
+    """(k1 + 1) times the sum of idf; `counts`: in how many rows, and whether in more than that."""
+    idf = 0.0
+    for match in dict.fromkeys(ranked):
+        count, is_common = counts[match]
+        idf += _fts5_idf(count, total) * (COMMON if is_common else 1.0)
     return (SATURATION + 1) * idf
 
 

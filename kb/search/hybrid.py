@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.search.candidates import bodies
-from kb.search.coverage import (
-    DOCUMENTS,
-    PASSAGES,
-    Unit,
-    greatest_score,
-    measure,
-    rows_titled,
-    units,
-)
+from kb.search.coverage import Unit, greatest_of_documents, measure, rows_titled, units
 from kb.search.operators import Filters, chunk_filters, match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally, scripts_asked
 from kb.search.ranking import COLUMN_WEIGHTS, Evidence, rank, readable_share, script_fit, shown
@@ -239,8 +231,8 @@ def _evidence(
     """What is known of each passage, and its distance."""
     blob = None if vector is None else query_blob(vector)
     rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
-    passages = measure(connection, PASSAGES, words.units, words.alternatives, chunk_ids)
-    greatest_of_documents = greatest_score(connection, DOCUMENTS, words.alternatives)
+    passages = measure(connection, words.units, words.alternatives, chunk_ids)
+    greatest = greatest_of_documents(connection, words.alternatives)
     titled: set[int] = set()
     if len(words.units) <= MOST_TITLE_WORDS:
         titled = rows_titled(connection, words.units, chunk_ids)
@@ -253,7 +245,7 @@ def _evidence(
     for chunk_id, document_id, distance, document_distance, title, beginning in rows:
         if document_id not in of_document:
             of_document[document_id] = (
-                _share(words.documents.get(document_id, 0.0), greatest_of_documents),
+                _share(words.documents.get(document_id, 0.0), greatest),
                 None if document_distance is None else calibration.standard(1 - document_distance),
                 script_fit(asked, beginning),
                 _plain(title) == asked_title,
