@@ -82,11 +82,11 @@ def search(
         return []
     calibration = calibration or BUNDLED_CALIBRATION
     if vector is not None and not use_keywords:
+        # As deep as ever: the sign bits that propose candidates find fewer of the nearest few.
+        nearest = _nearest(connection, vector, ranges, max(limit, depth), only, without)
         return [
             Hit(chunk_id, shown(calibration.score(distance)), distance, vector_rank=rank)
-            for rank, (chunk_id, distance) in enumerate(
-                _nearest(connection, vector, ranges, limit, only, without), 1
-            )
+            for rank, (chunk_id, distance) in enumerate(nearest[:limit], 1)
             if distance <= max_distance
         ]
     found = gather(
