@@ -1,10 +1,5 @@
 -- Statements of kb/store/vectors.py.
 
--- name: slabs
--- The vector index of one range of ids.
-SELECT slab_id, offsets, signs FROM vector_slabs
-WHERE slab_id BETWEEN :first >> 10 AND :last >> 10 ORDER BY slab_id;
-
 -- name: chunk_distances
 -- Cosine distance of each of these chunks (JSON list) from the query's vector (int8); 1 for zeros.
 SELECT chunk_id,

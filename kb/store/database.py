@@ -72,6 +72,24 @@ class Connection:
         self.folder = folder
         self.project = project
         self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}
+        self._kept: dict[str, tuple[tuple[int, int], Any]] = {}
+
+    def kept(self, name: str) -> Any:
+        """What was kept under a name, unless the file has changed since; else None.
+
+        Call it inside the read or write that uses it.
+        """
+        stamp, value = self._kept.get(name, (None, None))
+        return value if stamp == self._stamp() else None
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep what was read in this transaction until the file changes."""
+        self._kept[name] = self._stamp(), value
+
+    def _stamp(self) -> tuple[int, int]:
+        """Changes with every change of the file: by others, and by this connection."""
+        version: Any = self.apsw.pragma("data_version")
+        return int(version), self.apsw.total_changes()
 
     def tokenize(self, text: str, *, stem: bool = False) -> list[tuple[int, int, str]]:
         """The terms of a text as the keyword index cuts and folds them, in order.

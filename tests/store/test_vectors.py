@@ -194,3 +194,26 @@ def test_the_centroid_has_unit_length_and_lies_between() -> None:
     centroid = mean_vector([quantize(vectors[i : i + 1]).tobytes() for i in range(2)])
     assert centroid @ centroid == pytest.approx(1, abs=1e-5)
     assert centroid @ vectors[0] == pytest.approx(float(centroid @ vectors[1]), abs=0.01)
+
+
+def test_codes_are_read_anew_after_a_change_by_anybody(tmp_path: Path) -> None:
+    vectors = random_vectors(30, 384)
+    with Database(tmp_path / "kb.db") as database, Database(tmp_path / "kb.db") as other:
+        for count, writer in ((10, database), (20, other), (30, database)):
+            with writer.write() as connection:
+                store(connection, {1: vectors[:count]})
+            for _ in range(2):  # the second time from memory
+                with database.read() as connection:
+                    assert len(found(connection, vectors[0], 100)) == count
+
+
+def test_codes_in_memory_serve_a_part_of_what_they_were_read_for(connection: Connection) -> None:
+    vectors = random_vectors(30, 384)
+    store(connection, {number: vectors[10 * number - 10 : 10 * number] for number in (1, 2, 3)})
+    everywhere = [collection_range(number) for number in (1, 2, 3)]
+    assert len(found(connection, vectors[0], 100, ranges=everywhere)) == 30
+    for parts in ((2,), (1, 3), (3, 2), (1, 2, 3)):
+        ranges = [collection_range(number) for number in parts]
+        rows = nearest_chunks(connection, vectors[0], ranges, 100)
+        assert {chunk_id >> 32 for chunk_id, _ in rows} == set(parts)
+        assert len(rows) == 10 * len(parts)

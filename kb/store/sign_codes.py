@@ -1,0 +1,164 @@
+"""The signs of all vectors' dimensions, one bit each: which chunks may be the nearest.
+
+The Hamming distance of two such codes follows the angle between the vectors. Closer to it comes the
+sum of a query's dimensions with the signs of a code (Charikar 2002 has the first, Dong, Charikar
+and Li 2008 the second), so the first picks some hundreds of all codes and the second the best of
+these. A connection keeps the codes that it read last, as long as nobody changes the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kb.errors import DamagedFileError
+from kb.store.database import Connection
+from kb.store.ids import ChunkRange
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SLAB_BITS = 10  # 1,024 chunk ids a slab: rebuilding one reads 400 kB
+DAMAGED = "vectors in the file are damaged: `kb doctor --fix` makes them anew from the texts"
+KEPT = "sign codes"
+
+
+@dataclass(frozen=True, slots=True)
+class SignCodes:
+    """The codes of some chunks.
+
+    Attributes:
+        ids: the chunks, ascending.
+        words: shape (64-bit words of a code, chunks): a scan reads one word of all codes after
+            the other, which takes a fifth of the time that one code after the other takes.
+    """
+
+    ids: NDArray[np.int64]
+    words: NDArray[np.uint64]
+
+    def at(self, places: Any) -> SignCodes:
+        """Those at some places, ascending, or in a slice."""
+        return SignCodes(self.ids[places], self.words[:, places])
+
+    def without(self, places: NDArray[np.int64]) -> SignCodes:
+        """All but those at some places."""
+        import numpy as np
+
+        kept = np.ones(len(self.ids), dtype=np.bool_)
+        kept[places] = False
+        return self.at(kept)
+
+    def places_of(self, chunk_ids: Sequence[int]) -> NDArray[np.int64]:
+        """Where those of some chunks are that have a code."""
+        import numpy as np
+
+        wanted = np.unique(np.array(chunk_ids, dtype=np.int64))
+        places = np.searchsorted(self.ids, wanted)
+        places = np.minimum(places, max(len(self.ids) - 1, 0))
+        if not len(self.ids):
+            return places[:0]
+        found: NDArray[np.int64] = places[self.ids[places] == wanted]
+        return found
+
+    def within(self, ranges: Sequence[ChunkRange]) -> SignCodes:
+        """Those of some ranges of ids, which do not overlap."""
+        import numpy as np
+
+        slices: list[list[int]] = []
+        for first, last in sorted(ranges):
+            start, end = np.searchsorted(self.ids, first), np.searchsorted(self.ids, last, "right")
+            if slices and slices[-1][1] == start:
+                slices[-1][1] = int(end)  # nothing lies between: no copy is made
+            else:
+                slices.append([int(start), int(end)])
+        if len(slices) == 1:
+            return self.at(slice(*slices[0]))
+        places = [np.arange(start, end) for start, end in slices]
+        return self.at(np.concatenate(places) if places else slice(0))
+
+    def nearest(self, vector: NDArray[np.float32], wide: int, few: int) -> NDArray[np.int64]:
+        """The chunks whose vectors are probably nearest, in no order.
+
+        Args:
+            wide: how many are chosen by Hamming distance.
+            few: how many of these are returned.
+
+        Raises:
+            DamagedFileError: the codes are not as wide as the vector.
+        """
+        import numpy as np
+
+        if len(self.ids) <= few:
+            return self.ids
+        asked = sign_codes(vector.reshape(1, -1))
+        if asked.shape[1] != 8 * len(self.words):
+            raise DamagedFileError(DAMAGED)
+        kept = self
+        if len(self.ids) > wide:
+            differing = np.zeros(len(self.ids), dtype=np.uint16)
+            for word, own in zip(self.words, asked.view(np.uint64)[0], strict=True):
+                differing += np.bitwise_count(word ^ own)
+            kept = self.at(_lowest(differing, wide))
+        codes = np.ascontiguousarray(kept.words.T).view(np.uint8)
+        signs = np.unpackbits(codes, axis=1, count=vector.size).astype(np.float32)
+        best: NDArray[np.int64] = kept.ids[np.argpartition(-(signs @ vector), few)[:few]]
+        return best
+
+
+def codes_within(connection: Connection, ranges: Sequence[ChunkRange]) -> SignCodes:
+    """The codes of some ranges of chunks."""
+    kept = connection.kept(KEPT)
+    if kept is None or not all(_holds(kept[0], one) for one in ranges):
+        kept = (tuple(ranges), _read(connection, ranges))
+        connection.keep(KEPT, kept)
+    codes: SignCodes = kept[1].within(ranges)
+    return codes
+
+
+def _holds(ranges: Sequence[ChunkRange], one: ChunkRange) -> bool:
+    return any(first <= one[0] and one[1] <= last for first, last in ranges)
+
+
+def sign_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:
+    """One bit a dimension, set where it is positive, padded to whole 64-bit words."""
+    import numpy as np
+
+    padding = -vectors.shape[1] % 64
+    return np.packbits(np.pad(vectors > 0, ((0, 0), (0, padding))), axis=1)
+
+
+def _lowest(numbers: NDArray[np.uint16], count: int) -> NDArray[np.int64]:
+    """Places of the least numbers, which are small; of equal ones the first."""
+    import numpy as np
+
+    up_to = np.cumsum(np.bincount(numbers))
+    border = int(np.searchsorted(up_to, count))
+    below = np.flatnonzero(numbers < border)
+    return np.concatenate([below, np.flatnonzero(numbers == border)[: count - len(below)]])
+
+
+def _read(connection: Connection, ranges: Sequence[ChunkRange]) -> SignCodes:
+    import numpy as np
+
+    slabs = [
+        row
+        for first, last in sorted(ranges)
+        for row in connection.tuples("slabs", first=first, last=last)
+    ]
+    if not slabs:
+        return SignCodes(np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.uint64))
+    if any(len(offsets) % 2 for _, offsets, _ in slabs):
+        raise DamagedFileError(DAMAGED)
+    ids = np.concatenate(
+        [
+            np.frombuffer(offsets, dtype=np.uint16).astype(np.int64) + (slab_id << SLAB_BITS)
+            for slab_id, offsets, _ in slabs
+        ]
+    )
+    codes = np.frombuffer(b"".join(signs for _, _, signs in slabs), dtype=np.uint8)
+    if codes.size % len(ids) or codes.size // len(ids) % 8:
+        raise DamagedFileError(DAMAGED)
+    words = codes.view(np.uint64).reshape(len(ids), -1)
+    return SignCodes(ids, np.ascontiguousarray(words.T))
