@@ -42,6 +42,9 @@ log = logging.getLogger("kb.server")
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642
 BACKLOG = 128
 _ESCAPED_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+# Clients give an idle connection up after some seconds. Where we are first, their next request
+# fails on its way, and a busy client notices late.
+KEEP_SECONDS = 120
 LEAVE_SECONDS = 2  # that answers under way may take after the end was asked for
 
 
@@ -117,6 +120,7 @@ async def run_over_http(
             server_header=False,
             proxy_headers=False,
             ws="none",
+            timeout_keep_alive=KEEP_SECONDS,
             timeout_graceful_shutdown=LEAVE_SECONDS,
         )
     )
