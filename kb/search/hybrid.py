@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.search.candidates import bodies
-from kb.search.coverage import Unit, greatest_of_documents, measure, rows_titled, units
+from kb.search.coverage import (
+    Unit,
+    greatest_of_documents,
+    measure,
+    rows_titled,
+    telling,
+    units,
+)
 from kb.search.operators import Filters, chunk_filters, match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally, scripts_asked
 from kb.search.ranking import COLUMN_WEIGHTS, Evidence, rank, readable_share, script_fit, shown
@@ -210,7 +217,7 @@ def _word_lists(
     without: set[int] | None,
 ) -> _WordLists:
     prefixes = match_prefixes(connection, query)
-    alternatives = [*match_alternatives(query), *prefixes.values()]
+    alternatives = telling(connection, [*match_alternatives(query), *prefixes.values()])
     match = " OR ".join(alternatives)
     most = max(KEYWORD_DEPTH, depth)
     found = keyword_hits(connection, match, ranges, most, only=only, without=without)
