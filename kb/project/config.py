@@ -17,7 +17,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from kb.disk.git import git_branch
-from kb.disk.globs import Globs
 from kb.disk.read import is_there, read_bytes, reason
 from kb.errors import ConfigurationError, UsageError
 from kb.text.nearest import nearest
@@ -39,6 +38,8 @@ MAXIMUM_CONFIG_BYTES = 1_000_000
 
 def _usable_pattern(pattern: str) -> str:
     try:
+        from kb.disk.globs import Globs  # here: most projects have no pattern
+
         Globs([pattern], descend=False)
     except UsageError as error:
         raise ValueError(error.message) from error

@@ -8,7 +8,6 @@ from urllib.parse import unquote
 
 from kb.errors import SectionNotFound
 from kb.formats.anchors import block_line, made_anchors, written_anchors
-from kb.formats.markdown import plain_heading
 from kb.store.database import Row
 from kb.text.headings import TYPED_SEPARATOR
 from kb.text.nearest import nearest
@@ -45,6 +44,8 @@ def find_section(
 
 def _tiers(sections: Sequence[Row], wanted: str, content: str) -> Iterator[list[Row]]:
     """The sections that fit, the best way of fitting first; each is only looked for if needed."""
+    from kb.formats.markdown import plain_heading  # here: it brings YAML
+
     plain = plain_heading(wanted)
     keys = [key for key in dict.fromkeys((_key(wanted), _key(plain))) if key]
     yield [row for row in sections if row["heading"] == wanted]

@@ -15,7 +15,7 @@ from kb.errors import DocumentTooComplex, UsageError
 from kb.formats import markdown
 from kb.ingest import budget
 from kb.ingest.budget import within_budget
-from kb.ingest.indexes import add_document
+from kb.ingest.index_documents import add_document
 from kb.ingest.sync import sync_collection
 from kb.models.embedder import load_tokenizer
 from kb.tools.session import Session
