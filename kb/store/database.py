@@ -26,6 +26,7 @@ from typing import Any
 
 import apsw
 
+from kb.disk.holders import holders
 from kb.errors import (
     BusyError,
     DamagedFileError,
@@ -665,6 +666,14 @@ class Database:
             connection = self._connect()
             try:
                 _use_log(connection.apsw)
+            except (apsw.BusyError, apsw.LockedError) as error:
+                connection.apsw.close()
+                who = ", ".join(f"process {one.process}" for one in holders(self.path))
+                raise BusyError(
+                    f"{self.path} cannot be written while {who or 'another process'} reads it: try "
+                    "again when that has ended",
+                    path=str(self.path),
+                ) from error
             except BaseException:
                 connection.apsw.close()
                 raise

@@ -17,6 +17,7 @@ import pytest
 from support import ROOT, call
 
 from kb.errors import BusyError
+from kb.store import database as database_module
 from kb.store.database import Database
 from kb.tools.session import Session
 
@@ -188,3 +189,19 @@ def test_a_write_beside_another_threads_batch_is_in_the_copy(kb: Session) -> Non
     finally:
         answered.set()
         thread.join()
+
+
+def test_a_reader_who_came_first_is_named_when_it_keeps_a_write_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kb.db"
+    Database(path).close()
+    reader = Reader(path)
+    monkeypatch.setattr(database_module, "BUSY_MILLISECONDS", 50)
+    with Database(path) as database:
+        with pytest.raises(BusyError, match=r"cannot be written while .*reads it") as caught:
+            database.merge_log()
+        if Path("/proc").exists():
+            assert f"process {reader.process.pid}" in caught.value.message
+        reader.end()
+        assert database.merge_log()
