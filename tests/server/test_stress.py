@@ -34,6 +34,7 @@ def test_whatever_a_client_sends_is_answered_and_nothing_ends_the_server(tmp_pat
         ("clients", ["--clients", "2", "--calls", "25"]),
         ("opens", ["--rounds", "1", "--processes", "3"]),
         ("calls", ["--calls", "120"]),
+        ("sources", ["--cases", "10"]),
     ],
 )
 def test_a_share_of_the_stress_passes(script: str, bounds: list[str]) -> None:
