@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from support import ROOT, WINDROSE
 
 # The pages whose commands are asked of the handbook, added and embedded.
 PAGES_ON_WINDROSE = ("docs/inspect.md",)
+
+
+# Those that begin with nothing but the handbook's folder.
+PAGES_FROM_THE_START = ("docs/tutorial.md", "docs/how-to.md")
 
 
 def check(page: str, project: Path, home: Path) -> None:
@@ -36,6 +41,21 @@ def test_commands_on_the_handbook_print_what_the_page_shows(
     assert run("kb add docs --no-embed --quiet", project, home).returncode == 0
     assert run("kb sync --quiet", project, home).returncode == 0
     check(page, project, home)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES_FROM_THE_START)
+def test_a_page_works_from_its_first_command_to_its_last(page: str, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(WINDROSE, project / "docs")
+    check(page, project, tmp_path / "home")
+
+
+def test_pages_link_to_pages_that_are_there() -> None:
+    for page in (*PAGES_ON_WINDROSE, *PAGES_FROM_THE_START, "docs/explanation.md"):
+        text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+            assert (ROOT / page).parent.joinpath(target).exists(), (page, target)
 
 
 @pytest.mark.parametrize(
