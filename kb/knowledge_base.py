@@ -1,4 +1,4 @@
-"""An open knowledge base: its file, what lies in memory beside it, and the names in it."""
+"""An open knowledge base: its file, what is read beside it, and the names in it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kb.disk.aliases import load_aliases
 from kb.settings import find_project
+from kb.store.beside import FilesBeside
 from kb.store.database import Database
 from kb.store.names import Names
 
@@ -21,10 +22,18 @@ class KnowledgeBase:
     Args:
         database: the file.
         project: where alias files are looked for; found from the working directory by default.
+        beside: files that are read together with this one.
     """
 
-    def __init__(self, database: Database, *, project: Path | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        project: Path | None = None,
+        beside: FilesBeside | None = None,
+    ) -> None:
         self.database = database
+        self.beside = beside or FilesBeside()
         self.project = project or find_project()
         self.sync_lock = threading.Lock()  # held while folders are synced in the background
         self._memory: Database | None = None
@@ -32,6 +41,7 @@ class KnowledgeBase:
 
     def close(self) -> None:
         self.database.close()
+        self.beside.close()
         if self._memory is not None:
             self._memory.close()
 
@@ -50,7 +60,7 @@ class KnowledgeBase:
 
     @property
     def databases(self) -> list[Database]:
-        """Where collections lie: in memory, once something was put there, and in the file."""
+        """Where collections lie that are written: in memory, once something is there, and here."""
         return [self._memory, self.database] if self._memory is not None else [self.database]
 
     @cached_property

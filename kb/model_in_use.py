@@ -30,6 +30,15 @@ LANGUAGE_SAMPLES = 200  # documents whose language is looked at
 QUERY_CACHE_SIZE = 256  # vectors of the latest queries, 1.5 kB each
 
 
+class _Loaded:
+    """What files share that are searched as one: embedders, and vectors of the latest queries."""
+
+    def __init__(self) -> None:
+        self.embedders: dict[str, Embedder] = {}
+        self.lock = threading.Lock()
+        self.query_vectors: dict[tuple[str, str], NDArray[np.float32]] = {}
+
+
 class ModelInUse:
     """The model that made a file's vectors; while there are none, the one that will make them.
 
@@ -56,21 +65,26 @@ class ModelInUse:
         self.make_embedder = make_embedder
         self._wanted = wanted
         self._reranker = reranker
-        self._embedder: Embedder | None = None
-        self._embedder_lock = threading.Lock()
-        self._query_vectors: dict[tuple[str, str], NDArray[np.float32]] = {}
-        self._beside: dict[Database, ModelInUse] = {}
+        self._loaded = _Loaded()
+        self._beside: dict[tuple[Database, bool], ModelInUse] = {}
 
-    def beside(self, database: Database) -> ModelInUse:
-        """What was asked for of models, for another file; the same for all who ask for it."""
-        with self._embedder_lock:
-            if (known := self._beside.get(database)) is None:
-                known = self._beside[database] = ModelInUse(
+    def beside(self, database: Database, *, as_it_is: bool = False) -> ModelInUse:
+        """What was asked for of models, for another file; the same for all who ask for it.
+
+        What is loaded is loaded once for all of them.
+
+        Args:
+            as_it_is: not the model that was asked for, but whatever made that file's vectors.
+        """
+        with self._loaded.lock:
+            if (known := self._beside.get((database, as_it_is))) is None:
+                known = self._beside[database, as_it_is] = ModelInUse(
                     database,
-                    self._wanted,
+                    None if as_it_is else self._wanted,
                     reranker=self._reranker,
                     make_embedder=self.make_embedder,
                 )
+                known._loaded = self._loaded
         return known
 
     def embedder(self) -> Embedder:
@@ -94,10 +108,10 @@ class ModelInUse:
                 f"run `kb reembed --model {self._wanted}` to change it",
                 model=name,
             )
-        with self._embedder_lock:
-            if self._embedder is None or self._embedder.name != name:
-                self._embedder = self.make_embedder(name)
-            embedder = self._embedder
+        with self._loaded.lock:
+            embedder = self._loaded.embedders.get(name)
+            if embedder is None or embedder.name != name:
+                embedder = self._loaded.embedders[name] = self.make_embedder(name)
         if current and embedder.name != name:
             raise ModelMismatchError(
                 f"this file's vectors come from the model {name}, not {embedder.name}: "
@@ -114,8 +128,8 @@ class ModelInUse:
 
     def keep_embedder(self, embedder: Embedder) -> None:
         """Take an embedder that is loaded already, for when the file asks for its model."""
-        with self._embedder_lock:
-            self._embedder = embedder
+        with self._loaded.lock:
+            self._loaded.embedders[embedder.name] = embedder
 
     def reranker(self) -> Reranker | None:
         """What reorders the best candidates; None when the model gives no token vectors."""
@@ -165,14 +179,15 @@ class ModelInUse:
             return None
         embedder = self._embedder_for(current)
         # Other threads fill and clear the cache meanwhile: each entry is read once.
-        known = {text: self._query_vectors.get((embedder.name, text)) for text in texts}
+        cache = self._loaded.query_vectors
+        known = {text: cache.get((embedder.name, text)) for text in texts}
         missing = [text for text, vector in known.items() if vector is None]
         fresh = dict(zip(missing, embedder.embed_queries(missing), strict=True)) if missing else {}
         if missing:
             _require_width(embedder, current)
-        if len(self._query_vectors) + len(fresh) > QUERY_CACHE_SIZE:
-            self._query_vectors.clear()
-        self._query_vectors.update({(embedder.name, text): vec for text, vec in fresh.items()})
+        if len(cache) + len(fresh) > QUERY_CACHE_SIZE:
+            cache.clear()
+        cache.update({(embedder.name, text): vec for text, vec in fresh.items()})
         known.update(fresh)
         return [vector for text in texts if (vector := known[text]) is not None]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 FILE_NAME = Path(".kb") / "kb.db"
-DATABASE_VARIABLES = ("KB_DB", "SEARCH_DB_PATH")
+LIST_VARIABLE = "KB_DB"
+DATABASE_VARIABLES = (LIST_VARIABLE, "SEARCH_DB_PATH")
 
 
 def repository_of(folder: Path) -> Path | None:
@@ -23,14 +25,25 @@ def find_project(start: Path | None = None) -> Path:
     return start
 
 
-def database_path(option: str | None = None) -> Path:
-    """The knowledge base file: the option, KB_DB, SEARCH_DB_PATH, else the project's own."""
-    if option:
-        return Path(option).expanduser()
+def database_path(options: Sequence[str] | None = None) -> Path:
+    """The knowledge base file: the first of `database_paths`, which is the one that is written."""
+    return database_paths(options)[0]
+
+
+def database_paths(options: Sequence[str] | None = None) -> list[Path]:
+    """The files that are read as one: the options, KB_DB, SEARCH_DB_PATH, else the project's own.
+
+    KB_DB may hold several, as PATH does.
+    """
+    if options:
+        return [Path(option).expanduser() for option in dict.fromkeys(options)]
     for variable in DATABASE_VARIABLES:
         if value := os.environ.get(variable):
-            return Path(value).expanduser()
-    return find_project() / FILE_NAME
+            is_list = variable == LIST_VARIABLE and not os.path.exists(value)
+            parts = filter(None, value.split(os.pathsep)) if is_list else [value]
+            if found := [Path(part).expanduser() for part in dict.fromkeys(parts)]:
+                return found
+    return [find_project() / FILE_NAME]
 
 
 def _is_repository(folder: Path) -> bool:

@@ -165,6 +165,9 @@ def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     place = _place_of_command(parser, arguments)
     name = arguments[place] if place < len(arguments) else ""
     own = commands.get(name, parser)
+    if any(argument.startswith("--db") for argument in arguments[:place]) and name:
+        # Each occurrence is one of several files, wherever it stands.
+        arguments, place = [name, *arguments[:place], *arguments[place + 1 :]], 0
     if name in QUERY_COMMANDS:
         rest = _with_words_first(own, arguments[place + 1 :])
         arguments = [*arguments[: place + 1], *rest]

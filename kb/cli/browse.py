@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.cli import render, search_results
+from kb.search.files import SearchedFile, Together
 from kb.store.chunks import count_waiting
 from kb.store.contents import count_documents, documents_page
-from kb.store.database import Row
+from kb.store.database import Connection, Row
 from kb.store.ids import collection_range
 from kb.text.file_names import storable
 from kb.tools.session import Session
@@ -56,8 +57,7 @@ def _answer(kb: Session, names: list[str], options: argparse.Namespace) -> int:
     from kb.search.results import search_for_people
 
     rows, notice = search_for_people(
-        kb.model,
-        kb.names,
+        kb.files,
         options.query,
         names,
         limit=options.limit,
@@ -66,6 +66,7 @@ def _answer(kb: Session, names: list[str], options: argparse.Namespace) -> int:
         distances=search_results.shows_distances(options),
         paths=options.path,
     )
+    notice = " ".join(filter(None, (notice, kb.lost)))
     return search_results.show(rows, notice, options)
 
 
@@ -81,19 +82,12 @@ def _require_names(kb: Session, names: list[str], registration: SourceRegistrati
 def list_names(kb: Session, options: argparse.Namespace) -> int:
     """List collections, or one collection's documents."""
     if options.name is None:
-        with kb.database.read() as connection:
-            rows = [
-                {
-                    **kb.names.shown(row),
-                    "documentCount": count_documents(connection, row["collection_id"]),
-                    "kind": row["kind"],
-                    "source": row["source"],
-                    "description": row["description"] or "",
-                    **({"version": row["version"]} if row["version"] else {}),
-                    **_told(row),
-                }
-                for row in kb.names.collections(connection)
-            ]
+        together = Together(kb.files)
+        with together.read():
+            listed = together.each(_collection_rows)
+        rows = [row for own in listed.values() for row in own]
+        for notice in filter(None, (*together.lost, kb.lost)):
+            render.remark(notice, options)
         columns = ("collection", "documentCount", "kind", "source", "description")
         shown = rows
         if sys.stdout.isatty():
@@ -102,12 +96,26 @@ def list_names(kb: Session, options: argparse.Namespace) -> int:
         if not rows:
             render.remark("the file holds no collection yet: add one with `kb add FOLDER`", options)
     else:
-        with kb.database.read() as connection:
-            collection = kb.names.collection(connection, options.name)
+        with kb.read_collection(options.name) as (connection, collection, file):
             rows = documents_page(connection, collection["collection_id"])
-            result = {**kb.names.shown(collection), "documents": rows, "total": len(rows)}
+            result = {**file.names.shown(collection), "documents": rows, "total": len(rows)}
         render.table(result, rows, ("id", "title", "size"), options)
     return 0 if rows else 1
+
+
+def _collection_rows(file: SearchedFile, connection: Connection) -> list[dict[str, Any]]:
+    return [
+        {
+            **file.names.shown(row),
+            "documentCount": count_documents(connection, row["collection_id"]),
+            "kind": row["kind"],
+            "source": row["source"],
+            "description": row["description"] or "",
+            **({"version": row["version"]} if row["version"] else {}),
+            **_told(row),
+        }
+        for row in file.names.collections(connection)
+    ]
 
 
 def _told(row: Row) -> dict[str, Any]:

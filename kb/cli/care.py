@@ -14,6 +14,7 @@ from kb.errors import EmbeddingError, SourceError, UsageError
 from kb.store.call_statistics import call_statistics
 from kb.store.collections import all_collections
 from kb.store.contents import count_documents, passages_of_collections, sizes
+from kb.store.database import Database
 from kb.store.embeddings import current_model
 from kb.store.findings import HINT, Finding
 from kb.store.sessions import file_scores
@@ -81,7 +82,18 @@ def status(kb: Session, options: argparse.Namespace) -> int:
     """Show sizes, the model and what waits to be embedded."""
     if options.calls:
         return _status_of_calls(kb, options)
-    result = _facts(kb)
+    files = [kb.database, *kb.knowledge.beside.databases()]
+    if kb.lost:
+        print(f"kb: {kb.lost}", file=sys.stderr)
+    if len(files) > 1 and options.json:
+        render.print_json({"files": [_facts(database) for database in files]})
+        return 0
+    for database in files:
+        _show_status(_facts(database), options)
+    return 0
+
+
+def _show_status(result: dict[str, Any], options: argparse.Namespace) -> None:
     model = result["model"]
     heading = f"{result['file']} ({result['bytes'] / 1e6:.1f} MB)"
     facts = [
@@ -100,7 +112,7 @@ def status(kb: Session, options: argparse.Namespace) -> int:
     if getattr(options, "format", None) not in (None, "table"):
         columns = ("collection", "kind", "documents", "passages", "embedded", "source", "synced")
         render.table(result, result["collections"], columns, options)
-        return 0
+        return
     lines = [heading, *facts, *map(_line_of_collection, result["collections"]), *read]
 
     def on_terminal() -> None:
@@ -111,13 +123,12 @@ def status(kb: Session, options: argparse.Namespace) -> int:
             print(line)
 
     render.text(result, "\n".join(lines), options, on_terminal)
-    return 0
 
 
-def _facts(kb: Session) -> dict[str, Any]:
+def _facts(database: Database) -> dict[str, Any]:
     """What `kb status --json` prints."""
-    path = Path(kb.database.path)
-    with kb.database.read() as connection:
+    path = Path(database.path)
+    with database.read() as connection:
         files = [file for file in file_scores(connection) if not file.is_archived]
         counts = sizes(connection)
         model = current_model(connection)
@@ -126,8 +137,8 @@ def _facts(kb: Session) -> dict[str, Any]:
         documents = {
             row["collection_id"]: count_documents(connection, row["collection_id"]) for row in rows
         }
-    found = problems(kb.database)
-    if waiting := waiting_log(kb.database):
+    found = problems(database)
+    if waiting := waiting_log(database):
         found.append(Finding("log", HINT, waiting.sentence(with_commands=True), waiting.remedy))
     return {
         "file": str(path),

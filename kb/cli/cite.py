@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from kb.cli import render
 from kb.cli.graph_formats import FORMATS, to_html
 from kb.cli.resolve import resolve
 from kb.errors import FileError
+from kb.search.files import SearchedFile, Together
 from kb.sources.address import document_file
 from kb.store.citation_graph import (
     BrokenLink,
+    Graph,
     broken_links,
     citation_graph,
     citations_made,
@@ -23,10 +27,12 @@ from kb.store.citation_graph import (
     whole_graph,
 )
 from kb.store.collections import all_collections
-from kb.store.database import Connection
+from kb.store.database import Connection, Database, Row
 from kb.store.graph_picture import graph_picture
 from kb.text.file_names import storable
 from kb.tools.session import Session
+
+T = TypeVar("T")
 
 CONTEXT_CHARACTERS = 120
 
@@ -34,12 +40,15 @@ CONTEXT_CHARACTERS = 120
 def cite(kb: Session, options: argparse.Namespace) -> int:
     """List what a document cites and what cites it; further away, what the graph holds."""
     collection, path = resolve(kb, options.document, options.collection)
-    with kb.database.read() as connection:
-        document_id = _document_id(kb, connection, collection, path)
+    with kb.read_collection(collection) as (connection, row, file):
+        document_id = _document_id(file, connection, row, path)
         made = citations_made(connection, document_id)
         received = citations_received(connection, document_id)
         ids = {row[key] for row in (*made, *received) for key in _ENDS} - {None}
-        names = document_names(connection, ids | {document_id})
+        names = {
+            id_: file.names.everywhere(name)
+            for id_, name in document_names(connection, ids | {document_id}).items()
+        }
         addresses = document_addresses(connection, ids | {document_id})
         graph = citation_graph(connection, [document_id], options.depth)
     rows = [
@@ -87,16 +96,24 @@ def graph(kb: Session, options: argparse.Namespace) -> int:
     if options.broken:
         return _broken(kb, options)
     places = [resolve(kb, text, options.collection) for text in options.documents]
-    with kb.database.read() as connection:
-        if places:
-            ids = [_document_id(kb, connection, *place) for place in places]
-            found = citation_graph(connection, ids, options.depth)
-        else:
-            found = whole_graph(connection)
-        if options.format == "html":
-            shown = {node.id for node in found.nodes}
+    asked: dict[Database, list[int]] = {}
+    for collection, path in places:
+        with kb.read_collection(collection) as (connection, row, file):
+            asked.setdefault(file.database, []).append(_document_id(file, connection, row, path))
+
+    def part(file: SearchedFile, connection: Connection) -> Graph:
+        if not places:
+            return _renamed(whole_graph(connection), file)
+        ids = asked.get(file.database, [])
+        return _renamed(citation_graph(connection, ids, options.depth), file) if ids else Graph()
+
+    found = _joined(_each(kb, part, options))
+    if options.format == "html":
+        # A picture shows the clusters of one file.
+        shown = {node.id for node in found.nodes}
+        with kb.database.read() as connection:
             text = to_html(graph_picture(connection, _address, shown if places else None))
-    if options.format != "html":
+    else:
         text = FORMATS[options.format or "json"](found)
     if options.output is None:
         print(text)
@@ -117,15 +134,58 @@ def _address(_: str, path: str, source: str) -> str:
     return file.resolve().as_uri() if file.is_file() else ""
 
 
+def _renamed(graph: Graph, file: SearchedFile) -> Graph:
+    """A file's graph with names as they are among all files."""
+    name = file.names.everywhere
+    return Graph(
+        [replace(node, id=name(node.id)) for node in graph.nodes],
+        [replace(edge, source=name(edge.source), target=name(edge.target)) for edge in graph.edges],
+    )
+
+
+def _joined(parts: Sequence[Graph]) -> Graph:
+    """Graphs of several files as one; a page that two of them cite is there once."""
+    nodes = {node.id: node for part in reversed(parts) for node in part.nodes}
+    ids = dict.fromkeys(node.id for part in parts for node in part.nodes)
+    return Graph([nodes[id_] for id_ in ids], [edge for part in parts for edge in part.edges])
+
+
+def _each(
+    kb: Session,
+    work: Callable[[SearchedFile, Connection], T],
+    options: argparse.Namespace,
+) -> list[T]:
+    """What some work on each file gives; what cannot be read is told."""
+    together = Together(kb.files)
+    with together.read():
+        found = list(together.each(work).values())
+    for notice in filter(None, (*together.lost, kb.lost)):
+        render.remark(notice, options)
+    return found
+
+
 def _broken(kb: Session, options: argparse.Namespace) -> int:
-    with kb.database.read() as connection:
-        names = (
-            [kb.names.collection(connection, options.collection)["name"]]
-            if options.collection
-            else ()
-        )
-        found = broken_links(connection, names)
-        sources = {row["name"]: row["source"] for row in all_collections(connection)}
+    if options.collection:
+        with kb.read_collection(options.collection):
+            pass  # raises, with the near names
+
+    def look(file: SearchedFile, connection: Connection) -> tuple[list[BrokenLink], dict[str, str]]:
+        names: list[str] = []
+        if options.collection:
+            row = file.names.find(connection, options.collection)
+            if row is None:
+                return [], {}
+            names = [row["name"]]
+        rename = file.names.everywhere
+        links = [
+            replace(link, collection=rename(link.collection))
+            for link in broken_links(connection, names)
+        ]
+        return links, {rename(row["name"]): row["source"] for row in all_collections(connection)}
+
+    parts = _each(kb, look, options)
+    found = [link for links, _ in parts for link in links]
+    sources = {name: source for _, own in parts for name, source in own.items()}
     rows = [
         {
             "collection": one.collection,
@@ -155,9 +215,9 @@ def _file(link: BrokenLink, sources: dict[str, str]) -> str:
     return storable(file if near.startswith("..") else near)
 
 
-def _document_id(kb: Session, connection: Connection, collection: str, path: str) -> int:
-    found = kb.names.collection(connection, collection)
-    return int(kb.names.document(connection, found, path, collection)["document_id"])
+def _document_id(file: SearchedFile, connection: Connection, collection: Row, path: str) -> int:
+    shown = file.names.called(collection).collection
+    return int(file.names.document(connection, collection, path, shown)["document_id"])
 
 
 _ENDS = ("source_document_id", "target_document_id")

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 
 from kb.cli import render
-from kb.errors import UsageError
+from kb.errors import NoEmbeddings, UsageError
 from kb.ingest.discoveries import (
     SHOWN_ID,
     all_discoveries,
@@ -17,6 +17,8 @@ from kb.ingest.discoveries import (
 )
 from kb.ingest.forget import forget_discovery
 from kb.project.tree import STORED, grep_project
+from kb.search.files import Together
+from kb.tools.searches import from_each
 from kb.tools.session import Session
 
 SHORTEST, LONGEST = 10, 1000  # characters, as for the tool
@@ -56,19 +58,30 @@ def record(kb: Session, options: argparse.Namespace) -> int:
 def recall(kb: Session, options: argparse.Namespace) -> int:
     """Search the discoveries; without a query print them all as Markdown, by module."""
     if options.query is None:
-        with kb.database.read() as connection:
-            rows = [
-                row
-                for row in all_discoveries(connection)
-                if options.type in ("", row["type"])
-                and options.module.casefold() in ("", row.get("module", "").casefold())
-            ]
+        together = Together(kb.files)
+        with together.read():
+            listed = together.each(lambda _, connection: all_discoveries(connection))
+        rows = [
+            row
+            for own in listed.values()
+            for row in own
+            if options.type in ("", row["type"])
+            and options.module.casefold() in ("", row.get("module", "").casefold())
+        ]
+        rows.sort(key=lambda row: (row.get("module", ""), row["type"], row["date"]))
         render.text({"discoveries": rows}, as_markdown(rows).rstrip("\n") if rows else "", options)
         return 0 if rows else 1
-    rows, total, notice = search_discoveries(
-        kb.model, options.query, options.type, options.module, options.limit
+    found, lost = from_each(
+        kb,
+        lambda file: search_discoveries(
+            file.model, options.query, options.type, options.module, options.limit
+        ),
+        unsaid=(NoEmbeddings,),
     )
-    render.remark(notice, options)
+    rows = sorted((row for _, own in found for row in own[0]), key=lambda row: -row["score"])
+    rows, total = rows[: options.limit], sum(count for _, (_, count, _) in found)
+    notices = dict.fromkeys([*(notice for _, (_, _, notice) in found), lost])
+    render.remark(" ".join(filter(None, notices)), options)
     columns = ("score", "id", "type", "module", "content")
     shown = [{**row, "id": row["id"][:SHOWN_ID]} for row in rows]
     render.table({"results": rows, "totalFound": total}, shown, columns, options)

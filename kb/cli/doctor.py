@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kb.cli import render
 from kb.cli.progress import progress
 from kb.errors import EmbeddingError, KbError
-from kb.settings import database_path, find_project
+from kb.settings import database_paths, find_project
 
 if TYPE_CHECKING:
     from kb.store.findings import Finding
@@ -42,10 +42,11 @@ def doctor(_: object, options: argparse.Namespace) -> int:
     """Look at everything, each finding with its remedy."""
     from kb.store.findings import BROKEN
 
-    path = database_path(options.db)
+    paths = database_paths(options.db)
+    path = paths[0]
     fixed = _fix(path, options) if options.fix else []
     findings = []
-    for finding in _look(path):
+    for finding in _look(paths):
         findings.append(finding)
         if not options.json:
             _show(finding, options)
@@ -54,6 +55,7 @@ def doctor(_: object, options: argparse.Namespace) -> int:
         result: dict[str, Any] = {
             "sound": not broken,
             "file": str(path),
+            **({"files": [str(one) for one in paths]} if len(paths) > 1 else {}),
             "findings": [finding.as_dict() for finding in findings],
         }
         if options.fix:
@@ -64,15 +66,15 @@ def doctor(_: object, options: argparse.Namespace) -> int:
     return FAILURE if broken else 0
 
 
-def _look(path: Path) -> Iterator[Finding]:
+def _look(paths: Sequence[Path]) -> Iterator[Finding]:
     from kb.clients import environment
     from kb.clients.doctor import collection_names, look_at_clients, look_at_file
 
     project = find_project()
     return itertools.chain(
         environment.program(),
-        look_at_file(path),
-        environment.configuration(project, collection_names(path)),
+        *map(look_at_file, paths),
+        environment.configuration(project, set().union(*map(collection_names, paths))),
         look_at_clients(project),
     )
 

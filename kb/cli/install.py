@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
 from kb.errors import KbError, UsageError
-from kb.settings import DATABASE_VARIABLES, database_path, find_project
+from kb.settings import DATABASE_VARIABLES, database_paths, find_project
 
 if TYPE_CHECKING:
     from kb.clients.catalog import Client
@@ -161,8 +161,8 @@ def _place(options: argparse.Namespace) -> Place:
     from kb.clients.launch import Place
 
     is_named = options.db or any(os.environ.get(variable) for variable in DATABASE_VARIABLES)
-    database = database_path(options.db) if is_named else None
-    return Place(find_project(), database, is_project_file=options.project)
+    databases = database_paths(options.db) if is_named else ()
+    return Place(find_project(), databases, is_project_file=options.project)
 
 
 def _config_file(client: Client, place: Place) -> Path:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kb.errors import DocumentNotFound, UsageError
+from kb.search.files import SearchedFile, Together
 from kb.sources.address import local
 from kb.store.contents import document_paths
-from kb.store.database import Row
+from kb.store.database import Connection, Row
 from kb.text.file_names import on_disk, storable
 from kb.text.nearest import nearest
 from kb.tools.session import Session
@@ -45,24 +49,26 @@ def resolve(kb: Session, text: str, name: str) -> tuple[str, str]:
     Tried in order: an id in the named or any collection, `COLLECTION/id`, a path on disk inside
     a collection's folder, the end of one id.
     """
-    with kb.database.read() as connection:
-        rows = [kb.names.collection(connection, name)] if name else kb.names.collections(connection)
-        documents = {row["name"]: document_paths(connection, row["collection_id"]) for row in rows}
+    together = Together(kb.files)
+    with together.read():
+        listed = [one for own in together.each(partial(_documents, name)).values() for one in own]
+    if name and not listed:
+        with kb.read_collection(name):
+            pass  # raises, with the near names
+    documents = {one.shown: one.paths for one in listed}
     wanted = _normal(text)
     everything = [(name, path) for name, paths in documents.items() for path in paths]
     found = [(name, path) for name, path in everything if _normal(path) == wanted]
     if not found:
-        called = {name: name for name in documents} | {
-            alias: name for alias, name in kb.names.aliases.items() if name in documents
-        }
         found = [
-            (name, path)
-            for shown, name in called.items()
-            for path in documents[name]
+            (one.shown, path)
+            for one in listed
+            for shown in dict.fromkeys((one.shown, one.row["name"]))
+            for path in one.paths
             if wanted in (f"{_normal(shown)}/{_normal(path)}", f"{_normal(shown)}:{_normal(path)}")
         ]
     if not found:
-        found = _on_disk(text, rows, documents)
+        found = _on_disk(text, listed)
     if not found:
         found = [(name, path) for name, path in everything if _normal(path).endswith(f"/{wanted}")]
     if len(found) == 1:
@@ -77,17 +83,42 @@ def resolve(kb: Session, text: str, name: str) -> tuple[str, str]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A collection with the ids of its documents."""
+
+    shown: str  # how it is called among all files
+    row: Row
+    paths: list[str]
+
+
+def _documents(name: str, file: SearchedFile, connection: Connection) -> list[_Listed]:
+    """The collections of a file with their documents; with a name only the one called so."""
+    rows = file.names.collections(connection)
+    if name:
+        row = file.names.find(connection, name)
+        rows = [row] if row is not None else []
+    return [
+        _Listed(
+            file.names.called(row).collection,
+            row,
+            document_paths(connection, row["collection_id"]),
+        )
+        for row in rows
+    ]
+
+
 def _normal(text: str) -> str:
     """A name as it compares: a Mac writes accents apart, keyboards do not."""
     return unicodedata.normalize("NFC", text)
 
 
-def _on_disk(text: str, rows: list[Row], documents: dict[str, list[str]]) -> list[tuple[str, str]]:
+def _on_disk(text: str, listed: Sequence[_Listed]) -> list[tuple[str, str]]:
     file = Path(text if os.path.lexists(text) else on_disk(text)).expanduser()
     places = {Path(os.path.normpath(file.absolute())), file.resolve()}
     found = []
-    for row in rows:
-        root = local(row["source"])
+    for one in listed:
+        root = local(one.row["source"])
         for place in places:
             if place == root:  # a collection of one file
                 path = storable(root.name)
@@ -95,7 +126,5 @@ def _on_disk(text: str, rows: list[Row], documents: dict[str, list[str]]) -> lis
                 path = storable(place.relative_to(root).as_posix())
             else:
                 continue
-            found += [
-                (row["name"], p) for p in documents[row["name"]] if _normal(p) == _normal(path)
-            ]
+            found += [(one.shown, p) for p in one.paths if _normal(p) == _normal(path)]
     return list(dict.fromkeys(found))

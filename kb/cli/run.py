@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kb.cli import soundness
 from kb.cli.streams import OutputError
-from kb.errors import KbError, SourceError
+from kb.errors import FileError, KbError, SourceError
 from kb.models.choose import make_embedder
-from kb.settings import database_path
+from kb.search.files import left_out
+from kb.settings import database_paths
 from kb.sources.address import git_address, is_git, is_remote, is_web, typed_path, web_address
+from kb.store.beside import FilesBeside
 from kb.store.collections import all_collections
 from kb.store.database import Database
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits, parse_limits
@@ -30,12 +34,13 @@ FAILURE = 3
 def run_command(options: argparse.Namespace) -> int:
     """Its exit code. What goes wrong is raised."""
     module, name = options.command.split(".")
-    path = database_path(options.db) if options.needs_file else ":memory:"
-    is_new = options.creates and not Path(path).exists()
-    has_folder = Path(path).parent.exists()
+    path, *others = database_paths(options.db) if options.needs_file else [Path(":memory:")]
+    is_new = options.creates and not path.exists()
+    has_folder = path.parent.exists()
     if is_new:
         _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
-    with Database(path, create=options.creates) as database:
+    database, beside = _opened(path, others, create=options.creates)
+    with database:
         rate_limit = getattr(options, "rate_limit", "")
         session = open_session(
             database,
@@ -47,6 +52,7 @@ def run_command(options: argparse.Namespace) -> int:
             reply_tokens=getattr(options, "max_reply_tokens", None) or DEFAULT_REPLY_TOKENS,
             limits=RateLimits(parse_limits(rate_limit)) if rate_limit else None,
             allowed_docs=getattr(options, "allow_docs", ()),
+            beside=beside,
         )
         with session:
             if options.needs_file:
@@ -68,6 +74,23 @@ def run_command(options: argparse.Namespace) -> int:
                     _withdraw(database, with_folder=not has_folder)
             soundness.warn_of_waiting_log(database)
             return code
+
+
+def _opened(path: Path, others: Sequence[Path], *, create: bool) -> tuple[Database, FilesBeside]:
+    """The file that is written, and those that are read beside it.
+
+    Where the first of several cannot be opened, the next one answers, and nothing is written.
+    """
+    try:
+        return Database(path, create=create), FilesBeside(others)
+    except FileError as error:
+        lost = [left_out(str(path), error)]
+        for number, other in enumerate(others, 1):
+            with contextlib.suppress(FileError):
+                refusal = f"nothing is written, since the first file cannot be: {error.message}"
+                first = Database(other, create=False, refusal=refusal)
+                return first, FilesBeside(others[number:], lost)
+        raise
 
 
 def _withdraw(database: Database, *, with_folder: bool) -> None:

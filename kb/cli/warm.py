@@ -7,7 +7,7 @@ from typing import Any
 
 from kb.cli import render, search_results
 from kb.server.running import ask, running_server
-from kb.settings import database_path, find_project
+from kb.settings import database_paths, find_project
 
 # What a server has decided for itself when it was started.
 _OWN_CHOICES = ("model", "reranker", "download", "folder")
@@ -20,7 +20,8 @@ def search_by_server(options: argparse.Namespace) -> int | None:
     """
     if options.command != "browse.search" or any(getattr(options, o) for o in _OWN_CHOICES):
         return None
-    server = running_server(database_path(options.db), find_project())
+    path, *beside = database_paths(options.db)
+    server = None if beside else running_server(path, find_project())
     if server is None:
         return None
     asked = {

@@ -18,10 +18,10 @@ ROOT_OPTION = "--root"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which project and which file are meant, and whether one project's or the user's settings."""
+    """Which project and which files are meant, and whether one project's or the user's settings."""
 
     project: Path
-    database: Path | None = None  # None: the project's own
+    databases: Sequence[Path] = ()  # none: the project's own
     is_project_file: bool = False
 
 
@@ -33,8 +33,8 @@ def server_command(client: Client, program: Sequence[str], place: Place) -> list
     folder that is open, or else the present one, which then is the one project they serve.
     """
     command = [*program]
-    if place.database is not None:
-        command += ["--db", os.path.abspath(place.database)]
+    for path in place.databases:
+        command += ["--db", os.path.abspath(path)]
     command.append("serve")
     if not place.is_project_file and client.starts_in != PROJECT:
         command += [ROOT_OPTION, client.open_folder or os.path.abspath(place.project)]
@@ -72,7 +72,7 @@ def start_once(client: Client, entry: Mapping[str, Any], place: Place) -> Answer
 @contextmanager
 def _project_folder(place: Place) -> Iterator[Path]:
     """The project, or an empty folder where it has no knowledge base."""
-    if place.database is not None or (place.project / ".kb").is_dir():
+    if place.databases or (place.project / ".kb").is_dir():
         yield place.project.absolute()
         return
     with tempfile.TemporaryDirectory() as folder:

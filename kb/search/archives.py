@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+NO_ARCHIVE = "There is no archive yet: add one with `kb add FOLDER --kind archive`."
 CHUNK_DEPTH = 200  # passages that are looked at for each kind of match
 MOST_LONGER_WORDS = 50  # that a word of the query is the beginning of
 
@@ -61,7 +62,7 @@ def search_archives(
     query = _without_stop_words(parse_query(text))
     with model.database.read() as connection:
         if not names.collections(connection, ("archive",)):
-            return [], "There is no archive yet: add one with `kb add FOLDER --kind archive`."
+            return [], NO_ARCHIVE
         if query.asks_for_nothing:
             return [], ""
         corrected, said = correct(connection, query, even_foreign=True) if fuzzy else (query, "")

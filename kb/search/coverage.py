@@ -15,7 +15,7 @@ import json
 import math
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kb.search.query import STOP_WORDS, Operand, Query, quote
 from kb.search.ranking import APART, COMMON, LEAST_IDF, NEAR, SATURATION
@@ -56,11 +56,19 @@ class Coverage:
         greatest_score: no bm25 score of the query is greater.
         held: by row id, the share of the information that a row holds; 0 where it is missing.
         rarity: all of the information, as a multiple of that of a word which one row alone holds.
+        weight: by row id, what makes a bm25 score of this file one of all files; 1 where missing.
     """
 
     greatest_score: float = 0.0
     held: Mapping[int, float] = field(default_factory=dict)
     rarity: float = 0.0
+    weight: Mapping[int, float] = field(default_factory=dict)
+
+    def share(self, row_id: int, score: float) -> float:
+        """A row's bm25 score as a share of the greatest that the query can have."""
+        if self.greatest_score <= 0:
+            return 0.0
+        return score * self.weight.get(row_id, 1.0) / self.greatest_score
 
 
 def units(query: Query, prefixes: Mapping[str, str] | None = None) -> list[Unit]:
@@ -84,26 +92,61 @@ def units(query: Query, prefixes: Mapping[str, str] | None = None) -> list[Unit]
     return list(found.values())[:MOST_UNITS]
 
 
-def measure(
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """In how many rows an expression is, and in which of those asked about."""
+
+    count: int
+    rows: frozenset[int]
+    is_common: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What one file's index says of the words of a query.
+
+    Attributes:
+        ranked: the MATCH expressions that a bm25 score is made of.
+        total: the rows of the index.
+    """
+
+    wanted: Sequence[Unit] = ()
+    ranked: Sequence[str] = ()
+    found: Mapping[str, _Found] = field(default_factory=dict)
+    total: int = 0
+
+
+def look_up(
     connection: Connection,
     wanted: Sequence[Unit],
     ranked: Sequence[str],
     chunk_ids: Collection[int],
-) -> Coverage:
-    """What some passages hold.
-
-    Args:
-        ranked: the MATCH expressions that a bm25 score is made of.
-    """
+) -> LookedUp:
+    """In how many passages the words of a query stand, and in which of some passages."""
     if not wanted:
-        return Coverage()
+        return LookedUp()
     total: int = connection.value("count_all_chunks")
     most = max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
     found = _look_up(connection, [*_matches(wanted), *ranked], chunk_ids, most)
-    counted = [unit for unit in wanted if not found[unit.match].is_common]
-    if not counted:
-        counted = list(wanted)
+    if all(found[unit.match].is_common for unit in wanted):
         found |= _look_up(connection, _matches(wanted), chunk_ids, total)
+        for unit in wanted:
+            found[unit.match] = replace(found[unit.match], is_common=False)
+    return LookedUp(wanted, ranked, found, total)
+
+
+def coverage(own: LookedUp, others: Sequence[LookedUp] = ()) -> Coverage:
+    """What the rows that were asked about hold.
+
+    Args:
+        others: of other files that are searched as one with this: how rare a word is follows from
+            all of them.
+    """
+    if not (own.wanted or own.ranked):
+        return Coverage()
+    total = own.total + sum(one.total for one in others)
+    found = {match: _added(match, one, others) for match, one in own.found.items()}
+    counted = [unit for unit in own.wanted if not found[unit.match].is_common] or own.wanted
     information = 0.0
     held: dict[int, float] = {}
     for unit in counted:
@@ -113,25 +156,68 @@ def measure(
             held[row_id] = held.get(row_id, 0.0) + weight * share
     counts = {match: (one.count, one.is_common) for match, one in found.items()}
     return Coverage(
-        _greatest(counts, ranked, total),
+        _greatest(counts, own.ranked, total),
         {row_id: value / information for row_id, value in held.items()},
         information / _information(1, max(total, 1)),
+        _weight_elsewhere(own, found, total) if others else {},
     )
 
 
-def greatest_of_documents(connection: Connection, ranked: Sequence[str]) -> float:
-    """The greatest bm25 score that a document can have.
+def _added(match: str, own: _Found, others: Iterable[LookedUp]) -> _Found:
+    """An expression's rows here, with the number that hold it in all files."""
+    found = [one.found[match] for one in others if match in one.found]
+    return replace(
+        own,
+        count=own.count + sum(one.count for one in found),
+        is_common=own.is_common or any(one.is_common for one in found),
+    )
+
+
+def _weight_elsewhere(
+    own: LookedUp, found: Mapping[str, _Found], total: int
+) -> Mapping[int, float]:
+    """For each row, what the words it holds weigh in all files, as a multiple of here.
+
+    FTS5 knows the rows of its own file alone, and its score is a sum over words of their weight
+    and of how prominent they are in the row. With several words the factor is that of their mean.
+    """
+    here: dict[int, float] = {}
+    everywhere: dict[int, float] = {}
+    for match in dict.fromkeys(own.ranked):
+        if own.found[match].is_common:  # its rows are not all known
+            continue
+        weight = _fts5_idf(own.found[match].count, own.total)
+        weight_everywhere = _fts5_idf(found[match].count, total)
+        for row_id in own.found[match].rows:
+            here[row_id] = here.get(row_id, 0.0) + weight
+            everywhere[row_id] = everywhere.get(row_id, 0.0) + weight_everywhere
+    return {row_id: everywhere[row_id] / weight for row_id, weight in here.items()}
+
+
+def look_up_documents(
+    connection: Connection,
+    ranked: Sequence[str],
+    passages: LookedUp,
+    document_of: Mapping[int, int],
+) -> LookedUp:
+    """In how many documents the words of a query stand.
 
     Args:
-        ranked: the MATCH expressions that it is made of.
+        passages: which passages hold them, and so their documents do.
+        document_of: the documents of those passages.
     """
     if not ranked:
-        return 0.0
+        return LookedUp()
     total: int = connection.value("count_all_documents")
     most = max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
     matches = json.dumps(list(dict.fromkeys(ranked)))
     rows = connection.tuples("documents_counted", matches=matches, limit=most)
-    return _greatest({match: (count, count >= most) for match, count in rows}, ranked, total)
+    found = {}
+    for match, count in rows:
+        chunks = passages.found[match].rows if match in passages.found else ()
+        documents = frozenset(document_of[one] for one in chunks if one in document_of)
+        found[match] = _Found(count, documents, count >= most)
+    return LookedUp((), ranked, found, total)
 
 
 def telling(connection: Connection, matches: Sequence[str]) -> list[str]:
@@ -156,15 +242,6 @@ def rows_titled(
     matches = [f"{{title heading}} : ({unit.match})" for unit in wanted]
     found = _look_up(connection, matches, chunk_ids, UNLIMITED)
     return set.intersection(*(set(one.rows) for one in found.values())) if found else set()
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """In how many rows an expression is, and in which of those asked about."""
-
-    count: int
-    rows: frozenset[int]
-    is_common: bool
 
 
 def _matches(wanted: Iterable[Unit]) -> list[str]:

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.search.candidates import bodies
 from kb.search.coverage import (
+    LookedUp,
     Unit,
-    greatest_of_documents,
-    measure,
+    coverage,
+    look_up,
+    look_up_documents,
     rows_titled,
     telling,
     units,
 )
 from kb.search.operators import Filters, chunk_filters, match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally, scripts_asked
-from kb.search.ranking import COLUMN_WEIGHTS, Evidence, rank, readable_share, script_fit, shown
+from kb.search.ranking import (
+    COLUMN_WEIGHTS,
+    Evidence,
+    background,
+    rank,
+    readable_share,
+    script_fit,
+    shown,
+)
 from kb.store.chunks import paths_of_chunks
 from kb.store.database import Connection, Row
 from kb.store.ids import WHOLE_FILE, ChunkRange
@@ -82,49 +92,148 @@ def search(
         filters: what `chunk_filters` gives, for who enforces the operators in another way.
         depth: passages of each list that become candidates.
     """
-    if query.asks_for_nothing:
-        return []  # an empty text is near to nothing in particular
-    only, without = filters or chunk_filters(connection, query, ranges)
-    if only is not None and not only:
-        return []
-    calibration = calibration or BUNDLED_CALIBRATION
-    if vector is not None and not use_keywords:
-        # As deep as ever: the sign bits that propose candidates find fewer of the nearest few.
-        nearest = _nearest(connection, vector, ranges, max(limit, depth), only, without)
-        return [
-            Hit(chunk_id, shown(calibration.score(distance)), distance, vector_rank=rank)
-            for rank, (chunk_id, distance) in enumerate(nearest[:limit], 1)
-            if distance <= max_distance
-        ]
-    found = gather(
+    collected = collect(
         connection,
         query,
         vector,
         ranges=ranges,
+        use_keywords=use_keywords,
         calibration=calibration,
         english_model=english_model,
-        filters=(only, without),
-        depth=depth,
+        filters=filters,
+        depth=depth if use_keywords else max(limit, depth),
     )
-    keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(found.keyword_list, 1)}
-    vector_ranks = {chunk_id: rank for rank, chunk_id in enumerate(found.vector_list, 1)}
-    hits = []
-    for ranked in rank(found.evidence, found.readable):
-        chunk_id = ranked.evidence.chunk_id
-        distance = found.distances[chunk_id]
-        if max_distance < FARTHEST and (distance is None or distance > max_distance):
-            continue
-        hits.append(
-            Hit(
-                chunk_id,
-                ranked.score,
-                distance,
-                keyword_ranks.get(chunk_id),
-                vector_ranks.get(chunk_id),
-                ranked.evidence,
-            )
-        )
+    return [hit for _, hit in ranked([collected], limit, max_distance)]
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What one file knows of a query: its candidates, and how rare the query's words are there.
+
+    Attributes:
+        nearest: chunk ids with their distance, nearest first.
+        rows: of the statement `candidates`.
+        readable: the share of the query that the file's model can read.
+    """
+
+    query: Query
+    calibration: Calibration
+    nearest: Sequence[tuple[int, float]] = ()
+    words: _WordLists | None = None  # None: meaning alone is asked for
+    rows: Sequence[tuple[Any, ...]] = ()
+    passages: LookedUp = field(default_factory=LookedUp)
+    documents: LookedUp = field(default_factory=LookedUp)
+    titled: Container[int] = frozenset()
+    typed: Container[int] = frozenset()
+    readable: float = 1.0
+
+
+def collect(
+    connection: Connection,
+    query: Query,
+    vector: NDArray[np.float32] | None,
+    *,
+    ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
+    use_keywords: bool = True,
+    calibration: Calibration | None = None,
+    english_model: bool = True,
+    filters: Filters | None = None,
+    depth: int = DEPTH,
+) -> Collected:
+    """All that is read of a file for a query; arguments as those of `search`."""
+    calibration = calibration or BUNDLED_CALIBRATION
+    if query.asks_for_nothing:
+        return Collected(query, calibration)  # an empty text is near to nothing in particular
+    only, without = filters or chunk_filters(connection, query, ranges)
+    if only is not None and not only:
+        return Collected(query, calibration)
+    nearest: list[tuple[int, float]] = []
+    if vector is not None and not (use_keywords and query.is_exact):
+        nearest = _nearest(connection, vector, ranges, depth, only, without)
+        if not use_keywords:
+            return Collected(query, calibration, nearest)
+    words = _word_lists(connection, query, ranges, depth, only, without)
+    ids = dict.fromkeys(
+        [*words.literal, *list(words.chunks)[:depth], *(chunk_id for chunk_id, _ in nearest)]
+    )
+    if query.must and only is not None and len(ids) < DEPTH:
+        # What the operators let pass is found, even where no single word of it ranks.
+        ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
+    chunk_ids = list(ids)
+    blob = None if vector is None else query_blob(vector)
+    rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
+    document_of = {row[0]: row[1] for row in rows}
+    passages = look_up(connection, words.units, words.alternatives, chunk_ids)
+    is_short = len(words.units) <= MOST_TITLE_WORDS
+    readable = readable_share(query.text) if english_model else 1.0
+    return Collected(
+        query,
+        calibration,
+        nearest,
+        words,
+        rows,
+        passages,
+        look_up_documents(connection, words.alternatives, passages, document_of),
+        titled=rows_titled(connection, words.units, chunk_ids) if is_short else frozenset(),
+        typed=_typed(connection, query, words.literal),
+        readable=0.0 if query.is_exact else readable,
+    )
+
+
+def ranked(
+    collected: Sequence[Collected], limit: int, max_distance: float = FARTHEST
+) -> list[tuple[int, Hit]]:
+    """The best chunks of some files that are searched as one, each with its file's number.
+
+    Args:
+        max_distance: if below 2, leaves out rows whose distance is greater or not known.
+    """
+    evidence = [
+        _evidence(one, [other for other in collected if other is not one]) for one in collected
+    ]
+    # Of all files together, in which a document's id may come twice.
+    usual = background(
+        replace(one, document_id=(number << 63) + one.document_id) if number else one
+        for number, own in enumerate(evidence)
+        for one, _ in own
+    )
+    hits = [
+        (number, hit)
+        for number, (one, own) in enumerate(zip(collected, evidence, strict=True))
+        for hit in (_near_hits(one) if one.words is None else _hits(one, own, usual))
+        if max_distance >= FARTHEST or (hit.distance is not None and hit.distance <= max_distance)
+    ]
+    if len(collected) > 1:
+        hits.sort(key=lambda pair: -pair[1].score)  # files in their order where scores are equal
     return hits[:limit]
+
+
+def _near_hits(collected: Collected) -> list[Hit]:
+    """What is near in meaning, where words do not count."""
+    return [
+        Hit(chunk_id, shown(collected.calibration.score(distance)), distance, vector_rank=rank)
+        for rank, (chunk_id, distance) in enumerate(collected.nearest, 1)
+    ]
+
+
+def _hits(
+    collected: Collected, evidence: Sequence[tuple[Evidence, float | None]], usual: float
+) -> list[Hit]:
+    assert collected.words is not None
+    keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(collected.words.chunks, 1)}
+    vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(collected.nearest, 1)}
+    distances = {one.chunk_id: distance for one, distance in evidence}
+    return [
+        Hit(
+            one.evidence.chunk_id,
+            one.score,
+            distances[one.evidence.chunk_id],
+            keyword_ranks.get(one.evidence.chunk_id),
+            vector_ranks.get(one.evidence.chunk_id),
+            one.evidence,
+        )
+        for one in rank((one for one, _ in evidence), collected.readable, usual=usual)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,26 +265,23 @@ def gather(
     depth: int = DEPTH,
 ) -> Gathered:
     """The candidates of both lists with all evidence; arguments as those of `search`."""
-    only, without = filters
-    nearest: list[tuple[int, float]] = []
-    if vector is not None and not query.is_exact:
-        nearest = _nearest(connection, vector, ranges, depth, only, without)
-    words = _word_lists(connection, query, ranges, depth, only, without)
-    ids = dict.fromkeys(
-        [*words.literal, *list(words.chunks)[:depth], *(chunk_id for chunk_id, _ in nearest)]
+    collected = collect(
+        connection,
+        query,
+        vector,
+        ranges=ranges,
+        calibration=calibration,
+        english_model=english_model,
+        filters=filters,
+        depth=depth,
     )
-    if query.must and only is not None and len(ids) < DEPTH:
-        # What the operators let pass is found, even where no single word of it ranks.
-        ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
-    calibration = calibration or BUNDLED_CALIBRATION
-    evidence = _evidence(connection, query, vector, calibration, words, list(ids))
-    readable = readable_share(query.text) if english_model else 1.0
+    evidence = _evidence(collected, ())
     return Gathered(
         [one for one, _ in evidence],
-        0.0 if query.is_exact else readable,
+        collected.readable,
         {one.chunk_id: distance for one, distance in evidence},
-        list(words.chunks),
-        [chunk_id for chunk_id, _ in nearest],
+        [*(collected.words.chunks if collected.words else ())],
+        [chunk_id for chunk_id, _ in collected.nearest],
     )
 
 
@@ -228,31 +334,23 @@ def _word_lists(
 
 
 def _evidence(
-    connection: Connection,
-    query: Query,
-    vector: NDArray[np.float32] | None,
-    calibration: Calibration,
-    words: _WordLists,
-    chunk_ids: Sequence[int],
+    collected: Collected, others: Sequence[Collected]
 ) -> list[tuple[Evidence, float | None]]:
-    """What is known of each passage, and its distance."""
-    blob = None if vector is None else query_blob(vector)
-    rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
-    passages = measure(connection, words.units, words.alternatives, chunk_ids)
-    greatest = greatest_of_documents(connection, words.alternatives)
-    titled: set[int] = set()
-    if len(words.units) <= MOST_TITLE_WORDS:
-        titled = rows_titled(connection, words.units, chunk_ids)
+    """What is known of each candidate, and its distance."""
+    words, calibration, query = collected.words, collected.calibration, collected.query
+    if words is None:
+        return []
+    passages = coverage(collected.passages, [other.passages for other in others])
+    documents = coverage(collected.documents, [other.documents for other in others])
     asked = scripts_asked(query)
     asked_title = _plain(query.text)
     literal = set(words.literal) if len(split_words(query.text)) > 1 else set()
-    typed = _typed(connection, query, words.literal)
     of_document: dict[int, tuple[float, float | None, float, bool]] = {}
     found: list[tuple[Evidence, float | None]] = []
-    for chunk_id, document_id, distance, document_distance, title, beginning in rows:
+    for chunk_id, document_id, distance, document_distance, title, beginning in collected.rows:
         if document_id not in of_document:
             of_document[document_id] = (
-                _share(words.documents.get(document_id, 0.0), greatest),
+                documents.share(document_id, words.documents.get(document_id, 0.0)),
                 None if document_distance is None else calibration.standard(1 - document_distance),
                 script_fit(asked, beginning),
                 _plain(title) == asked_title,
@@ -261,16 +359,16 @@ def _evidence(
         one = Evidence(
             chunk_id,
             document_id,
-            _share(words.chunks.get(chunk_id, 0.0), passages.greatest_score),
+            passages.share(chunk_id, words.chunks.get(chunk_id, 0.0)),
             document_words,
             passages.held.get(chunk_id, 0.0),
             passages.rarity,
             None if distance is None else calibration.standard(1 - distance),
             None if distance is None else document_cosine,
             script,
-            chunk_id in titled,
+            chunk_id in collected.titled,
             chunk_id in literal,
-            chunk_id in typed,
+            chunk_id in collected.typed,
             is_title,
         )
         found.append((one, distance))
@@ -280,10 +378,6 @@ def _evidence(
 def _plain(title: str) -> str:
     """A title as it is compared with a query."""
     return " ".join(title.split()).rstrip(".?!").casefold()
-
-
-def _share(score: float, greatest: float) -> float:
-    return score / greatest if greatest > 0 else 0.0
 
 
 def keyword_hits(

@@ -128,15 +128,19 @@ class Ranked:
 
 
 def rank(
-    candidates: Iterable[Evidence], readable: float, weights: Weights = WEIGHTS
+    candidates: Iterable[Evidence],
+    readable: float,
+    weights: Weights = WEIGHTS,
+    usual: float | None = None,
 ) -> list[Ranked]:
     """The candidates with their scores, best first; ties by id.
 
     Args:
         readable: the share of the query that the model can read (see `readable_share`).
+        usual: the background of meaning; by default that of the candidates.
     """
     known = list(candidates)
-    usual = background(known, weights)
+    usual = background(known, weights) if usual is None else usual
     scored = [(_score(one, readable, usual, weights), one) for one in known]
     scored.sort(key=lambda pair: (-pair[0], pair[1].document_id, pair[1].chunk_id))
     return [Ranked(one, shown(score)) for score, one in scored]

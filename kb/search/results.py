@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from kb.model_in_use import ModelInUse
-from kb.search.passages import search_passages
+from kb.search.files import SearchedFile
+from kb.search.passages import search_files
 from kb.search.query import Query, parse_query
 from kb.search.ranking import explained
 from kb.search.snippet import nearest_snippets, snippet
@@ -18,7 +19,6 @@ from kb.search.typos import correct
 from kb.sources.address import document_file
 from kb.store.contents import stored_file
 from kb.store.database import Connection, Row
-from kb.store.names import Names
 from kb.text.file_names import storable
 
 __all__ = ["file_of", "search_for_people"]
@@ -27,8 +27,7 @@ MOST_NEAREST = 10  # rows without a word of the query whose nearest sentence is 
 
 
 def search_for_people(
-    model: ModelInUse,
-    names: Names,
+    files: Sequence[SearchedFile],
     text: str,
     collections: Sequence[str] = (),
     *,
@@ -51,9 +50,7 @@ def search_for_people(
     Raises as `search_passages`.
     """
     asked = [(text, collections)]
-    found = search_passages(
-        model, names, asked, limit, 2.0, True, rerank, distances=distances, paths=paths
-    )
+    found = search_files(files, asked, limit, 2.0, True, rerank, distances=distances, paths=paths)
     rows: list[dict[str, Any]] = [dict(row) for row in found.rows[0]]
     if explain:
         for row, hit in zip(rows, found.hits[0], strict=True):
@@ -62,13 +59,17 @@ def search_for_people(
                 "vectorRank": hit.vector_rank,
                 "why": explained(hit.evidence),
             }
-    with model.database.read() as connection:
-        collections_ = {row["name"]: row for row in names.collections(connection)}
-        for row in rows:
-            _add_file(connection, row, collections_.get(row.get("collectionId", row["collection"])))
-        query = _add_snippets(connection, text, rows)
-    if not query.is_exact:  # what is there holds its words, and no model is loaded
-        _add_nearest(model, query, rows)
+    for file in dict.fromkeys(found.files[0]):
+        own = [row for row, origin in zip(rows, found.files[0], strict=True) if origin is file]
+        with file.database.read() as connection:
+            collections_ = {
+                file.names.called(row).collection: row for row in file.names.collections(connection)
+            }
+            for row in own:
+                _add_file(connection, row, collections_.get(row["collection"]))
+            query = _add_snippets(connection, text, own)
+        if not query.is_exact:  # what is there holds its words, and no model is loaded
+            _add_nearest(file.model, query, own)
     return rows, found.notice
 
 

@@ -9,6 +9,7 @@ edit is a few look-ups. Two edits compare the words of like length by rapidfuzz.
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from kb.search.query import STOP_WORDS, Operand, Query
@@ -72,7 +73,11 @@ def prefix_bounds(prefix: str) -> dict[str, str]:
 
 
 def correct(
-    connection: Connection, query: Query, *, even_foreign: bool = False
+    connection: Connection,
+    query: Query,
+    *,
+    even_foreign: bool = False,
+    elsewhere: Container[str] = (),
 ) -> tuple[Query, str]:
     """A query with the likely words beside those that the file has not, and a sentence about them.
 
@@ -81,6 +86,7 @@ def correct(
     Args:
         even_foreign: also where most words are unknown. "Wie lade ich eine Datei hoch?" asks
             English documents for no "date": its meaning has to find them.
+        elsewhere: words that other files know which are searched as one with this.
     """
     terms: list[Operand] = []
     said: list[str] = []
@@ -88,11 +94,11 @@ def correct(
     text = query.text
     if len(query.terms) + len(query.must) > LONGEST_CORRECTED:
         return query, ""
-    if not even_foreign and _is_foreign(connection, query):
+    if not even_foreign and _is_foreign(connection, query, elsewhere):
         return query, ""
     for operand in query.terms:
         terms.append(operand)
-        likely = _likely_words(connection, operand)
+        likely = _likely_words(connection, operand, elsewhere)
         if likely:
             terms += [Operand(word) for word in likely]
             guesses.append((operand.text, tuple(likely)))
@@ -101,7 +107,7 @@ def correct(
     said += [
         f'No document has "{operand.text}": did you mean {_listed(likely)}?'
         for operand in query.must
-        if (likely := _likely_words(connection, operand))
+        if (likely := _likely_words(connection, operand, elsewhere))
     ]
     if not said:
         return query, ""
@@ -115,19 +121,34 @@ def is_known(connection: Connection, word: str) -> bool:
     return all(connection.value("stem_is_known", stem=term) for _, _, term in terms)
 
 
-def _is_foreign(connection: Connection, query: Query) -> bool:
+def known_words(connection: Connection, query: Query) -> set[str]:
+    """The bare words of a query that the file knows."""
+    operands = (*query.terms, *query.must)
+    if len(operands) > LONGEST_CORRECTED:
+        return set()
+    return {
+        one.text
+        for one in operands
+        if not (one.is_phrase or one.is_prefix) and is_known(connection, one.text)
+    }
+
+
+def _is_foreign(connection: Connection, query: Query, elsewhere: Container[str]) -> bool:
     unknown = sum(
         not term.is_prefix
         and term.text.casefold() not in STOP_WORDS
+        and term.text not in elsewhere
         and not is_known(connection, term.text)
         for term in query.terms
     )
     return unknown >= FOREIGN_FROM and 2 * unknown > len(query.terms)
 
 
-def _likely_words(connection: Connection, operand: Operand) -> list[str]:
+def _likely_words(connection: Connection, operand: Operand, elsewhere: Container[str]) -> list[str]:
     """What a single unknown word probably stands for: the nearest words, three at most."""
-    if operand.is_phrase or operand.is_prefix or is_known(connection, operand.text):
+    if operand.is_phrase or operand.is_prefix or operand.text in elsewhere:
+        return []
+    if is_known(connection, operand.text):
         return []
     near = variants(connection, operand.text)
     return [one.word for one in near if one.edits == near[0].edits][:MOST_LIKELY_WORDS]

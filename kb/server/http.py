@@ -25,6 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from kb.errors import KbError, SourceError, UsageError
 from kb.models.embedder import BUILDS
+from kb.search.files import SearchedFile
 from kb.search.results import search_for_people
 from kb.server.access import Access, Guard, is_loopback
 from kb.server.clients import IDLE_SECONDS, MOST_CLIENTS, SESSION_HEADER, Clients
@@ -222,8 +223,7 @@ def _search(session: Session) -> Callable[[Request], Any]:
 def _found(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
     session.activity.note_call()
     rows, notice = search_for_people(
-        session.model,
-        session.names,
+        [SearchedFile(session.model, session.names)],  # who asks names one file
         str(asked["query"]),
         [str(name) for name in asked.get("collections", [])],
         limit=int(asked.get("limit", 10)),

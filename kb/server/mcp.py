@@ -206,7 +206,7 @@ def instructions(session: Session, families: Collection[str]) -> str:
     return " ".join(
         [
             "kb holds this project's knowledge: documents that can be searched, browsed and cited.",
-            describe(session.knowledge),
+            describe(session),
             *(text for family, text in GUIDANCE.items() if family in families),
             QUOTED,
         ]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
-from kb.errors import DocumentNotFound, NotFoundError, ResourceNotFound, UsageError
+from kb.errors import DocumentNotFound, FileError, NotFoundError, ResourceNotFound, UsageError
+from kb.search.files import SearchedFile
 from kb.store.contents import documents_of_project
 from kb.store.database import Connection, Row
 from kb.store.names import BROWSABLE_KINDS
@@ -88,23 +89,43 @@ def list_resources(session: Session, cursor: str = "") -> tuple[list[Resource], 
     Raises:
         UsageError: a cursor that no page gave.
     """
-    try:
-        offset = int(cursor or 0)
-    except ValueError:
-        offset = -1
-    if not 0 <= offset <= LAST_OFFSET:
+    files = session.files
+    number, offset = _place_of(cursor)
+    if not (0 <= offset <= LAST_OFFSET and 0 <= number < len(files)):
         raise UsageError(f"the cursor {cursor!r} comes from no page of resources")
     fixed = [
         Resource(uri, uri.removeprefix("context://"), title, description, JSON_TYPE)
         for uri, (title, description) in _FIXED.items()
     ]
-    with session.database.read() as connection:
-        rows = documents_of_project(
-            connection, BROWSABLE_KINDS, _project_id(session), PAGE + 1, offset
-        )
-    found = [_document_resource(row) for row in rows[:PAGE]]
-    more = str(offset + PAGE) if len(rows) > PAGE else ""
-    return (found if offset else fixed + found), more
+    rows: list[Row] = []
+    file = files[number]
+    try:
+        with file.database.read() as connection:
+            rows = documents_of_project(
+                connection, BROWSABLE_KINDS, _project_id(session, file), PAGE + 1, offset
+            )
+    except FileError:
+        if len(files) == 1:
+            raise
+    found = [_document_resource(file, row) for row in rows[:PAGE]]
+    if len(rows) > PAGE:
+        more = _cursor(number, offset + PAGE)
+    else:
+        more = _cursor(number + 1, 0) if number + 1 < len(files) else ""
+    return (found if number or offset else fixed + found), more
+
+
+def _place_of(cursor: str) -> tuple[int, int]:
+    """The number of a file and of a document in it; (0, -1) where there is no such page."""
+    number, _, offset = cursor.rpartition("-")
+    try:
+        return int(number or 0), int(offset or 0)
+    except ValueError:
+        return 0, -1
+
+
+def _cursor(number: int, offset: int) -> str:
+    return f"{number}-{offset}" if number else str(offset)
 
 
 def read_resource(session: Session, uri: str) -> tuple[str, str]:
@@ -150,33 +171,29 @@ def true_uri(session: Session, uri: str) -> str:
     if not uri.startswith(_DOCUMENT):
         return uri
     name, _, document = uri.removeprefix(_DOCUMENT).partition("/")
-    with session.database.read() as connection:
-        collection = _visible_collection(session, connection, unquote(name))
+    file = session.files[0]
+    with file.database.read() as connection:
+        collection = _visible_collection(session, file, connection, unquote(name))
     if collection is None:
         return uri
-    return document_uri(collection["name"], unquote(document))
+    return document_uri(file.names.everywhere(collection["name"]), unquote(document))
 
 
 def _read_document(session: Session, name: str, document: str) -> tuple[str, str]:
     """A document's text, as much of it as a reply may hold."""
     if not document:
         raise DocumentNotFound(f'Document "" not found in collection "{name}".')
-    for database in session.knowledge.databases:
-        with database.read() as connection:
-            collection = _visible_collection(session, connection, name)
-            if collection is None:
-                continue
-            found = session.names.document(connection, collection, document, name)
-        part = read_lines(found["content"].removesuffix("\n"), 1, 0, session.reply_tokens)
-        if not part.rest:
-            return _mime_type(found["path"]), found["content"]
-        readable = collection["kind"] in BROWSABLE_KINDS
-        rest = f"Read on with documents_get_document, {part.rest}." if readable else ""
-        said = f"[This is the beginning of {found['line_count']} lines. {rest}".rstrip() + "]"
-        return _mime_type(found["path"]), f"{part.content}\n\n{said}\n"
-    with session.database.read() as connection:
-        session.names.collection(connection, name)  # raises, with the near names
-    raise DocumentNotFound(f'Document "{document}" not found in collection "{name}".')
+    with session.read_collection(
+        name, lambda file, connection: _visible_collection(session, file, connection, name)
+    ) as (connection, collection, file):
+        found = file.names.document(connection, collection, document, name)
+    part = read_lines(found["content"].removesuffix("\n"), 1, 0, session.reply_tokens)
+    if not part.rest:
+        return _mime_type(found["path"]), found["content"]
+    readable = collection["kind"] in BROWSABLE_KINDS
+    rest = f"Read on with documents_get_document, {part.rest}." if readable else ""
+    said = f"[This is the beginning of {found['line_count']} lines. {rest}".rstrip() + "]"
+    return _mime_type(found["path"]), f"{part.content}\n\n{said}\n"
 
 
 def visible_collections(
@@ -186,14 +203,16 @@ def visible_collections(
     return [
         row
         for row in session.names.collections(connection, kinds)
-        if row["project_id"] in (None, _project_id(session))
+        if row["project_id"] in (None, _active_project_id(session))
     ]
 
 
-def _visible_collection(session: Session, connection: Connection, name: str) -> Row | None:
-    kinds = (*BROWSABLE_KINDS, "external", "discoveries")
-    visible = visible_collections(session, connection, kinds)
-    wanted = session.names.aliases.get(name, name)
+def _visible_collection(
+    session: Session, file: SearchedFile, connection: Connection, name: str
+) -> Row | None:
+    rows = file.names.collections(connection, (*BROWSABLE_KINDS, "external", "discoveries"))
+    visible = [row for row in rows if row["project_id"] in (None, _project_id(session, file))]
+    wanted = file.names.stored(name)
     # Many programs take the part before the slash for a host and write it in lower case.
     same = [row for row in visible if row["name"] == wanted] or [
         row for row in visible if row["name"].casefold() == wanted.casefold()
@@ -201,10 +220,11 @@ def _visible_collection(session: Session, connection: Connection, name: str) -> 
     return same[0] if same else None
 
 
-def _document_resource(row: Row) -> Resource:
+def _document_resource(file: SearchedFile, row: Row) -> Resource:
+    collection = file.names.everywhere(row["collection"])
     return Resource(
-        document_uri(row["collection"], row["path"]),
-        f"{row['collection']}/{row['path']}",
+        document_uri(collection, row["path"]),
+        f"{collection}/{row['path']}",
         row["title"] or row["path"],
         row["summary"],
         _mime_type(row["path"]),
@@ -216,7 +236,12 @@ def _mime_type(path: str) -> str:
     return MARKDOWN_TYPE if path.lower().endswith(MARKDOWN_SUFFIXES) else TEXT_TYPE
 
 
-def _project_id(session: Session) -> int | None:
+def _project_id(session: Session, file: SearchedFile) -> int | None:
+    """The active project, whose own collections are in the session's own file."""
+    return _active_project_id(session) if file.database is session.database else None
+
+
+def _active_project_id(session: Session) -> int | None:
     return session.project.active.project_id if session.project.active is not None else None
 
 

@@ -181,6 +181,7 @@ class Database:
         path: the file, or ":memory:" for one that goes with the process.
         create: make the file (and its folder) when it is missing.
         most_log: bytes beyond which no write begins while the log cannot be merged.
+        refusal: why nothing is written, for a file that must not be; "" where it may.
 
     Raises:
         FileError: missing without `create`, or unreadable.
@@ -188,8 +189,16 @@ class Database:
         NewerFileError: written by a later version of kb.
     """
 
-    def __init__(self, path: Path | str, *, create: bool = True, most_log: int = MOST_LOG) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        create: bool = True,
+        most_log: int = MOST_LOG,
+        refusal: str = "",
+    ) -> None:
         self.path = Path(path)
+        self._refusal = refusal
         self.in_memory = str(path) == ":memory:"
         self._folders = ("", "") if self.in_memory else _folders(self.path)
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
@@ -202,8 +211,8 @@ class Database:
         self._log_waits = False
         self._most_log = most_log
         self._closed = False
-        self.read_only = not self.in_memory and self._is_read_only(create)
-        with self._translated():
+        self.read_only = (not self.in_memory and self._is_read_only(create)) or bool(refusal)
+        with self.translated():
             connection = self._connect()
             try:
                 self._require_whole(connection.apsw)
@@ -229,10 +238,10 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """A connection that sees one unchanging state and cannot write."""
         if self.in_memory:
-            with self._write_lock, self._translated():
+            with self._write_lock, self.translated():
                 yield self._open_writer()
             return
-        with self._translated():
+        with self.translated():
             self._require_same_file()
             connection = self._begin_reading()
             try:
@@ -259,10 +268,11 @@ class Database:
         self.require_no_read("write")
         if self.read_only:
             raise FileError(
-                f"{self.path} cannot be written: copy it to a writable folder first",
+                self._refusal
+                or f"{self.path} cannot be written: copy it to a writable folder first",
                 path=str(self.path),
             )
-        with self._write_lock, self._translated():
+        with self._write_lock, self.translated():
             self._require_same_file()
             connection = self._open_writer()
             if connection.apsw.in_transaction:
@@ -293,7 +303,7 @@ class Database:
         finally:
             self._of_thread.batches -= 1
             if not self._own("batches"):
-                with self._write_lock, self._translated():
+                with self._write_lock, self.translated():
                     self._merge_log()
 
     @property
@@ -304,7 +314,7 @@ class Database:
     def merge_log(self) -> bool:
         """Merge the log into the file now. False: others read and keep it from being merged."""
         self.require_no_read("merge the log")
-        with self._write_lock, self._translated():
+        with self._write_lock, self.translated():
             self._open_writer()
             self._log_is_merged = False
             self._merge_log()
@@ -357,7 +367,7 @@ class Database:
             FileError: there is no room for the copy that this takes meanwhile.
         """
         self.require_no_read("compact")
-        with self._write_lock, self._translated():
+        with self._write_lock, self.translated():
             connection = self._open_writer()
             connection.apsw.execute("VACUUM")
             self._log_is_merged = False
@@ -436,6 +446,10 @@ class Database:
         except OSError:  # a folder above that may not be entered any more: nothing is known
             return self._opened
         return status.st_dev, status.st_ino
+
+    def is_in_place(self) -> bool:
+        """Whether the file that is open is still the one at its path."""
+        return self._identity() == self._opened
 
     def _require_same_file(self) -> None:
         """Refuse to go on with a file that nobody finds any more.
@@ -722,7 +736,7 @@ class Database:
             )
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
         """Turn SQLite's errors into ours, with the file's name and what to do."""
         try:
             yield

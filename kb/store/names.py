@@ -49,11 +49,19 @@ class Names:
     Args:
         aliases: alias -> collection id, as a project's and the user's settings have them.
         notices: what the user should know of the files that the aliases come from.
+        shared: how collections are shown whose names another open file has as well, by name.
     """
 
-    def __init__(self, aliases: Mapping[str, str], notices: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        aliases: Mapping[str, str],
+        notices: Sequence[str] = (),
+        shared: Mapping[str, str] | None = None,
+    ) -> None:
         self.notices = notices
         self.aliases = aliases
+        self._shared = shared or {}
+        self._own = {shown: name for name, shown in self._shared.items()}
 
     def collections(self, connection: Connection, kinds: Container[str] | None = None) -> list[Row]:
         """The collections by name; indexes also while they are empty.
@@ -72,7 +80,7 @@ class Names:
         self, connection: Connection, name: str, kinds: Container[str] | None = None
     ) -> Row | None:
         """A collection by its id or an alias; `kinds` as in `collections`."""
-        wanted = self.aliases.get(name, name)
+        wanted = self.stored(name)
         rows: dict[str, Row] = {row["name"]: row for row in self.collections(connection, kinds)}
         if wanted == DEFAULT_INDEX and wanted not in rows and kinds is None:
             return dict(EMPTY_INDEX)
@@ -95,8 +103,7 @@ class Names:
         """
         if (found := self.find(connection, name, kinds)) is not None:
             return found
-        rows = {*others, *(row["name"] for row in self.collections(connection, kinds))}
-        known = sorted([*rows, *(alias for alias, id_ in self.aliases.items() if id_ in rows)])
+        known = sorted({*others, *self.known(connection, kinds)})
         near = nearest(name, known)
         hint = f" Did you mean {_either(near)}?" if near else _known_hint(known)
         notice: dict[str, Any] = {"notice": "; ".join(self.notices)} if self.notices else {}
@@ -107,8 +114,27 @@ class Names:
             **notice,
         )
 
+    def known(self, connection: Connection, kinds: Container[str] | None = None) -> set[str]:
+        """All names that collections have, aliases among them; `kinds` as in `collections`."""
+        rows = {row["name"] for row in self.collections(connection, kinds)}
+        return {
+            *(self._shared.get(name, name) for name in rows),
+            *(alias for alias, name in self.aliases.items() if name in rows),
+        }
+
+    def stored(self, name: str) -> str:
+        """The name in the file that somebody means by a name or an alias."""
+        return self._own.get(name) or self.aliases.get(name, name)
+
+    def everywhere(self, document: str) -> str:
+        """The name of a document, COLLECTION/id, as it is among all open files."""
+        collection, slash, path = document.partition("/")
+        return f"{self._shared.get(collection, collection)}{slash}{path}"
+
     def called(self, row: Row) -> Called:
         """How a collection is shown."""
+        if row["name"] in self._shared:
+            return Called(self._shared[row["name"]], None)
         for alias, name in self.aliases.items():
             if name == row["name"]:
                 return Called(alias, name)
@@ -141,10 +167,20 @@ class Names:
         )
 
     def ranges(
-        self, connection: Connection, names: Sequence[str]
+        self, connection: Connection, names: Sequence[str], *, some: bool = False
     ) -> tuple[Sequence[ChunkRange], dict[int, dict[str, str]]]:
-        """Where to search, and how each collection there is shown; [] means everywhere."""
-        if names:
+        """Where to search, and how each collection there is shown; [] means everywhere.
+
+        Args:
+            some: names that the file does not have are passed over.
+
+        Raises:
+            CollectionNotFound: a name that does not exist.
+        """
+        if names and some:
+            found = [self.find(connection, name) for name in names]
+            rows = [row for row in found if row is not None]
+        elif names:
             rows = [self.collection(connection, name) for name in names]
         else:
             rows = self.collections(connection)

@@ -11,7 +11,8 @@ from pydantic import Field
 
 from kb.errors import KbError
 from kb.formats.archive_kinds import RESEARCH
-from kb.search.archives import FoundDocument, search_archives
+from kb.search.archives import NO_ARCHIVE, FoundDocument, search_archives
+from kb.search.files import SearchedFile
 from kb.store.addresses import address_of
 from kb.store.citation_graph import (
     Graph,
@@ -25,6 +26,7 @@ from kb.store.database import Connection, Row
 from kb.tools.call import Call
 from kb.tools.registry import tool
 from kb.tools.replies import CamelReply, CamelRow, estimate_tokens, said
+from kb.tools.searches import from_each
 
 log = logging.getLogger("kb.tools")
 
@@ -138,18 +140,18 @@ def search_local_archives(
         named, wrong = call.project.archives()
         if sync_configured_archives(call.database, named):
             call.session.activity.note_addition()
-        found, notice = search_archives(call.model, call.names, query, fuzzy=fuzzy, limit=limit)
-        with call.read() as connection:
-            cited, cut = _cited(connection, found) if include_citations else ({}, "")
-            rows = [_row(one, cited.get(one.row["document_id"])) for one in found]
-            for_graph = int(call.reply_tokens * GRAPH_SHARE) if cited else 0
-            fitted = replace(call, budget=call.reply_tokens - for_graph).fit(
-                rows, "{total} documents were found; lower the limit."
-            )
-            if cited:
-                shown = [one.row["document_id"] for one in found[: len(fitted.rows)]]
-                graph, less = _graph(connection, shown, citation_depth, for_graph)
-                cut = ", ".join(filter(None, (cut, less)))
+        found, notice = _search(call, query, fuzzy, limit)
+        citing, cut = _all_citations(found) if include_citations else ([None] * len(found), "")
+        rows = [
+            _row(file, one, citations) for (file, one), citations in zip(found, citing, strict=True)
+        ]
+        for_graph = int(call.reply_tokens * GRAPH_SHARE) if include_citations and found else 0
+        fitted = replace(call, budget=call.reply_tokens - for_graph).fit(
+            rows, "{total} documents were found; lower the limit."
+        )
+        if for_graph:
+            graph, less = _whole_graph(found[: len(fitted.rows)], citation_depth, for_graph)
+            cut = ", ".join(filter(None, (cut, less)))
     except KbError as error:
         raise type(error)(FAILURE + error.message, **error.details) from error
     except Exception as error:
@@ -182,18 +184,84 @@ def _require_sound(call: Call, failure: Exception) -> None:
         raise type(error)(FAILURE + error.message, **error.details) from error
 
 
-def _row(found: FoundDocument, citations: Citations | None) -> ArchiveRow:
+def _search(
+    call: Call, query: str, fuzzy: bool, limit: int
+) -> tuple[list[tuple[SearchedFile, FoundDocument]], str]:
+    """The best documents of all files, each with its file, and what to tell the reader."""
+    parts, lost = from_each(
+        call.session,
+        lambda file: search_archives(file.model, file.names, query, fuzzy=fuzzy, limit=limit),
+    )
+    notices = {notice for _, (_, notice) in parts}
+    said = [notice for notice in notices if notice != NO_ARCHIVE or len(notices) == 1]
+    found = [(file, one) for file, (own, _) in parts for one in own]
+    if len(parts) > 1:
+        found.sort(key=lambda pair: -pair[1].score)
+    return found[:limit], " ".join(filter(None, [*sorted(said), lost]))
+
+
+def _by_file(
+    found: Sequence[tuple[SearchedFile, FoundDocument]],
+) -> dict[SearchedFile, list[FoundDocument]]:
+    by_file: dict[SearchedFile, list[FoundDocument]] = {}
+    for file, one in found:
+        by_file.setdefault(file, []).append(one)
+    return by_file
+
+
+def _all_citations(
+    found: Sequence[tuple[SearchedFile, FoundDocument]],
+) -> tuple[list[Citations | None], str]:
+    """Who cites whom in each document's own file, in order, and what of it was left out."""
+    cited: dict[tuple[SearchedFile, int], Citations] = {}
+    cut = ""
+    for file, own in _by_file(found).items():
+        with file.database.read() as connection:
+            some, less = _cited(file, connection, own)
+        cited |= {(file, document_id): citations for document_id, citations in some.items()}
+        cut = cut or less
+    return [cited.get((file, one.row["document_id"])) for file, one in found], cut
+
+
+def _whole_graph(
+    found: Sequence[tuple[SearchedFile, FoundDocument]], depth: int, tokens: int
+) -> tuple[CitationGraph, str]:
+    """The citations round some documents, those of each file, and what of them was left out."""
+    whole = CitationGraph(nodes=[], edges=[])
+    cut: list[str] = []
+    by_file = _by_file(found)
+    for file, own in by_file.items():
+        ids = [one.row["document_id"] for one in own]
+        with file.database.read() as connection:
+            graph, less = _graph(connection, ids, depth, tokens * len(own) // len(found))
+        whole.nodes += [
+            node.model_copy(update={"id": file.names.everywhere(node.id)}) for node in graph.nodes
+        ]
+        whole.edges += [
+            edge.model_copy(
+                update={
+                    "source": file.names.everywhere(edge.source),
+                    "target": file.names.everywhere(edge.target),
+                }
+            )
+            for edge in graph.edges
+        ]
+        cut.append(less)
+    return whole, ", ".join(filter(None, cut))
+
+
+def _row(file: SearchedFile, found: FoundDocument, citations: Citations | None) -> ArchiveRow:
     row = found.row
     return ArchiveRow(
         document=ArchiveDocument(
-            id=f"{row['collection']}/{row['path']}",
+            id=file.names.everywhere(f"{row['collection']}/{row['path']}"),
             title=row["title"],
             path=f"{_folder_name(row)}/{row['path']}",
             url=address_of(row, row["path"]),
             source=row["source"] or RESEARCH,
             date=row["date"] or "",
             score=round(found.score, 4),
-            collection=row["collection"],
+            collection=file.names.everywhere(row["collection"]),
             start_line=found.passage["start_line"],
             end_line=found.passage["end_line"],
         ),
@@ -209,12 +277,15 @@ def _folder_name(row: Row) -> str:
 
 
 def _cited(
-    connection: Connection, found: Sequence[FoundDocument]
+    file: SearchedFile, connection: Connection, found: Sequence[FoundDocument]
 ) -> tuple[dict[int, Citations], str]:
     """Who cites whom, by document, and what of it was left out."""
     ids = [one.row["document_id"] for one in found]
     listed = [_citations(connection, document_id) for document_id in ids]
-    names = document_names(connection, _documents_in(listed))
+    names = {
+        document_id: file.names.everywhere(name)
+        for document_id, name in document_names(connection, _documents_in(listed)).items()
+    }
     shortened = any(len(rows) > MOST_CITATIONS for ways in listed for rows in ways)
     return (
         {

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse
+from kb.search.files import SearchedFile
 from kb.store.database import Connection, Database, Row
 from kb.store.names import Names
 from kb.tools.replies import Fitted, rows_within
@@ -61,24 +61,11 @@ class Call:
         """A read transaction on the file."""
         return self.session.database.read()
 
-    @contextlib.contextmanager
-    def read_collection(self, name: str) -> Iterator[tuple[Connection, Row, ModelInUse]]:
-        """A read of the file or of memory, the collection of that name in it, and its model.
-
-        Raises:
-            CollectionNotFound: with the nearest names.
-        """
-        others: list[str] = []
-        if self.knowledge.has_memory:
-            with self.knowledge.memory.read() as connection:
-                found = self.names.find(connection, name)
-                if found is not None and found["collection_id"]:
-                    yield connection, found, self.session.memory_model
-                    return
-                others = [row["name"] for row in self.names.collections(connection)]
-        with self.read() as connection:
-            found = self.names.collection(connection, name, others=others)
-            yield connection, found, self.model
+    def read_collection(
+        self, name: str
+    ) -> AbstractContextManager[tuple[Connection, Row, SearchedFile]]:
+        """As the session's."""
+        return self.session.read_collection(name)
 
     def fit(self, rows: Sequence[T], advice: str, *, start: int = 0) -> Fitted[T]:
         """The first rows that the reply has room for, at least one.

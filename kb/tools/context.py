@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from kb.errors import KbError, UsageError
+from kb.errors import KbError, NoEmbeddings, UsageError
 from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_GLOB, LONGEST_NAME, EndLine, StartCharacter, StartLine
 from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
 from kb.tools.replies import CamelReply, CamelRow, estimate_tokens, lines_within, said
+from kb.tools.searches import from_each
 
 if TYPE_CHECKING:
     from kb.project.tree import TextFile
@@ -137,15 +138,20 @@ def context_search(
 
     started = time.perf_counter()
     wanted = "" if type_ == "all" else type_
-    rows, total, notice = search_discoveries(call.model, query, wanted, module.strip(), limit)
-    fitted = call.fit([DiscoveryRow(**row) for row in rows], "lower the limit.")
+    found, lost = from_each(
+        call.session,
+        lambda file: search_discoveries(file.model, query, wanted, module.strip(), limit),
+        unsaid=(NoEmbeddings,),
+    )
+    rows = sorted((row for _, own in found for row in own[0]), key=lambda row: -row["score"])
+    fitted = call.fit([DiscoveryRow(**row) for row in rows[:limit]], "lower the limit.")
     return ContextResults(
         results=fitted.rows,
         query=query,
-        total_found=total,
+        total_found=sum(total for _, (_, total, _) in found),
         search_time=_milliseconds(started),
         truncated=fitted.truncated,
-        notice=said(fitted.notice, notice),
+        notice=said(fitted.notice, *dict.fromkeys(notice for _, (_, _, notice) in found), lost),
     )
 
 

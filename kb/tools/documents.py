@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import calibration_of
 from kb.models.embedder import BUNDLED_CALIBRATION
+from kb.search.files import SearchedFile, Together
 from kb.search.hybrid import Hit
 from kb.search.passages import nearest_documents, passage_rows
 from kb.search.ranking import shown as shown_score
@@ -34,8 +34,10 @@ from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
 from kb.tools.replies import CamelReply, CamelRow, cost_of, rows_within, said, shared_rows
 from kb.tools.searches import search_all
+from kb.tools.session import Session
 
 MOST_ALTERNATIVES = 20
+MOST_DESCRIBED = 20  # collections that the server's instructions name
 
 LONGEST_CHUNK = 100_000  # characters of a passage that a client gives; our own have some 1,500
 
@@ -226,20 +228,10 @@ def documents_list_collections(call: Call) -> Collections:
 
     Start here to learn what is known and which names the other tools accept.
     """
-    rows = []
-    for database in call.knowledge.databases:
-        with database.read() as connection:
-            for row in call.names.collections(connection):
-                called = call.names.called(row)
-                rows.append(
-                    CollectionRow(
-                        collection=called.collection,
-                        collection_id=called.collection_id,
-                        document_count=count_documents(connection, row["collection_id"]),
-                        description=row["description"] or None,
-                        version=row["version"] or None,
-                    )
-                )
+    together = Together(call.session.files)
+    with together.read():
+        listed = together.each(lambda file, connection: _collection_rows(file, connection))
+    rows = [row for own in listed.values() for row in own]
     rows.sort(key=lambda row: row.collection_id or row.collection)
     fitted = call.fit(
         rows,
@@ -247,8 +239,26 @@ def documents_list_collections(call: Call) -> Collections:
         "takes their names.",
     )
     return Collections(
-        collections=fitted.rows, truncated=fitted.truncated, notice=said(fitted.notice)
+        collections=fitted.rows,
+        truncated=fitted.truncated,
+        notice=said(fitted.notice, *together.lost, call.session.lost),
     )
+
+
+def _collection_rows(file: SearchedFile, connection: Connection) -> list[CollectionRow]:
+    rows = []
+    for row in file.names.collections(connection):
+        called = file.names.called(row)
+        rows.append(
+            CollectionRow(
+                collection=called.collection,
+                collection_id=called.collection_id,
+                document_count=count_documents(connection, row["collection_id"]),
+                description=row["description"] or None,
+                version=row["version"] or None,
+            )
+        )
+    return rows
 
 
 @tool(family="documents", title="List documents", example={"collection": "windrose", "limit": 5})
@@ -262,14 +272,14 @@ def documents_list_documents(
 
     Use it to browse what there is before searching; page with offset.
     """
-    with call.read_collection(collection) as (connection, found, _):
+    with call.read_collection(collection) as (connection, found, file):
         key = found["collection_id"]
         documents = documents_page(connection, key, limit, offset)
         total = count_documents(connection, key)
     fitted = call.fit(
         [DocumentRow(**row) for row in documents], "go on with offset {next}.", start=offset
     )
-    called = call.names.called(found)
+    called = file.names.called(found)
     return DocumentList(
         collection=called.collection,
         collection_id=called.collection_id,
@@ -304,7 +314,7 @@ def documents_search(
     documents_get_document. Several questions at once: documents_search_batch.
     """
     asked = [(query, collections)]
-    (rows,), notice = search_all(call, asked, limit, max_distance, hybrid_search, rerank)
+    (rows,), notice = search_all(call.session, asked, limit, max_distance, hybrid_search, rerank)
     fitted = call.fit(
         _search_rows(rows),
         "the best {kept} of {total} rows. For others narrow the query or the collections.",
@@ -333,7 +343,7 @@ def documents_search_batch(
     Use it to look into several matters without a round trip for each.
     """
     asked = [(one.query, one.collections) for one in queries]
-    found, notice = search_all(call, asked, limit, max_distance, hybrid_search)
+    found, notice = search_all(call.session, asked, limit, max_distance, hybrid_search)
     rows = [_search_rows(own) for own in found]
     empty = [BatchRow(query=one.query, results=[]) for one in queries]
     lists = shared_rows(rows, call.reply_tokens - cost_of(empty))
@@ -369,9 +379,9 @@ def documents_get_document(
 
     For one section use documents_get_section, for the headings documents_get_outline.
     """
-    with call.read_collection(collection) as (connection, found, _):
-        row = _find_document(call, connection, found, document)
-        called, total = call.names.called(found), row["line_count"]
+    with call.read_collection(collection) as (connection, found, file):
+        row = _find_document(file, connection, found, document)
+        called, total = file.names.called(found), row["line_count"]
         first = first_line(start_line, end_line, total, "document")
         part = read_lines(
             row["content"], first, end_line, call.reply_tokens, skipped=start_character
@@ -418,8 +428,8 @@ def documents_get_outline(
 
     Use it before reading single sections with documents_get_section.
     """
-    with call.read_collection(collection) as (connection, found, _):
-        row = _find_document(call, connection, found, document)
+    with call.read_collection(collection) as (connection, found, file):
+        row = _find_document(file, connection, found, document)
         sections = sections_of(connection, row["document_id"])
     outline = [
         OutlineRow(
@@ -438,7 +448,7 @@ def documents_get_outline(
             f"The reply is full: {len(kept)} of {len(outline)} headings. Go on with startLine "
             f"{outline[len(kept)].line}, or ask for a lower maxDepth."
         )
-    called = call.names.called(found)
+    called = file.names.called(found)
     return Outline(
         collection=called.collection,
         collection_id=called.collection_id,
@@ -476,15 +486,15 @@ def documents_get_section(
     The heading may be given loosely: case and punctuation do not matter, and a part is enough. An
     anchor does as well, such as the `#fragment` of a link.
     """
-    with call.read_collection(collection) as (connection, collection_row, _):
-        row = _find_document(call, connection, collection_row, document)
+    with call.read_collection(collection) as (connection, collection_row, file):
+        row = _find_document(file, connection, collection_row, document)
         sections = sections_of(connection, row["document_id"])
         found, alternatives = find_section(sections, section, row["path"], row["content"])
         end = found["end_line"] if include_subsections else found["body_end_line"]
         part = read_lines(row["content"], found["start_line"], end, call.reply_tokens)
         place = place_of_lines(connection, row["document_id"], part.start_line, part.end_line)
     more = len(alternatives) - MOST_ALTERNATIVES
-    called = call.names.called(collection_row)
+    called = file.names.called(collection_row)
     return SectionContent(
         **place,
         url=address_of(row, row["path"]),
@@ -542,12 +552,12 @@ def documents_find_related(
     One row a document, at its closest passage; with sameDocument one row a passage.
     """
     # A wrong name is told before the model is loaded.
-    with call.read_collection(collection) as (connection, found, model):
-        _find_document(call, connection, found, document)
-    vector = model.embed_passage(chunk) if chunk.strip() else None
-    with call.read_collection(collection) as (connection, found, _):
-        row = _find_document(call, connection, found, document)
-        called = call.names.called(found)
+    with call.read_collection(collection) as (connection, found, file):
+        _find_document(file, connection, found, document)
+    vector = file.model.embed_passage(chunk) if chunk.strip() else None
+    with call.read_collection(collection) as (connection, found, file):
+        row = _find_document(file, connection, found, document)
+        called = file.names.called(found)
         source = Source(
             collection=called.collection,
             collection_id=called.collection_id,
@@ -573,7 +583,7 @@ def documents_find_related(
             hits = nearest_documents(
                 connection, vector, place, limit, without=without, calibration=calibration
             )
-        rows = passage_rows(connection, hits, {found["collection_id"]: call.names.shown(found)})
+        rows = passage_rows(connection, hits, {found["collection_id"]: file.names.shown(found)})
     passage = (row["path"], chunk.strip())
     rows = [one for one in rows if (one["documentId"], one["content"].strip()) != passage]
     fitted = call.fit(
@@ -588,33 +598,46 @@ def documents_find_related(
     )
 
 
-def _find_document(call: Call, connection: Connection, collection: Row, document: str) -> Row:
+def _find_document(
+    file: SearchedFile, connection: Connection, collection: Row, document: str
+) -> Row:
     """A document of a collection with its text."""
-    shown = call.names.called(collection).collection
-    return call.names.document(connection, collection, document, shown)
+    shown = file.names.called(collection).collection
+    return file.names.document(connection, collection, document, shown)
 
 
 def _search_rows(rows: Sequence[Row]) -> list[SearchRow]:
     return [SearchRow(**row) for row in rows]
 
 
-def describe(knowledge: KnowledgeBase) -> str:
-    """What this file holds, for the server's instructions."""
-    with knowledge.database.read() as connection:
-        rows = knowledge.names.collections(connection)
-        sizes = {
-            row["name"]: count_documents(connection, row["collection_id"]) for row in rows[:20]
-        }
+def describe(session: Session) -> str:
+    """What the files hold, for the server's instructions."""
+
+    def look(file: SearchedFile, connection: Connection) -> tuple[list[str], int]:
+        rows = file.names.collections(connection)
+        names = [
+            f"{file.names.called(row).collection} "
+            f"({count_documents(connection, row['collection_id'])} documents"
+            + (f": {row['description']}" if row["description"] else "")
+            + ")"
+            for row in rows[:MOST_DESCRIBED]
+        ]
         waiting = count_waiting(connection)
-    if not rows:
-        return "The file holds no documents yet; `kb add FOLDER` on the command line adds some."
-    names = [
-        f"{knowledge.names.shown(row)['collection']} ({sizes[row['name']]} documents"
-        + (f": {row['description']}" if row["description"] else "")
-        + ")"
-        for row in rows[:20]
-    ]
-    more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
+        return [*names, *("" for _ in rows[MOST_DESCRIBED:])], waiting
+
+    together = Together(session.files)
+    with together.read():
+        seen = together.each(look).values()
+    names = [name for own, _ in seen for name in own]
+    waiting = sum(count for _, count in seen)
+    notices = [*session.names.notices, *together.lost, session.lost]
+    wrong = "".join(f" Notice: {notice.rstrip('.')}." for notice in notices if notice)
+    if not names:
+        return (
+            "The file holds no documents yet; `kb add FOLDER` on the command line adds some."
+            f"{wrong}"
+        )
+    shown = [name for name in names if name][:MOST_DESCRIBED]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     pending = f" {waiting} passages are not embedded yet: found by keywords." if waiting else ""
-    wrong = "".join(f" Notice: {notice}." for notice in knowledge.names.notices)
-    return f"Collections: {', '.join(names)}{more}.{pending}{wrong}"
+    return f"Collections: {', '.join(shown)}{more}.{pending}{wrong}"

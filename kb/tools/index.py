@@ -15,9 +15,11 @@ from kb.ingest.indexes import (
     find_index,
 )
 from kb.search.bm25 import IndexOptions, Ranking, rank_documents
+from kb.search.files import SearchedFile, Together
 from kb.search.highlight import excerpts, spans
 from kb.search.query import Operand, Query, parse_query
 from kb.store.contents import texts_of
+from kb.store.database import Connection
 from kb.store.names import DEFAULT_INDEX
 from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_NAME
@@ -101,7 +103,7 @@ def search_index(
     that match, of which at most k are returned. To search by meaning as well use
     documents_search.
     """
-    index = find_index(call.knowledge, index_name)
+    index = _index_to_search(call, index_name)
     parsed = parse_query(query)
     if index is None or parsed.is_blank:
         shown = IndexOptions() if index is None else index.options
@@ -215,6 +217,23 @@ def search_create_index(
     options = IndexOptions(tokenizer_config.lowercase, tokenizer_config.min_length)
     create_index(call.knowledge, index_name, backend, options)
     return CreatedIndex(status="created", index_name=index_name, backend=backend)
+
+
+def _index_to_search(call: Call, name: str) -> Index | None:
+    """An index of any file, by its name; None for the default one while nothing is in it."""
+
+    def look(file: SearchedFile, connection: Connection) -> Index | None:
+        row = file.names.find(connection, name, ("index",))
+        if row is None:
+            return None
+        options = IndexOptions.from_json(row["options"])
+        return Index(name, file.database, row["collection_id"], options)
+
+    together = Together(call.session.files)
+    with together.read():
+        found = together.each(look)
+    # Raises with what there is.
+    return next(filter(None, found.values()), None) or find_index(call.knowledge, name)
 
 
 def _shown(query: Query, options: IndexOptions) -> ParsedQuery:

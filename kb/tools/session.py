@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kb.errors import CollectionNotFound, FileError
 from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse
 from kb.models.choose import make_embedder as make_named_embedder
 from kb.models.embedder import Embedder
+from kb.search.files import SearchedFile, left_out
+from kb.store.beside import FilesBeside, labels
 from kb.store.calls import CallLog
-from kb.store.database import Database
+from kb.store.database import Connection, Database, Row
 from kb.store.names import Names
 from kb.store.sessions import SessionLog
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits
@@ -108,6 +113,94 @@ class Session:
         return [self.model, *([self.memory_model] if self.knowledge.has_memory else [])]
 
     @property
+    def files(self) -> list[SearchedFile]:
+        """All that is read as one: the file, what lies in memory, and the files beside it."""
+        beside = self.knowledge.beside.databases()
+        if not beside:
+            own = [SearchedFile(self.model, self.names)]
+        else:
+            own = self._named_files([self.database, *beside])
+        if self.knowledge.has_memory:
+            own.insert(1, SearchedFile(self.memory_model, self.names, "Indexes in memory"))
+        return own
+
+    def _named_files(self, databases: Sequence[Database]) -> list[SearchedFile]:
+        """Files whose collections carry their file's name where another has the same."""
+        names: list[set[str]] = []
+        for database in databases:
+            try:
+                with database.read() as connection:
+                    rows = self.names.collections(connection)
+            except FileError:  # told when it is searched
+                rows = []
+            names.append({row["name"] for row in rows})
+        count = Counter(name for own in names for name in own)
+        found = []
+        called = labels([database.path for database in databases])
+        for database, label, own in zip(databases, called, names, strict=True):
+            shared = {name: f"{name}@{label}" for name in own if count[name] > 1}
+            found.append(
+                SearchedFile(
+                    self._model_of(database),
+                    Names(self.names.aliases, self.names.notices, shared),
+                    str(database.path),
+                )
+            )
+        return found
+
+    def _model_of(self, database: Database) -> ModelInUse:
+        if database is self.database:
+            return self.model
+        return self.model.beside(database, as_it_is=True)
+
+    @contextlib.contextmanager
+    def read_collection(
+        self,
+        name: str,
+        find: Callable[[SearchedFile, Connection], Row | None] | None = None,
+    ) -> Iterator[tuple[Connection, Row, SearchedFile]]:
+        """A read of the file that holds a collection, the collection's row, and that file.
+
+        Args:
+            find: finds it in a file; by default by its name or alias.
+
+        Raises:
+            CollectionNotFound: with the nearest names, and which files could not be looked into.
+        """
+        files = self.files
+        lost = [self.lost] if self.lost else []
+        known: set[str] = set()
+        for file in files:
+            with contextlib.ExitStack() as read:
+                try:
+                    connection = read.enter_context(file.database.read())
+                    with file.database.translated():
+                        found = (
+                            find(file, connection) if find else file.names.find(connection, name)
+                        )
+                        known |= file.names.known(connection)
+                except FileError as error:
+                    if len(files) == 1:
+                        raise
+                    lost.append(left_out(file.label, error))
+                    continue
+                if found is not None and found["collection_id"]:
+                    yield connection, found, file
+                    return
+        with self.database.read() as connection:
+            try:
+                found = files[0].names.collection(connection, name, others=list(known))
+            except CollectionNotFound as error:
+                message = " ".join([error.message, *lost])
+                raise CollectionNotFound(message, **error.details) from error
+            yield connection, found, files[0]
+
+    @property
+    def lost(self) -> str:
+        """What to tell of files that could not be read when they were last looked for."""
+        return " ".join(self.knowledge.beside.lost)
+
+    @property
     def database(self) -> Database:
         return self.knowledge.database
 
@@ -160,10 +253,11 @@ def open_session(
     reply_tokens: int = DEFAULT_REPLY_TOKENS,
     limits: RateLimits | None = None,
     allowed_docs: Sequence[str] = (),
+    beside: FilesBeside | None = None,
 ) -> Session:
     """A session of its own on a file; the arguments are those of the parts."""
     return Session(
-        KnowledgeBase(database, project=project),
+        KnowledgeBase(database, project=project, beside=beside),
         ModelInUse(database, model, reranker=reranker, make_embedder=make_embedder),
         reply_tokens=reply_tokens,
         limits=limits,

@@ -101,11 +101,13 @@ def test_the_command_says_which_project_where_the_folder_does_not() -> None:
     assert found["zed"] == found["opencode"] == plain
     assert found["cursor"] == [*plain, "--root", "${workspaceFolder}"]
     assert found["vscode"] == found["claude-desktop"] == [*plain, "--root", "/p"]
-    own = Place(Path("/p"), Path("/x.db"), is_project_file=True)
+    own = Place(Path("/p"), [Path("/x.db"), Path("/y.db")], is_project_file=True)
     assert server_command(CLIENTS["vscode"], ["/bin/kb"], own) == [
         "/bin/kb",
         "--db",
         "/x.db",
+        "--db",
+        "/y.db",
         "serve",
     ]
 

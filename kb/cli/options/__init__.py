@@ -16,7 +16,9 @@ from kb.cli.options import browsing, care, collecting, context
 __all__ = ["PATH_OPTIONS", "make_parser"]
 
 # What is opened as it is; every other argument is text, which UTF-8 must be able to hold.
-PATH_OPTIONS = frozenset({"db", "source", "folder", "judged", "allow_docs", "root", "token_file"})
+PATH_OPTIONS = frozenset(
+    {"db", "file", "source", "folder", "judged", "allow_docs", "root", "token_file"}
+)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 ABOUT = "A project's knowledge in one SQLite file: add folders, search, serve."
 
@@ -51,6 +53,7 @@ def make_parser() -> Parser:
     care.add_tool_options(add)
     install.add_options(add)
     care.add_options(add)
+    care.add_parts_options(add)
     doctor.add_options(add)
     datasette.add_options(add)
     completion.add_options(add)
@@ -68,8 +71,10 @@ def _common_options(default: Any) -> Parser:
     options.add_argument(
         "--db",
         metavar="PATH",
+        action="append",
         default=default,
-        help="the knowledge base file (default: KB_DB, else .kb/kb.db of the project)",
+        help="the knowledge base file (default: KB_DB, else .kb/kb.db of the project); several "
+        "are read as one, and the first is written",
     )
     options.add_argument(
         "--json", action="store_true", default=value(False), help="one JSON document on stdout"

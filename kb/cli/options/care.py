@@ -118,3 +118,26 @@ def _add_eval(add: Callable[..., Parser]) -> None:
     )
     sub.add_argument("--per-query", action="store_true", help="show nDCG@10 of each query")
     add_format(sub)
+
+
+def add_parts_options(add: Callable[..., Parser]) -> None:
+    """Moving collections between files."""
+    sub = add(
+        "split",
+        "parts.split",
+        "move collections into another file, with their vectors",
+        group=CARE,
+        example="kb split team.db handbook",
+    )
+    sub.add_argument("file", metavar="FILE", type=Path, help="made when it is missing")
+    sub.add_argument("names", metavar="NAME", nargs="+", help="collections to move")
+    sub = add(
+        "merge",
+        "parts.merge",
+        "take collections out of another file, with their vectors",
+        group=CARE,
+        example="kb merge team.db",
+        creates=True,
+    )
+    sub.add_argument("file", metavar="FILE", type=Path, help="the other file")
+    sub.add_argument("names", metavar="NAME", nargs="*", help="collections (default: all)")

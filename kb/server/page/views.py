@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from kb.errors import KbError, NotFoundError, UsageError
 from kb.ingest.discoveries import all_discoveries
 from kb.ingest.forget import forget_discovery
+from kb.search.files import SearchedFile
 from kb.search.results import search_for_people
 from kb.server.clients import Clients
 from kb.server.page.document import shown_document
@@ -108,7 +109,10 @@ def _found(session: Session, request: Request) -> dict[str, Any]:
         session.activity.note_call()
         try:
             rows, notice = search_for_people(
-                session.model, session.names, query, [wanted] if wanted else [], limit=RESULTS
+                [SearchedFile(session.model, session.names)],
+                query,
+                [wanted] if wanted else [],
+                limit=RESULTS,
             )
         except UsageError as error:  # a query that is not complete yet, among others
             notice = error.message

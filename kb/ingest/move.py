@@ -1,0 +1,156 @@
+"""Move collections from one file to another, with their vectors.
+
+A collection is copied in one transaction and deleted in another file's, so that at every moment
+one of the two holds it. What an interruption leaves in both is recognised by the next run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kb.errors import UsageError
+from kb.formats.parse import parse
+from kb.store.chunks import count_waiting
+from kb.store.collections import (
+    all_collections,
+    find_collection_id,
+    finish_sync,
+    free_name,
+    insert_collection,
+)
+from kb.store.contents import stored_files
+from kb.store.database import Connection, Database, Row
+from kb.store.discoveries import KIND as DISCOVERIES
+from kb.store.discoveries import make_discoveries
+from kb.store.documents import NewDocument, delete_collection, store_document
+from kb.store.embeddings import current_model, insert_model, insert_vectors, set_current_model
+from kb.store.ids import collection_range
+from kb.store.names import DEFAULT_INDEX
+from kb.store.stored import whole_document
+
+__all__ = ["Moved", "copy_documents", "move_collection"]
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What became of one collection."""
+
+    collection: str
+    name: str  # in the other file, where its own may have been taken
+    documents: int
+    waiting: int  # passages without a vector there
+
+
+def move_collection(
+    source: Database, target: Database, row: Row, progress: Progress = lambda *_: None
+) -> Moved:
+    """Move one collection with all its documents.
+
+    Args:
+        row: of the source's `all_collections`.
+
+    Raises:
+        UsageError: it belongs to a project, or documents of its name there say something else.
+    """
+    if row["project_id"] is not None:
+        raise UsageError(
+            f'"{row["name"]}" is the documentation of a project, which comes and goes with its '
+            "activation: it cannot be moved"
+        )
+    with source.read() as old, target.write() as new:
+        known = stored_files(old, row["collection_id"])
+        collection_id, name = _place(new, row, known)
+        there = {one["path"]: one["content_hash"] for one in stored_files(new, collection_id)}
+        ids = [one["document_id"] for one in known if one["path"] not in there]
+        if wrong := [
+            one["path"]
+            for one in known
+            if there.get(one["path"]) not in (None, one["content_hash"])
+        ]:
+            raise UsageError(
+                f'"{row["name"]}" was not moved, since {wrong[0]} has another text in {target.path}'
+            )
+        copy_documents(old, new, collection_id, ids, progress)
+        if row["synced_at"]:
+            finish_sync(new, collection_id, row["version"], row["description"])
+        waiting = count_waiting(new, collection_range(collection_id))
+    with source.write() as old:
+        delete_collection(old, row["collection_id"])
+    return Moved(row["name"], name, len(known), waiting)
+
+
+def copy_documents(
+    old: Connection,
+    new: Connection,
+    collection_id: int,
+    document_ids: Sequence[int],
+    progress: Progress = lambda *_: None,
+) -> None:
+    """Store some documents of one file in a collection of another, inside a write there.
+
+    Vectors go with them where both files have the same model; a file without one takes the
+    other's.
+    """
+    model_id = _model(old, new)
+    for done, document_id in enumerate(document_ids):
+        progress("documents", done, len(document_ids))
+        stored = whole_document(old, document_id)
+        if model_id is not None:
+            insert_vectors(new, model_id, stored.vectors)
+        store_document(new, collection_id, _with_blocks(stored.new))
+
+
+def _place(new: Connection, row: Row, known: Sequence[Row]) -> tuple[int, str]:
+    """The collection that the documents go into, and its name."""
+    if row["kind"] == DISCOVERIES:
+        return make_discoveries(new), row["name"]
+    rows = {one["name"]: one for one in all_collections(new)}
+    if (same := rows.get(row["name"])) is not None:
+        is_default = row["name"] == DEFAULT_INDEX and same["kind"] == row["kind"] == "index"
+        there = {
+            one["path"]: one["content_hash"] for one in stored_files(new, same["collection_id"])
+        }
+        is_copy = bool(there) and there == {one["path"]: one["content_hash"] for one in known}
+        if is_default or is_copy:
+            return same["collection_id"], row["name"]
+    name = free_name(row["name"], rows)
+    insert_collection(
+        new,
+        name,
+        row["kind"],
+        source=row["source"],
+        include=json.loads(row["include"]),
+        exclude=json.loads(row["exclude"]),
+        options=json.loads(row["options"]),
+        description=row["description"],
+    )
+    made = find_collection_id(new, name)
+    assert made is not None
+    return made, name
+
+
+def _model(old: Connection, new: Connection) -> int | None:
+    """The model there that has made the vectors here; None where another one has."""
+    model, there = current_model(old), current_model(new)
+    if model is None:
+        return None
+    key = {name: model[name] for name in ("name", "sha256", "width")}
+    if there is not None:
+        same = all(there[name] == value for name, value in key.items())
+        return int(there["model_id"]) if same else None
+    model_id = insert_model(new, **key, slope=model["slope"], intercept=model["intercept"])
+    set_current_model(new, model_id)
+    return model_id
+
+
+def _with_blocks(new: NewDocument) -> NewDocument:
+    """A research report with its paragraphs, by which others are found that say the same."""
+    archive = new.parsed.front_matter.get("archive")
+    if not isinstance(archive, dict) or archive.get("source") != "research":
+        return new
+    blocks = parse(new.text, new.path).blocks
+    return replace(new, parsed=replace(new.parsed, blocks=blocks))

@@ -1,0 +1,109 @@
+"""Several files searched as one: read side by side, and one that fails leaves the others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+from kb.errors import FileError, KbError
+from kb.model_in_use import ModelInUse
+from kb.models.embedder import available_cores
+from kb.store.database import Connection, Database
+from kb.store.names import Names
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchedFile:
+    """An open file as a search sees it.
+
+    Attributes:
+        names: of the collections and documents in it.
+        label: what people call it.
+    """
+
+    model: ModelInUse
+    names: Names
+    label: str = "The file"
+
+    @property
+    def database(self) -> Database:
+        return self.model.database
+
+
+class Together:
+    """The files of one search. What cannot be read is left out and told, while others answer.
+
+    Attributes:
+        files: those that answer.
+        lost: what to tell the reader of the others.
+    """
+
+    def __init__(self, files: Sequence[SearchedFile]) -> None:
+        self.files = list(files)
+        self.lost: list[str] = []
+        self._connections: dict[SearchedFile, Connection] = {}
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[None]:
+        """A read of every file, for `each`."""
+        with contextlib.ExitStack() as reads:
+            for file in [*self.files]:
+                try:
+                    self._connections[file] = reads.enter_context(file.database.read())
+                except FileError as error:
+                    self.leave_out(file, error)
+            yield
+
+    def each(self, work: Callable[[SearchedFile, Connection], T]) -> dict[SearchedFile, T]:
+        """What some work on each file gives, done side by side; inside `read`.
+
+        Raises:
+            KbError: what keeps the only file, or all of them, from answering.
+        """
+
+        def run(file: SearchedFile) -> T:
+            connection = self._connections[file]
+            with file.database.translated():
+                return work(file, connection)
+
+        if len(self.files) == 1:
+            return {self.files[0]: run(self.files[0])}
+        waiting = {file: _pool().submit(run, file) for file in self.files}
+        done: dict[SearchedFile, T] = {}
+        for file, future in waiting.items():
+            try:
+                done[file] = future.result()
+            except FileError as error:
+                self.leave_out(file, error)
+        return done
+
+    def leave_out(self, file: SearchedFile, error: KbError) -> None:
+        """Go on without a file.
+
+        Raises:
+            KbError: the error itself, when no other file is left.
+        """
+        self.files.remove(file)
+        if not self.files:
+            raise error
+        self.lost.append(left_out(file.label, error))
+
+
+def left_out(label: str, error: KbError) -> str:
+    """What to tell of a file that does not answer."""
+    return f"{label} was left out: {error.message.rstrip('.')}."
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # here: one file needs none
+
+    return ThreadPoolExecutor(available_cores(), "files")
