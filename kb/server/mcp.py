@@ -201,7 +201,7 @@ QUOTED = (
 
 def instructions(session: Session, families: Collection[str]) -> str:
     """What an assistant should know before its first call, from the file's state."""
-    from kb.tools.documents import describe
+    from kb.tools.overview import describe
 
     return " ".join(
         [

@@ -96,7 +96,8 @@ def _research(session: Session, arguments: Mapping[str, str]) -> list[Part]:
 
 
 def _summarise_section(session: Session, arguments: Mapping[str, str]) -> list[Part]:
-    from kb.tools.documents import SectionContent, documents_get_section
+    from kb.tools.document_types import SectionContent
+    from kb.tools.documents import documents_get_section
 
     collection, document = arguments["collection"], arguments["document"]
     read = documents_get_section.function

@@ -1,225 +1,55 @@
-"""The documents family: browse, search and read collections of documents."""
+"""The documents family: browse, search and read collections; kb/tools/related.py belongs to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from kb.model_in_use import calibration_of
-from kb.models.embedder import BUNDLED_CALIBRATION
 from kb.search.files import SearchedFile, Together
-from kb.search.hybrid import Hit
-from kb.search.passages import nearest_documents, passage_rows
-from kb.search.ranking import shown as shown_score
 from kb.search.sections import find_section
 from kb.store.addresses import address_of
-from kb.store.chunks import count_waiting
 from kb.store.contents import count_documents, documents_page, sections_of
 from kb.store.database import Connection, Row
-from kb.store.ids import collection_range
 from kb.store.places import place_fields, place_of_lines
-from kb.store.vectors import chunk_vectors, mean_vector, nearest_chunks
 from kb.tools.call import Call
+from kb.tools.document_types import (
+    BatchQuery,
+    BatchResults,
+    BatchRow,
+    CollectionName,
+    CollectionNames,
+    CollectionRow,
+    Collections,
+    DocumentContent,
+    DocumentId,
+    DocumentList,
+    DocumentRow,
+    HybridSearch,
+    MaximumDistance,
+    Outline,
+    OutlineRow,
+    QueryText,
+    SearchResults,
+    SearchRow,
+    SectionAlternative,
+    SectionContent,
+    find_document,
+)
 from kb.tools.parameters import (
     LAST_POSITION,
     LONGEST_NAME,
-    MOST_NAMES,
     EndLine,
     StartCharacter,
     StartLine,
 )
 from kb.tools.reading import first_line, read_lines
 from kb.tools.registry import tool
-from kb.tools.replies import CamelReply, CamelRow, cost_of, rows_within, said, shared_rows
+from kb.tools.replies import cost_of, rows_within, said, shared_rows
 from kb.tools.searches import search_all
-from kb.tools.session import Session
 
 MOST_ALTERNATIVES = 20
-MOST_DESCRIBED = 20  # collections that the server's instructions name
-
-LONGEST_CHUNK = 100_000  # characters of a passage that a client gives; our own have some 1,500
-
-CollectionName = Annotated[
-    str, Field(description="Collection id or alias.", min_length=1, max_length=LONGEST_NAME)
-]
-CollectionNames = Annotated[
-    list[Annotated[str, Field(max_length=LONGEST_NAME)]],
-    Field(description="Collections to search; empty: all of them.", max_length=MOST_NAMES),
-]
-DocumentId = Annotated[
-    str,
-    Field(
-        description="Document id, as a rule its path in the collection.",
-        min_length=1,
-        max_length=LONGEST_NAME,
-    ),
-]
-QueryText = Annotated[
-    str,
-    Field(
-        description="What to find: words or a question. Operators: +must, -mustnot, "
-        '"exact phrase", prefix*, tag:NAME (documents with that tag in their front matter).'
-    ),
-]
-MaximumDistance = Annotated[
-    float, Field(description="Leave out rows with a greater cosine distance.", ge=0, le=2)
-]
-HybridSearch = Annotated[
-    bool, Field(description="Rank by keywords and meaning together; false: meaning alone.")
-]
-
-
-class CollectionRow(CamelRow):
-    collection: str
-    collection_id: str | None = None
-    document_count: int
-    description: str | None = None
-    version: str | None = None
-
-
-class Collections(CamelReply):
-    collections: list[CollectionRow]
-    truncated: bool | None = None
-    notice: str | None = None
-
-
-class DocumentRow(CamelRow):
-    id: str
-    title: str
-    size: int
-
-
-class DocumentList(CamelReply):
-    collection: str
-    collection_id: str | None = None
-    documents: list[DocumentRow]
-    total: int
-    has_more: bool
-    truncated: bool | None = None
-    notice: str | None = None
-
-
-class Placed(CamelRow):
-    """Where the text stands in a file that was converted; the end where it is another one."""
-
-    page: int | None = None
-    end_page: int | None = None
-    slide: int | None = None
-    end_slide: int | None = None
-    sheet: str | None = None
-    end_sheet: str | None = None
-    cell: int | None = None
-    end_cell: int | None = None
-
-
-class SearchRow(Placed):
-    collection: str
-    collection_id: str | None = None
-    document_id: str
-    document_title: str
-    url: str | None = None  # where it is read on the web, if it is known
-    section_heading: str | None = None
-    content: str
-    relevance_score: float
-    distance: float | None = None
-    chunk_index: int
-    total_chunks: int
-    start_line: int
-    end_line: int
-
-
-class SearchResults(CamelReply):
-    results: list[SearchRow]
-    truncated: bool | None = None
-    notice: str | None = None
-
-
-class BatchRow(CamelReply):
-    query: str
-    results: list[SearchRow]
-
-
-class BatchResults(CamelReply):
-    results: list[BatchRow]
-    truncated: bool | None = None
-    notice: str | None = None
-
-
-class DocumentContent(Placed):
-    collection: str
-    collection_id: str | None = None
-    document: str
-    url: str | None = None
-    title: str
-    content: str
-    total_lines: int
-    start_line: int | None = None
-    end_line: int | None = None
-    notice: str | None = None
-
-
-class OutlineRow(Placed):
-    level: int
-    text: str
-    line: int
-
-
-class Outline(CamelReply):
-    collection: str
-    collection_id: str | None = None
-    document: str
-    title: str
-    outline: list[OutlineRow]
-    truncated: bool | None = None
-    notice: str | None = None
-
-
-class SectionAlternative(CamelReply):
-    section: str
-    level: int
-    start_line: int
-
-
-class SectionContent(Placed):
-    collection: str
-    collection_id: str | None = None
-    document: str
-    url: str | None = None
-    section: str
-    level: int
-    content: str
-    start_line: int
-    end_line: int
-    alternatives: list[SectionAlternative] | None = None
-    notice: str | None = None
-
-
-class Source(CamelReply):
-    collection: str
-    collection_id: str | None = None
-    document: str
-
-
-class RelatedRow(SearchRow):
-    document: str
-
-
-class RelatedResults(CamelReply):
-    source: Source
-    related: list[RelatedRow]
-    truncated: bool | None = None
-    notice: str | None = None
-
-
-class BatchQuery(BaseModel):
-    """One query of a batch."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    query: QueryText
-    collections: CollectionNames = []
 
 
 @tool(family="documents", title="List collections", example={})
@@ -380,7 +210,7 @@ def documents_get_document(
     For one section use documents_get_section, for the headings documents_get_outline.
     """
     with call.read_collection(collection) as (connection, found, file):
-        row = _find_document(file, connection, found, document)
+        row = find_document(file, connection, found, document)
         called, total = file.names.called(found), row["line_count"]
         first = first_line(start_line, end_line, total, "document")
         part = read_lines(
@@ -429,7 +259,7 @@ def documents_get_outline(
     Use it before reading single sections with documents_get_section.
     """
     with call.read_collection(collection) as (connection, found, file):
-        row = _find_document(file, connection, found, document)
+        row = find_document(file, connection, found, document)
         sections = sections_of(connection, row["document_id"])
     outline = [
         OutlineRow(
@@ -487,7 +317,7 @@ def documents_get_section(
     anchor does as well, such as the `#fragment` of a link.
     """
     with call.read_collection(collection) as (connection, collection_row, file):
-        row = _find_document(file, connection, collection_row, document)
+        row = find_document(file, connection, collection_row, document)
         sections = sections_of(connection, row["document_id"])
         found, alternatives = find_section(sections, section, row["path"], row["content"])
         end = found["end_line"] if include_subsections else found["body_end_line"]
@@ -526,118 +356,5 @@ def documents_get_section(
     )
 
 
-@tool(
-    family="documents",
-    title="Find related documents",
-    example={"collection": "windrose", "document": "guide/wind.md", "limit": 3},
-)
-def documents_find_related(
-    call: Call,
-    collection: CollectionName,
-    document: DocumentId,
-    chunk: Annotated[
-        str,
-        Field(
-            description="Text of a passage to relate to; empty: the whole document.",
-            max_length=LONGEST_CHUNK,
-        ),
-    ] = "",
-    limit: Annotated[int, Field(description="Most rows to return.", ge=1, le=100)] = 5,
-    same_document: Annotated[
-        bool, Field(description="Include other passages of the same document.")
-    ] = False,
-) -> RelatedResults:
-    """Find documents of the same collection that are close in meaning to a document or passage.
-
-    One row a document, at its closest passage; with sameDocument one row a passage.
-    """
-    # A wrong name is told before the model is loaded.
-    with call.read_collection(collection) as (connection, found, file):
-        _find_document(file, connection, found, document)
-    vector = file.model.embed_passage(chunk) if chunk.strip() else None
-    with call.read_collection(collection) as (connection, found, file):
-        row = _find_document(file, connection, found, document)
-        called = file.names.called(found)
-        source = Source(
-            collection=called.collection,
-            collection_id=called.collection_id,
-            document=row["path"],
-        )
-        own = chunk_vectors(connection, row["document_id"])
-        if own and not chunk.strip():
-            vector = mean_vector(list(own.values()))
-        if vector is None:
-            notice = "The document has no embeddings yet: run `kb sync`."
-            return RelatedResults(source=source, related=[], notice=notice)
-        place = collection_range(found["collection_id"])
-        calibration = calibration_of(connection) or BUNDLED_CALIBRATION
-        if same_document:
-            # One more than asked for: the passage itself may be among them.
-            nearest = nearest_chunks(connection, vector, [place], limit + 1)
-            hits = [
-                Hit(chunk_id, shown_score(calibration.score(distance)), distance)
-                for chunk_id, distance in nearest
-            ]
-        else:
-            without = list(own)
-            hits = nearest_documents(
-                connection, vector, place, limit, without=without, calibration=calibration
-            )
-        rows = passage_rows(connection, hits, {found["collection_id"]: file.names.shown(found)})
-    passage = (row["path"], chunk.strip())
-    rows = [one for one in rows if (one["documentId"], one["content"].strip()) != passage]
-    fitted = call.fit(
-        [RelatedRow(document=one["documentId"], **one) for one in rows[:limit]],
-        "the nearest {kept} of {total} rows. Relate to a single passage with `chunk` for others.",
-    )
-    return RelatedResults(
-        source=source,
-        related=fitted.rows,
-        truncated=fitted.truncated,
-        notice=said(fitted.notice),
-    )
-
-
-def _find_document(
-    file: SearchedFile, connection: Connection, collection: Row, document: str
-) -> Row:
-    """A document of a collection with its text."""
-    shown = file.names.called(collection).collection
-    return file.names.document(connection, collection, document, shown)
-
-
 def _search_rows(rows: Sequence[Row]) -> list[SearchRow]:
     return [SearchRow(**row) for row in rows]
-
-
-def describe(session: Session) -> str:
-    """What the files hold, for the server's instructions."""
-
-    def look(file: SearchedFile, connection: Connection) -> tuple[list[str], int]:
-        rows = file.names.collections(connection)
-        names = [
-            f"{file.names.called(row).collection} "
-            f"({count_documents(connection, row['collection_id'])} documents"
-            + (f": {row['description']}" if row["description"] else "")
-            + ")"
-            for row in rows[:MOST_DESCRIBED]
-        ]
-        waiting = count_waiting(connection)
-        return [*names, *("" for _ in rows[MOST_DESCRIBED:])], waiting
-
-    together = Together(session.files)
-    with together.read():
-        seen = together.each(look).values()
-    names = [name for own, _ in seen for name in own]
-    waiting = sum(count for _, count in seen)
-    notices = [*session.names.notices, *together.lost, session.lost]
-    wrong = "".join(f" Notice: {notice.rstrip('.')}." for notice in notices if notice)
-    if not names:
-        return (
-            "The file holds no documents yet; `kb add FOLDER` on the command line adds some."
-            f"{wrong}"
-        )
-    shown = [name for name in names if name][:MOST_DESCRIBED]
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    pending = f" {waiting} passages are not embedded yet: found by keywords." if waiting else ""
-    return f"Collections: {', '.join(shown)}{more}.{pending}{wrong}"

@@ -32,7 +32,7 @@ from kb.tools.session import Session
 log = logging.getLogger("kb.tools")
 
 CAMEL_FAMILIES = ("documents", "archive", "context")  # how their parameters are written
-FAMILIES = ("documents", "index", "archive", "external", "context")
+FAMILIES = ("documents", "related", "index", "archive", "external", "context")
 
 
 @dataclass(frozen=True)

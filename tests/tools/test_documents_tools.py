@@ -17,7 +17,7 @@ from kb.formats.chunk import embedding_text
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
 from kb.models.english import EnglishEmbedder
-from kb.tools.documents import describe
+from kb.tools.overview import describe
 from kb.tools.registry import call_tool
 from kb.tools.replies import estimate_tokens
 from kb.tools.session import Session
