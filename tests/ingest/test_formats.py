@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -71,39 +69,6 @@ def test_documents_in_other_formats_are_found_with_their_place(
     capsys.readouterr()
     assert run("search", "+ladder", "-c", "docs") == 0
     assert "docs/harbour.pdf:10-12 (page 2)" in capsys.readouterr().out
-
-
-README_ROWS = re.findall(
-    r"^\| ([^|]+) \| ((?:`[^`]+`[^|]*)+) \| *(\w*) *\|$",
-    (ROOT / "README.md").read_text(encoding="utf-8"),
-    re.MULTILINE,
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "files", "place"), README_ROWS, ids=[row[0] for row in README_ROWS]
-)
-def test_every_row_of_the_table_in_the_readme_is_true(
-    folder: Path, capsys: pytest.CaptureFixture[str], name: str, files: str, place: str
-) -> None:
-    suffixes = re.findall(r"(\.\w+)`", files)
-    known = {file.suffix: file for file in FIXTURES.iterdir()}
-    same = {".markdown": ".md", ".mdx": ".md", ".txt": ".md", ".htm": ".html", ".xhtml": ".html"}
-    same |= {".xlsm": ".xlsx", ".9": ".1", ".asciidoc": ".adoc", ".tsv": ".csv"}
-    for suffix in suffixes:
-        target = folder / ("man" if name == "manual pages" else "") / f"one{suffix}"
-        target.parent.mkdir(exist_ok=True)
-        if suffix == ".gz":
-            target = target.with_name("one.1.gz")
-            target.write_bytes(gzip.compress(known[".1"].read_bytes()))
-        else:
-            shutil.copy(known[same.get(suffix, suffix)], target)
-    assert run("add", "docs", "--no-embed") == 0
-    assert f"docs: {len(suffixes)} added" in capsys.readouterr().out
-    found = rows(capsys, "harbour OR tide OR berth")
-    assert len({row["documentId"] for row in found}) == len(suffixes)
-    for row in found:
-        assert {"page", "slide", "sheet", "cell"} & row.keys() == ({place} if place else set())
 
 
 def test_lines_of_a_row_open_at_its_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
