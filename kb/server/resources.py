@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,6 +84,9 @@ TEMPLATES = (
 )
 
 
+_CURSOR = re.compile("(?:([0-9]{1,9})-)?([0-9]{1,19})")
+
+
 def list_resources(session: Session, cursor: str = "") -> tuple[list[Resource], str]:
     """One page of resources, and where the next begins, "" after the last.
 
@@ -117,11 +121,10 @@ def list_resources(session: Session, cursor: str = "") -> tuple[list[Resource], 
 
 def _place_of(cursor: str) -> tuple[int, int]:
     """The number of a file and of a document in it; (0, -1) where there is no such page."""
-    number, _, offset = cursor.rpartition("-")
-    try:
-        return int(number or 0), int(offset or 0)
-    except ValueError:
-        return 0, -1
+    if not cursor:
+        return 0, 0
+    found = _CURSOR.fullmatch(cursor)
+    return (int(found[1] or 0), int(found[2])) if found else (0, -1)
 
 
 def _cursor(number: int, offset: int) -> str:

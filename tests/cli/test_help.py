@@ -60,7 +60,9 @@ def test_the_example_works(
     (project / "src" / "a.py").write_text("retry_count = 3\n")
     if command == "move":
         (project / "manual").symlink_to("docs")
-    run("add", "docs")
+    if command == "merge":
+        run("--db", "team.db", "add", "docs")
+    run("add", "docs", *(["--name", "handbook"] if command == "split" else []))
     run("record", "Decided to retry often, and to give up in the end")
     run("tool", "documents_list_collections")
     program, *words = shlex.split(COMMANDS[command].example)
