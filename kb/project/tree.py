@@ -54,14 +54,17 @@ def tree_is_here(project: ProjectInUse, connection: Connection) -> bool:
     """Whether the project's folder is on this machine, and not only its knowledge base file.
 
     It is, unless every collection comes from a folder that is neither there nor was ever
-    inside the present project.
+    inside the present project. Sources of a project are kept relative to it, so that those of a
+    copied file seem to have been where the copy lies now.
     """
     rows = project.knowledge.names.collections(connection)
     sources = [
         local(row["source"]) for row in rows if row["source"] and not is_remote(row["source"])
     ]
+    copied = project.knowledge.database.path.parent == project.root
     return not sources or any(
-        os.path.exists(source) or source.is_relative_to(project.root) for source in sources
+        os.path.exists(source) or (not copied and source.is_relative_to(project.root))
+        for source in sources
     )
 
 

