@@ -9,18 +9,16 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from server_process import HANDSHAKE, HANGS, environment
+from server_process import HANDSHAKE, HANGS, Killed, environment
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HANDSHAKE}
 
 
-class HttpServer:
+class HttpServer(Killed):
     """`kb serve --http` on a free port, or another command that serves."""
 
     def __init__(self, file: Path, *more: str, command: str = "serve", **variables: str) -> None:
@@ -32,9 +30,7 @@ class HttpServer:
             env={**environment(), **variables},
             encoding="utf-8",
         )
-        self._killer = threading.Timer(2 * HANGS, self.popen.kill)
-        self._killer.daemon = True
-        self._killer.start()
+        self.kill_after(2 * HANGS)
         self.said = ""
         assert self.popen.stderr is not None
         for line in self.popen.stderr:
@@ -44,16 +40,6 @@ class HttpServer:
                 break
         else:
             raise AssertionError(f"the server did not start: {self.said}")
-
-    def __enter__(self) -> HttpServer:
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        self._killer.cancel()
-        self.popen.kill()
-        self.popen.communicate()
 
     @property
     def url(self) -> str:

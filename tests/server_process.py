@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from support import ROOT
@@ -27,7 +27,28 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-class Process:
+class Killed:
+    """A process that is killed at the end of its `with`, or when it hangs."""
+
+    popen: subprocess.Popen[str]
+
+    def kill_after(self, seconds: float) -> None:
+        self._killer = threading.Timer(seconds, self.popen.kill)
+        self._killer.daemon = True
+        self._killer.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self._killer.cancel()
+        self.popen.kill()
+        self.popen.communicate()
+
+
+class Process(Killed):
     """A server process driven line by line, so that a test sees the very bytes."""
 
     def __init__(self, *command: str, folder: Path | None = None) -> None:
@@ -40,19 +61,7 @@ class Process:
             encoding="utf-8",
             cwd=folder,
         )
-        self._killer = threading.Timer(HANGS, self.popen.kill)
-        self._killer.daemon = True
-        self._killer.start()
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        self._killer.cancel()
-        self.popen.kill()
-        self.popen.communicate()
+        self.kill_after(HANGS)
 
     def send(self, method: str, params: Any = None, request: int | None = None) -> None:
         assert self.popen.stdin is not None

@@ -6,7 +6,6 @@ one of the two holds it. What an interruption leaves in both is recognised by th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,10 +14,9 @@ from kb.formats.parse import parse
 from kb.store.chunks import count_waiting
 from kb.store.collections import (
     all_collections,
-    find_collection_id,
     finish_sync,
     free_name,
-    insert_collection,
+    insert_collection_like,
 )
 from kb.store.contents import stored_files
 from kb.store.database import Connection, Database, Row
@@ -118,19 +116,7 @@ def _place(new: Connection, row: Row, known: Sequence[Row]) -> tuple[int, str]:
         if is_default or is_copy:
             return same["collection_id"], row["name"]
     name = free_name(row["name"], rows)
-    insert_collection(
-        new,
-        name,
-        row["kind"],
-        source=row["source"],
-        include=json.loads(row["include"]),
-        exclude=json.loads(row["exclude"]),
-        options=json.loads(row["options"]),
-        description=row["description"],
-    )
-    made = find_collection_id(new, name)
-    assert made is not None
-    return made, name
+    return insert_collection_like(new, row, name), name
 
 
 def _model(old: Connection, new: Connection) -> int | None:

@@ -17,7 +17,7 @@ from kb.sources.manifest import Manifest
 from kb.store.collections import (
     all_collections,
     free_name,
-    insert_collection,
+    insert_collection_like,
     update_collection,
     update_options,
     update_source,
@@ -108,16 +108,7 @@ class SourceRegistration:
         plan = self.plan(connection)
         row = plan.row
         if plan.is_new:
-            return insert_collection(
-                connection,
-                row["name"],
-                row["kind"],
-                source=row["source"],
-                include=json.loads(row["include"]),
-                exclude=json.loads(row["exclude"]),
-                options=json.loads(row["options"]),
-                description=row["description"],
-            )
+            return insert_collection_like(connection, row, row["name"])
         collection_id = int(row["collection_id"])
         update_collection(
             connection,

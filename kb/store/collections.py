@@ -71,6 +71,24 @@ def insert_collection(
     return connection.last_id()
 
 
+def insert_collection_like(connection: Connection, row: Row, name: str) -> int:
+    """Make an empty collection with another one's settings. Returns its row id.
+
+    Args:
+        row: the other one's, of this file or another, or what is planned for one.
+    """
+    return insert_collection(
+        connection,
+        name,
+        row["kind"],
+        source=row["source"],
+        include=json.loads(row["include"]),
+        exclude=json.loads(row["exclude"]),
+        options=json.loads(row["options"]),
+        description=row["description"],
+    )
+
+
 def free_name(wanted: str, taken: Container[str]) -> str:
     """A collection's name that is not taken: the wanted one, or one with a number behind it."""
     names = (f"{wanted}-{number}" if number > 1 else wanted for number in count(1))

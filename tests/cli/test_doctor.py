@@ -6,18 +6,13 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+import support
 
-from kb.cli.main import main
 
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    errors: str
-
+class Outcome(support.Outcome):
     def states(self, check: str) -> list[str]:
         """The states of the findings of one check, of a reply in JSON."""
         return [f["state"] for f in json.loads(self.out)["findings"] if f["check"] == check]
@@ -43,17 +38,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def kb(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def kb(run: support.Run) -> Run:
     """Run one command in this process."""
-
-    def run_command(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        assert isinstance(ended.value.code, int)
-        return Outcome(ended.value.code, *capsys.readouterr())
-
-    return run_command
+    return lambda *arguments: Outcome(*run(*arguments))
 
 
 @pytest.fixture

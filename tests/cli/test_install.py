@@ -7,23 +7,15 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from support import ROOT
+from support import ROOT, Outcome, Run
 
 from kb.cli.install import CLIENT_NAMES
-from kb.cli.main import main
 from kb.clients.catalog import CLIENTS
 from kb.clients.instructions import BEGIN
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    errors: str
 
 
 @pytest.fixture
@@ -35,21 +27,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-Run = Callable[..., Outcome]
-
-
 @pytest.fixture
-def kb(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def kb(run: Run) -> Run:
     """Run one command in this process."""
-
-    def run_command(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        assert isinstance(ended.value.code, int)
-        return Outcome(ended.value.code, *capsys.readouterr())
-
-    return run_command
+    return run
 
 
 def in_json(outcome: Outcome) -> Any:
