@@ -5,6 +5,9 @@ a `write()` or a `batch()` ends, the log is merged into the file and emptied, so
 `.db` alone is complete; when the last connection closes, the file goes back to the DELETE
 journal and no `-wal` or `-shm` stays behind. While another process stays inside a read, what is
 newer than its state cannot be merged: `log_waits` says so.
+
+A file that Litestream replicates stays in WAL mode, and nobody here merges its log: a log that was
+merged behind its back costs a new copy of the whole file.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from kb.errors import (
     NewerFileError,
     ReplacedFileError,
 )
+from kb.store.replicated import litestream_folder
 from kb.store.statements import statement
 from kb.text.file_names import storable
 
@@ -44,6 +48,7 @@ CLOSE_SECONDS = 5
 LOOK_SECONDS = 0.004  # between two looks whether another process has let go of a lock
 MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
 AGAIN_MILLISECONDS = 50  # the same once a reader has kept it for that long
+MERGED_PAGES = 1000  # in the log, after which a commit merges what it can (SQLite's own number)
 MOST_LOG = 512_000_000  # bytes of a log that cannot be merged, beyond which no write begins
 PROJECT_FOLDER = ".kb"
 # The first file in a project's folder: what git leaves out; config.json there belongs to git.
@@ -206,6 +211,7 @@ class Database:
         self._refusal = refusal
         self.in_memory = str(path) == ":memory:"
         self._folders = ("", "") if self.in_memory else _folders(self.path)
+        self._litestream = litestream_folder(self.path)
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
         self._reading: set[Connection] = set()
         self._reading_changed = threading.Condition()
@@ -312,6 +318,11 @@ class Database:
                     self._merge_log()
 
     @property
+    def is_replicated(self) -> bool:
+        """Whether Litestream copies the file elsewhere, and merges its log alone."""
+        return not self.in_memory and self._litestream.is_dir()
+
+    @property
     def log_waits(self) -> bool:
         """Whether the last merge left something in the log: the file alone lacks it."""
         return self._log_waits
@@ -365,7 +376,8 @@ class Database:
         """Write the file anew without its free room, where deleted text would lie on.
 
         Returns:
-            whether the file alone holds the new state. It does not while another process reads.
+            whether the file alone holds the new state. It does not while another process reads, or
+                Litestream has not yet merged the log.
 
         Raises:
             BusyError: another process writes.
@@ -377,7 +389,7 @@ class Database:
             connection.apsw.execute("VACUUM")
             self._log_is_merged = False
             self._merge_log()
-            return not self._log_waits
+            return not (self._log_waits or self.is_replicated)
 
     def close(self) -> None:
         """Close every connection; the last one to go leaves the `.db` alone behind.
@@ -395,15 +407,15 @@ class Database:
             connections = [self._writer] if self._writer else []
             while not self._idle.empty():
                 connections.append(self._idle.get_nowait())
-            is_here = self._identity() == self._opened
+            # By its name the log would be that of the file in its place.
+            merges = self._identity() == self._opened and not self.is_replicated
             for connection in connections:
-                # By its name the log would be that of the file in its place.
-                connection.apsw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, not is_here)
+                connection.apsw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, not merges)
             for connection in connections[1:]:
                 connection.apsw.close()
             if not connections:
                 return
-            if is_here and not (self.in_memory or self.read_only):
+            if merges and not (self.in_memory or self.read_only):
                 # Refused while another process has the file open: its own close does it.
                 with contextlib.suppress(apsw.Error):
                     connections[0].apsw.set_busy_timeout(0)
@@ -697,10 +709,14 @@ class Database:
                 connection.apsw.close()
                 raise
             self._writer = connection
+        self._writer.apsw.wal_autocheckpoint(0 if self.is_replicated else MERGED_PAGES)
         return self._writer
 
-    def _merge_log(self, *, wait: bool = True) -> None:
+    def _merge_log(self, *, wait: bool = True, replicated: bool = False) -> None:
         if self._log_is_merged or self._writer is None or self.in_memory:
+            return
+        if self.is_replicated and not replicated:
+            self._log_is_merged, self._log_waits = True, False
             return
         connection = self._writer.apsw
         if connection.in_transaction:
@@ -732,7 +748,7 @@ class Database:
         if self.in_memory or _size(log) <= self._most_log:
             return
         self._log_is_merged = False
-        self._merge_log()
+        self._merge_log(replicated=True)  # Litestream has been away for long, or is held itself
         if (size := _size(log)) > self._most_log:
             raise BusyError(
                 f"{log} has grown to {size / 1e6:.0f} MB, since another process has been reading "

@@ -1,0 +1,123 @@
+"""A file that Litestream replicates: nobody but Litestream merges its log."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from support import call
+
+from kb.store import database as database_module
+from kb.store.database import Database
+from kb.store.replicated import is_replicated, litestream_folder
+from kb.store.vocabulary import add_words
+from kb.store.waiting_log import waiting_log
+from kb.tools.session import Session
+
+WAL, DELETE = b"\2\2", b"\1\1"
+
+
+def journal_of(path: Path) -> bytes:
+    """What the file's header says of its journal."""
+    return path.read_bytes()[18:20]
+
+
+def log_of(path: Path) -> int:
+    log = Path(f"{path}-wal")
+    return log.stat().st_size if log.exists() else 0
+
+
+def mark(path: Path) -> None:
+    """As Litestream leaves it from its first start on."""
+    litestream_folder(path).mkdir()
+
+
+def documents_of(path: Path) -> int:
+    with sqlite3.connect(path) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+    connection.close()
+    return int(count)
+
+
+def test_the_log_of_a_replicated_file_is_left_to_litestream(kb: Session) -> None:
+    path = kb.database.path
+    call(kb, "search_add_document", doc_id="a", content="A vane turns.")
+    assert log_of(path) == 0
+    mark(path)
+    answer = call(kb, "search_add_document", doc_id="b", content="A gauge tips.")
+    assert "notice" not in answer
+    before = log_of(path)
+    assert before > 0
+    assert not kb.database.log_waits
+    assert waiting_log(kb.database) is None
+    assert log_of(path) == before
+
+
+def test_a_long_batch_does_not_merge_the_log_of_a_replicated_file(kb: Session) -> None:
+    path = kb.database.path
+    mark(path)
+    with kb.database.batch():
+        for number in range(30):  # far more pages than SQLite lets a log grow by itself
+            content = " ".join(f"word{number}x{i}" for i in range(3000))
+            call(kb, "search_add_document", doc_id=f"d{number}", content=content)
+    assert log_of(path) > database_module.MERGED_PAGES * database_module.PAGE_SIZE
+    assert kb.database.merge_log()
+    assert log_of(path) > database_module.MERGED_PAGES * database_module.PAGE_SIZE
+
+
+def test_a_replicated_file_stays_in_the_mode_of_its_log_when_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "kb.db"
+    with Database(path) as database, database.write():
+        pass
+    assert journal_of(path) == DELETE
+    mark(path)
+    with Database(path) as database, database.write() as connection:
+        connection.run("forget_orphan_targets")
+    assert journal_of(path) == WAL
+    assert Path(f"{path}-wal").exists()
+    with Database(path) as database, database.read() as connection:
+        assert connection.integrity(1) == []
+
+
+def test_all_is_merged_again_once_a_file_is_replicated_no_more(kb: Session) -> None:
+    path = kb.database.path
+    mark(path)
+    call(kb, "search_add_document", doc_id="a", content="A vane turns.")
+    assert log_of(path)
+    litestream_folder(path).rmdir()
+    call(kb, "search_add_document", doc_id="b", content="A gauge tips.")
+    assert log_of(path) == 0
+    kb.database.close()
+    assert journal_of(path) == DELETE
+    assert documents_of(path) == 2
+
+
+def test_writes_go_on_while_litestream_is_away_for_long(tmp_path: Path) -> None:
+    path = tmp_path / "kb.db"
+    mark(path)
+    with Database(path, most_log=100_000) as database:
+        for number in range(60):
+            with database.write() as connection:
+                add_words(connection, [f"word{number}x{i}" for i in range(20)])
+        assert log_of(path) < 2_000_000
+
+
+def test_a_copy_of_a_replicated_file_is_an_ordinary_file(tmp_path: Path, kb: Session) -> None:
+    mark(kb.database.path)
+    call(kb, "search_add_document", doc_id="a", content="A vane turns.")
+    copy = tmp_path / "copy.db"
+    kb.database.copy_to(copy)
+    assert not is_replicated(copy)
+    assert documents_of(copy) == 1
+
+
+def test_a_link_to_a_replicated_file_is_replicated_too(tmp_path: Path, kb: Session) -> None:
+    link = tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    try:
+        link.symlink_to(kb.database.path)
+    except OSError:
+        pytest.skip("no symbolic links here")
+    mark(kb.database.path)
+    assert is_replicated(link)
