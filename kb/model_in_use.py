@@ -16,8 +16,9 @@ from kb.models.embedder import (
     are_interchangeable,
     is_english_model,
 )
+from kb.store.connection import Connection, Row
 from kb.store.contents import all_document_ids, beginnings_of_documents
-from kb.store.database import Connection, Database, Row
+from kb.store.database import Database
 from kb.store.embeddings import current_model, has_vectors_without_model
 
 if TYPE_CHECKING:

@@ -7,7 +7,15 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "kb"
 OWNERS = {
-    "apsw": {"store.database"},
+    "apsw": {
+        "store.connection",
+        "store.database",
+        "store.file_on_disk",
+        "store.opening",
+        "store.schema",
+        "store.sqlite_errors",
+        "store.write_ahead_log",
+    },
     "markdown_it": {"formats.link_texts", "formats.links", "formats.markdown"},
     "html_to_markdown": {"formats.convert.markup"},
     "mammoth": {"formats.convert.word"},

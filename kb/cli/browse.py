@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kb.cli import render, search_results
 from kb.search.files import SearchedFile, Together
 from kb.store.chunks import count_waiting
+from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_page
-from kb.store.database import Connection, Row
 from kb.store.ids import collection_range
 from kb.text.file_names import storable
 from kb.tools.session import Session

@@ -27,7 +27,8 @@ from kb.store.citation_graph import (
     whole_graph,
 )
 from kb.store.collections import all_collections
-from kb.store.database import Connection, Database, Row
+from kb.store.connection import Connection, Row
+from kb.store.database import Database
 from kb.store.graph_picture import graph_picture
 from kb.text.file_names import storable
 from kb.tools.session import Session

@@ -28,8 +28,9 @@ from kb.sources.address import (
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
 from kb.store.chunks import count_waiting
 from kb.store.collections import find_collection_id
+from kb.store.connection import Row
 from kb.store.contents import count_documents
-from kb.store.database import Database, Row
+from kb.store.database import Database
 from kb.store.documents import delete_collection, delete_document
 from kb.store.embeddings import delete_unused_vectors
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range

@@ -16,7 +16,7 @@ from kb.cli import render
 from kb.cli.install import CLIENT_NAMES
 
 if TYPE_CHECKING:
-    from kb.store.database import Connection
+    from kb.store.connection import Connection
 
 SHELLS = ("bash", "zsh", "fish")
 ASKED = "_ARGCOMPLETE"  # set by the shell's function

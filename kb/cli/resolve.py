@@ -13,8 +13,8 @@ from pathlib import Path
 from kb.errors import DocumentNotFound, UsageError
 from kb.search.files import SearchedFile, Together
 from kb.sources.address import local
+from kb.store.connection import Connection, Row
 from kb.store.contents import document_paths
-from kb.store.database import Connection, Row
 from kb.text.file_names import on_disk, storable
 from kb.text.nearest import nearest
 from kb.tools.session import Session

@@ -22,8 +22,9 @@ from kb.model_in_use import ModelInUse
 from kb.models.embedder import BUILDS, Embedder
 from kb.store.chunks import count_waiting
 from kb.store.collections import all_collections
+from kb.store.connection import Row
 from kb.store.contents import texts_of_collection
-from kb.store.database import Database, Row
+from kb.store.database import Database
 from kb.store.embeddings import current_model
 from kb.store.findings import BROKEN, HINT, SOUND, Finding, quick
 from kb.store.health import REPAIRS, repair, thorough

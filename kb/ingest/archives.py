@@ -14,7 +14,8 @@ from kb.ingest import captures
 from kb.ingest.registration import SourceRegistration
 from kb.ingest.sync import sync_collection
 from kb.store.collections import all_collections
-from kb.store.database import Connection, Database, Row
+from kb.store.connection import Connection, Row
+from kb.store.database import Database
 from kb.text.file_names import storable
 
 log = logging.getLogger("kb.archives")

@@ -27,7 +27,7 @@ from kb.search.hybrid import search
 from kb.search.operators import enforced
 from kb.search.query import parse_query
 from kb.store.chunks import has_vectors
-from kb.store.database import Connection, Row, utc_now
+from kb.store.connection import Connection, Row
 from kb.store.discoveries import (
     chunks_of_discoveries,
     discoveries_of_chunks,
@@ -38,6 +38,7 @@ from kb.store.discoveries import (
 from kb.store.documents import NewDocument, store_document
 from kb.store.ids import collection_range
 from kb.store.sessions import module_scores
+from kb.store.times import utc_now
 from kb.text.secrets import secrets_in
 
 if TYPE_CHECKING:

@@ -34,8 +34,9 @@ from kb.store.chunks import (
     has_more_vectors,
     waiting_chunks,
 )
+from kb.store.connection import Connection, Row
 from kb.store.contents import title_and_text
-from kb.store.database import Connection, Database, Row
+from kb.store.database import Database
 from kb.store.embeddings import (
     current_model,
     find_model_id,

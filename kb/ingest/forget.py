@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from kb.errors import DiscoveryNotFound, FileError, UsageError
 from kb.search.query import quote
-from kb.store.database import Connection, Database, Row
+from kb.store.connection import Connection, Row
+from kb.store.database import Database
 from kb.store.discoveries import stored_discoveries
 from kb.store.documents import delete_document
 from kb.store.embeddings import delete_if_unused, vectors_of_document

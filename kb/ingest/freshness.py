@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from kb.errors import KbError
 from kb.ingest.prepare import Preparation, files_of, opened
 from kb.sources.folder import SecretFile, SourceFile
+from kb.store.connection import Row
 from kb.store.contents import stored_files
-from kb.store.database import Database, Row
+from kb.store.database import Database
 
 MOST_READ = 200  # files that are opened to learn why they are not stored, or whether they changed
 

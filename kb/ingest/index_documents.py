@@ -18,8 +18,8 @@ from kb.knowledge_base import KnowledgeBase
 from kb.models.embedder import load_tokenizer
 from kb.search.bm25 import IndexOptions, count_tokens
 from kb.store.collections import insert_collection
+from kb.store.connection import Connection
 from kb.store.contents import indexed_document
-from kb.store.database import Connection
 from kb.store.documents import NewDocument, store_document
 from kb.store.indexes import find_index_row
 from kb.store.names import DEFAULT_INDEX

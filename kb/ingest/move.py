@@ -18,8 +18,9 @@ from kb.store.collections import (
     free_name,
     insert_collection_like,
 )
+from kb.store.connection import Connection, Row
 from kb.store.contents import stored_files
-from kb.store.database import Connection, Database, Row
+from kb.store.database import Database
 from kb.store.discoveries import KIND as DISCOVERIES
 from kb.store.discoveries import make_discoveries
 from kb.store.documents import NewDocument, delete_collection, store_document

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kb.ingest.same_statement import may_say_the_same, read_statement, says_the_same
 from kb.store.chunks import chunks_of_documents
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 from kb.store.discoveries import stored_discoveries
 from kb.store.vectors import chunk_distances
 

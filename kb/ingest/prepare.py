@@ -51,7 +51,7 @@ from kb.sources.folder import (
 )
 from kb.sources.git import cloned
 from kb.sources.opened import Opened
-from kb.store.database import Row
+from kb.store.connection import Row
 from kb.store.documents import NewDocument
 
 __all__ = ["Preparation", "ReadFile", "files_of", "opened", "prepare_document", "trusted_time"]

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from kb.errors import SourceError, UsageError
-from kb.store.database import Row
+from kb.store.connection import Row
 
 if TYPE_CHECKING:
     from kb.ingest.sync import SyncReport

@@ -22,7 +22,7 @@ from kb.store.collections import (
     update_options,
     update_source,
 )
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 from kb.store.documents import forget_content_hashes
 
 __all__ = ["MovedSource", "Plan", "Registration", "SourceRegistration", "as_told", "planned_row"]

@@ -28,8 +28,9 @@ from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile
 from kb.sources.opened import Opened
 from kb.store.collections import finish_sync, keep_relative
+from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, stored_file, stored_files, stored_private_keys
-from kb.store.database import Connection, Database, Row
+from kb.store.database import Database
 from kb.store.documents import NewDocument, delete_document, store_document, touch_documents
 from kb.store.embeddings import delete_unused_vectors
 

@@ -14,7 +14,8 @@ from kb.ingest.sync import SyncReport, sync_collection
 from kb.model_in_use import ModelInUse
 from kb.project.config import ActiveProject, ExternalDocs, Project
 from kb.store.collections import insert_collection, update_collection
-from kb.store.database import Connection, Database
+from kb.store.connection import Connection
+from kb.store.database import Database
 from kb.store.documents import delete_collection
 from kb.store.projects import external_collection, find_project, store_project
 from kb.text.file_names import storable

@@ -15,8 +15,9 @@ from kb.project.manifests import read_stack
 from kb.project.source_files import language_of, module_of, role_of
 from kb.project.tree import tree_is_here
 from kb.sources.folder import walk
+from kb.store.connection import Connection
 from kb.store.contents import count_documents
-from kb.store.database import Connection, Database
+from kb.store.database import Database
 from kb.store.session_history import details_of_session, files_of_session, newest_sessions
 from kb.store.sessions import file_scores
 from kb.text.file_names import storable

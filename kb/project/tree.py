@@ -18,8 +18,8 @@ from kb.errors import FileNotFound, PermissionDenied, SourceError
 from kb.project.in_use import ProjectInUse
 from kb.project.source_files import language_of
 from kb.sources.address import is_remote, local
+from kb.store.connection import Connection
 from kb.store.contents import stored_text, texts_of_collection
-from kb.store.database import Connection
 from kb.text.decode import NoTextError, decode
 
 __all__ = [

@@ -19,8 +19,8 @@ from kb.search.ranking import FUZZY_SCORE, LEAST_SCORE_WITHOUT_WORDS, shown
 from kb.search.snippet import nearest_snippets
 from kb.search.typos import ONE_EDIT_FROM, correct, is_known, prefixed, variants
 from kb.store.chunks import chunks_of_documents, documents_of_chunks
+from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_shown
-from kb.store.database import Connection, Row
 from kb.store.ids import ChunkRange, collection_range
 from kb.store.names import Names
 

@@ -19,8 +19,8 @@ from kb.search.operators import document_filters, documents_holding
 from kb.search.query import Operand, Query, quote
 from kb.search.ranking import LENGTH_WEIGHT, SATURATION, SCORE_DIGITS
 from kb.search.words import Pattern, pattern, split, unspaced_runs
+from kb.store.connection import Connection
 from kb.store.contents import texts_of
-from kb.store.database import Connection
 from kb.store.ids import collection_range
 from kb.text.terms import bigrams, is_unspaced
 

@@ -19,8 +19,8 @@ from kb.search.words import (
     without_first,
 )
 from kb.store.chunks import documents_of_chunks
+from kb.store.connection import Connection
 from kb.store.contents import texts_of
-from kb.store.database import Connection
 
 DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
 # A pasted page is a phrase of hundreds of words, which may be cut at each of them.

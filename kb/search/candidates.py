@@ -10,7 +10,7 @@ from kb.formats.tags import names_of
 from kb.search.query import quote
 from kb.search.typos import prefix_bounds, prefixed
 from kb.search.words import Pattern, unspaced_runs
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.text.terms import bigrams
 
 IdRange = tuple[int, int]  # of chunks or of documents: a collection's ids are one range

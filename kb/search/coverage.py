@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from kb.search.query import STOP_WORDS, Operand, Query, quote
 from kb.search.ranking import APART, COMMON, LEAST_IDF, NEAR, SATURATION
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
 MOST_HOLDING = 2_000  # rows: a word in more of them, and in more than this share, is passed over

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from kb.errors import FileError, KbError
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import available_cores
-from kb.store.database import Connection, Database
+from kb.store.connection import Connection
+from kb.store.database import Database
 from kb.store.names import Names
 
 if TYPE_CHECKING:

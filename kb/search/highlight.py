@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from kb.search.query import Operand, Query
 from kb.search.words import Pattern, Words, find, pattern, split, unspaced_runs
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.text.terms import bigrams, identifier_parts, is_unspaced, words
 
 EXCERPT_CHARACTERS = 160

@@ -31,7 +31,7 @@ from kb.search.ranking import (
     shown,
 )
 from kb.store.chunks import paths_of_chunks
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.vectors import nearest_chunks, query_blob
 from kb.text.terms import words as split_words

@@ -35,8 +35,8 @@ from kb.search.query import TAG, Operand, Query, quote
 from kb.search.typos import prefixed
 from kb.search.words import Pattern, holds, holds_prefix, pattern, unspaced_runs
 from kb.store.chunks import documents_of_chunks
+from kb.store.connection import Connection
 from kb.store.contents import texts_of
-from kb.store.database import Connection
 from kb.text.headings import PATH_SEPARATOR
 from kb.text.nearest import nearest
 

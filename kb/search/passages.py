@@ -19,7 +19,7 @@ from kb.search.ranking import readable_share, shown
 from kb.search.typos import correct, known_words
 from kb.store.addresses import address_fields
 from kb.store.chunks import count_chunks, count_waiting, paths_of_chunks
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.names import Names
 from kb.store.places import place_fields

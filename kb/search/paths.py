@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kb.disk.globs import Globs
 from kb.search.operators import Filters
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.store.ids import ChunkRange
 
 __all__ = ["within_paths"]

@@ -17,8 +17,8 @@ from kb.search.ranking import explained
 from kb.search.snippet import nearest_snippets, snippet
 from kb.search.typos import correct
 from kb.sources.address import document_file
+from kb.store.connection import Connection, Row
 from kb.store.contents import stored_file
-from kb.store.database import Connection, Row
 from kb.text.file_names import storable
 
 __all__ = ["file_of", "search_for_people"]

@@ -14,7 +14,7 @@ from kb.errors import EmbeddingError
 from kb.model_in_use import ModelInUse
 from kb.search.highlight import excerpts, merged, spans
 from kb.search.query import STOP_WORDS, Query
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.text.sentences import first_sentences, sentences
 
 WIDTH = 220  # characters

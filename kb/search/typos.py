@@ -13,7 +13,7 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from kb.search.query import STOP_WORDS, Operand, Query
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.store.vocabulary import deletions_of, may_be_misspelt, stem_of
 from kb.text.terms import is_unspaced
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 import regex
 
 from kb.search.query import Operand
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.text.terms import identifier_parts, is_unspaced, pictograph_places, runs
 
 _GRAPHEME = regex.compile(r"\X")

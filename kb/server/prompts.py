@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 from kb.errors import UsageError
 from kb.server.resources import TEXT_TYPE, document_uri, visible_collections
+from kb.store.connection import Row
 from kb.store.contents import documents_changed_since
-from kb.store.database import Row
 from kb.text.nearest import nearest
 from kb.tools.call import Call
 from kb.tools.session import Session

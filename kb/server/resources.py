@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote
 
 from kb.errors import DocumentNotFound, FileError, NotFoundError, ResourceNotFound, UsageError
 from kb.search.files import SearchedFile
+from kb.store.connection import Connection, Row
 from kb.store.contents import documents_of_project
-from kb.store.database import Connection, Row
 from kb.store.names import BROWSABLE_KINDS
 from kb.text.suffixes import MARKDOWN_SUFFIXES
 from kb.tools.reading import read_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from kb.store.database import Row
+from kb.store.connection import Row
 
 __all__ = ["address_fields", "address_of"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from kb.store.database import Connection
+from kb.store.connection import Connection
 
 
 def call_statistics(connection: Connection) -> list[dict[str, Any]]:

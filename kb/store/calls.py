@@ -6,7 +6,8 @@ import threading
 from typing import Any
 
 from kb.errors import FileError
-from kb.store.database import Database, utc_now
+from kb.store.database import Database
+from kb.store.times import utc_now
 
 MOST_WAITING = 1000
 

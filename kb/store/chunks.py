@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.store.ids import WHOLE_FILE, ChunkRange
 
 

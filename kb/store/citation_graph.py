@@ -13,8 +13,8 @@ from kb.sources.address import local
 from kb.store.addresses import address_fields
 from kb.store.citation_keys import PAGE_SUFFIX
 from kb.store.collections import with_source
+from kb.store.connection import Connection, Row
 from kb.store.contents import documents_shown
-from kb.store.database import Connection, Row
 
 ALL = -1  # a LIMIT
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kb.store.citation_keys import document_keys, link_key
-from kb.store.database import Connection
+from kb.store.connection import Connection
 
 if TYPE_CHECKING:
     from kb.formats.outline import Link

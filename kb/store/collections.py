@@ -11,7 +11,8 @@ from itertools import count
 from typing import Any
 
 from kb.sources.address import kept, located
-from kb.store.database import Connection, Row, utc_now
+from kb.store.connection import Connection, Row
+from kb.store.times import utc_now
 
 
 def all_collections(connection: Connection) -> list[Row]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from kb.store.collections import with_source
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 from kb.store.ids import ChunkRange
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from kb.store.collections import all_collections, free_name, insert_collection
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 
 KIND = "discoveries"
 

@@ -18,10 +18,11 @@ from kb.formats.tags import names_of
 from kb.models.embedder import text_hash
 from kb.store.citations import forget_citations, resolve_again, store_citations
 from kb.store.collections import delete_row
+from kb.store.connection import Connection
 from kb.store.contents import stored_files, title_and_text
-from kb.store.database import Connection, utc_now
 from kb.store.embeddings import current_model, delete_unused_vectors, vectors_of
 from kb.store.similar import forget_similar, store_similar
+from kb.store.times import utc_now
 from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 from kb.store.vocabulary import add_words
 from kb.text.terms import extra_terms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 from kb.store.vectors import rebuild_all_vectors
 
 

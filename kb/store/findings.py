@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.store.embeddings import current_model, has_vectors_without_model
 
 SOUND, HINT, BROKEN = "sound", "hint", "broken"

@@ -9,7 +9,7 @@ from typing import Any
 
 from kb.store.citation_graph import is_web_key, leads_to_file
 from kb.store.collections import with_source
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 
 __all__ = ["graph_picture"]
 

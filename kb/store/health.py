@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kb.errors import BusyError, DamagedFileError, FileError
-from kb.store.database import Connection, Database
+from kb.store.connection import Connection
+from kb.store.database import Database
 from kb.store.embeddings import (
     current_model,
     use_vectors_of_model,

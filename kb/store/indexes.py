@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 
 
 def find_index_row(connection: Connection, name: str) -> Row | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kb.store.database import Connection
+from kb.store.connection import Connection
 
 
 def merge_segments(connection: Connection) -> None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from kb.errors import CollectionNotFound, DocumentNotFound
 from kb.store.collections import all_collections, count_collections
+from kb.store.connection import Connection, Row
 from kb.store.contents import document_paths, find_document
-from kb.store.database import Connection, Row
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
 from kb.text.nearest import nearest
 

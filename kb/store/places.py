@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 
 __all__ = ["place_fields", "place_of_lines"]
 

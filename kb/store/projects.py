@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 
 from kb.store.collections import with_source
-from kb.store.database import Connection, Row, utc_now
+from kb.store.connection import Connection, Row
+from kb.store.times import utc_now
 
 
 def find_project(connection: Connection, key: Mapping[str, str]) -> int | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 
 
 def newest_sessions(connection: Connection, limit: int) -> list[Row]:

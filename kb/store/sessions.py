@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kb.errors import FileError
-from kb.store.database import Connection, Database
+from kb.store.connection import Connection
+from kb.store.database import Database
 
 __all__ = ["FileScore", "SessionLog", "file_scores", "module_scores"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kb.sources.address import is_absolute
 from kb.store.collections import update_source
-from kb.store.database import Connection
+from kb.store.connection import Connection
 
 __all__ = ["forget_paths", "forget_use"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import DamagedFileError
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.store.ids import ChunkRange
 
 if TYPE_CHECKING:

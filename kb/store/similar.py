@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from kb.formats.archive_kinds import RESEARCH
 from kb.formats.outline import ParsedDocument
 from kb.store.citations import insert_citations
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 from kb.text.terms import bigrams, is_unspaced, words
 
 if TYPE_CHECKING:

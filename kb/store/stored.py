@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kb.formats.chunk import Chunk
 from kb.formats.convert.result import Place
 from kb.formats.outline import Link, ParsedDocument, Section
+from kb.store.connection import Connection
 from kb.store.contents import sections_of
-from kb.store.database import Connection
 from kb.store.documents import NewDocument
 
 __all__ = ["WholeDocument", "whole_document"]

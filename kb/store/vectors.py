@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kb.errors import DamagedFileError
+from kb.store.connection import Connection
 from kb.store.contents import all_document_ids
-from kb.store.database import Connection
 from kb.store.sign_codes import DAMAGED, SLAB_BITS, codes_within, sign_codes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from kb.store.database import Connection
+from kb.store.connection import Connection
 from kb.text.terms import is_unspaced, pictographs
 
 # What ASCII's spaces and signs separate: one or several words to the keyword index, which cuts them

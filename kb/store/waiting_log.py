@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kb.disk.holders import Holder, holders, readers_of_log
 from kb.store.database import Database
+from kb.store.write_ahead_log import log_size
 
 COPY = "use `kb copy`, or copy the two files together"
 
@@ -41,8 +42,7 @@ class WaitingLog:
 
 def waiting_log(database: Database) -> WaitingLog | None:
     """Try to merge the log; what waits on if others keep it from being merged, else None."""
-    log = Path(f"{database.path}-wal")
-    if database.in_memory or not _size(log):
+    if database.in_memory or not log_size(database.path):
         return None
     if not database.read_only and database.merge_log():
         return None
@@ -52,11 +52,4 @@ def waiting_log(database: Database) -> WaitingLog | None:
 def held_log(database: Database) -> WaitingLog:
     """The log of a file that could not be merged just now."""
     path = database.path
-    return WaitingLog(path, _size(Path(f"{path}-wal")), readers_of_log(path) or holders(path))
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
+    return WaitingLog(path, log_size(path), readers_of_log(path) or holders(path))

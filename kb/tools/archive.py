@@ -22,7 +22,7 @@ from kb.store.citation_graph import (
     document_names,
     graph_dict,
 )
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 from kb.tools.call import Call
 from kb.tools.registry import tool
 from kb.tools.replies import CamelReply, CamelRow, estimate_tokens, said

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse
 from kb.search.files import SearchedFile
-from kb.store.database import Connection, Database, Row
+from kb.store.connection import Connection, Row
+from kb.store.database import Database
 from kb.store.names import Names
 from kb.tools.replies import Fitted, rows_within
 from kb.tools.session import Session

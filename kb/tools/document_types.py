@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from kb.search.files import SearchedFile
-from kb.store.database import Connection, Row
+from kb.store.connection import Connection, Row
 from kb.tools.parameters import (
     LONGEST_NAME,
     MOST_NAMES,

@@ -10,8 +10,8 @@ from pydantic import Field
 from kb.search.files import SearchedFile, Together
 from kb.search.sections import find_section
 from kb.store.addresses import address_of
+from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_page, sections_of
-from kb.store.database import Connection, Row
 from kb.store.places import place_fields, place_of_lines
 from kb.tools.call import Call
 from kb.tools.document_types import (

@@ -18,8 +18,8 @@ from kb.search.bm25 import IndexOptions, Ranking, rank_documents
 from kb.search.files import SearchedFile, Together
 from kb.search.highlight import excerpts, spans
 from kb.search.query import Operand, Query, parse_query
+from kb.store.connection import Connection
 from kb.store.contents import texts_of
-from kb.store.database import Connection
 from kb.store.names import DEFAULT_INDEX
 from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_NAME

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kb.search.files import SearchedFile, Together
 from kb.store.chunks import count_waiting
+from kb.store.connection import Connection
 from kb.store.contents import count_documents
-from kb.store.database import Connection
 from kb.tools.session import Session
 
 MOST_DESCRIBED = 20  # collections that the server's instructions name

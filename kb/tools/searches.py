@@ -8,7 +8,7 @@ from typing import TypeVar
 from kb.errors import EmbeddingError, FileError, KbError
 from kb.search.files import SearchedFile, left_out
 from kb.search.passages import Asked, search_files
-from kb.store.database import Row
+from kb.store.connection import Row
 from kb.tools.session import Session
 
 T = TypeVar("T")

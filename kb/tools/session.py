@@ -19,7 +19,8 @@ from kb.models.embedder import Embedder
 from kb.search.files import SearchedFile, left_out
 from kb.store.beside import FilesBeside, labels
 from kb.store.calls import CallLog
-from kb.store.database import Connection, Database, Row
+from kb.store.connection import Connection, Row
+from kb.store.database import Database
 from kb.store.names import Names
 from kb.store.sessions import SessionLog
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits

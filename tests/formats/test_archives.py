@@ -14,7 +14,7 @@ from kb.cli.collect import register
 from kb.errors import SourceError
 from kb.formats.research_json import result_markdown
 from kb.ingest.sync import SyncReport, sync_collection
-from kb.store.database import Row
+from kb.store.connection import Row
 from kb.tools.archive import search_local_archives
 from kb.tools.call import Call
 from kb.tools.session import Session

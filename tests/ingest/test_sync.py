@@ -23,7 +23,8 @@ from kb.ingest import sync as sync_module
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import SyncReport, sync_collection
 from kb.sources.folder import SourceFile, SourceText
-from kb.store.database import Connection, Database
+from kb.store.connection import Connection
+from kb.store.database import Database
 from kb.tools.session import Session
 
 OLD = 1_600_000_000  # a file time that may be trusted

@@ -11,7 +11,8 @@ from support import WINDROSE
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
 from kb.search.typos import prefixed, variants
-from kb.store.database import Connection, Database
+from kb.store.connection import Connection
+from kb.store.database import Database
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session
 

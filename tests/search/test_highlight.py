@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from kb.search.highlight import excerpts, marked, spans
 from kb.search.query import parse_query
-from kb.store.database import Connection, Database
+from kb.store.connection import Connection
+from kb.store.database import Database
 
 DATABASE = Database(":memory:")
 

@@ -17,7 +17,8 @@ from kb.models.embedder import load_tokenizer
 from kb.search.operators import chunks_holding, documents_holding
 from kb.search.query import Operand, parse_query
 from kb.store.collections import insert_collection
-from kb.store.database import Connection, Database
+from kb.store.connection import Connection
+from kb.store.database import Database
 from kb.store.documents import NewDocument, store_document
 from kb.store.ids import collection_range
 from kb.tools.registry import call_tool

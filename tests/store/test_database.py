@@ -18,8 +18,11 @@ import pytest
 from support import ROOT, Filler, ordinary_user
 
 from kb.errors import BusyError, DamagedFileError, FileError, KbError, NewerFileError
-from kb.store import database as database_module
-from kb.store.database import APPLICATION_ID, SCHEMA_VERSION, Connection, Database
+from kb.store import opening, schema, write_ahead_log
+from kb.store.connection import Connection
+from kb.store.database import Database
+from kb.store.file_on_disk import make_file
+from kb.store.schema import APPLICATION_ID, SCHEMA_VERSION
 from kb.store.vectors import rebuild_all_vectors
 from kb.tools.session import Session
 
@@ -182,7 +185,7 @@ def test_of_two_that_make_a_file_the_first_one_stays(path: Path) -> None:
     with Database(path) as first:
         with first.write() as connection:
             add_collection(connection, "one")
-        first._make()  # as another process that had seen no file
+        make_file(path)  # as another process that had seen no file
         assert names_in_copy(path) == ["one"]
 
 
@@ -227,8 +230,8 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A kb that is one version ahead: the script of its migration, to be written by the test."""
     migrations = tmp_path / "migrations"
     migrations.mkdir()
-    monkeypatch.setattr(database_module, "MIGRATIONS", migrations)
-    monkeypatch.setattr(database_module, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
     return migrations / f"{SCHEMA_VERSION + 1:04}.sql"
 
 
@@ -403,7 +406,7 @@ def test_writers_wait_for_one_another(path: Path) -> None:
 
 
 def test_a_writer_that_waits_too_long_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "BUSY_MILLISECONDS", 10)
+    monkeypatch.setattr(opening, "BUSY_MILLISECONDS", 10)
     with Database(path) as first, Database(path) as second, first.write():
         with pytest.raises(BusyError, match="another process"), second.write():
             pass
@@ -428,7 +431,7 @@ def in_another_thread(call: Callable[..., None], *arguments: object) -> None:
 def test_a_reader_sees_one_state_while_others_write(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "MERGE_MILLISECONDS", 0)
+    monkeypatch.setattr(write_ahead_log, "MERGE_MILLISECONDS", 0)
     write_one(database, "a")
     with database.read() as reader:
         assert names(reader) == ["a"]
@@ -452,7 +455,7 @@ def test_a_first_write_waits_for_readers_of_a_file_without_a_log(path: Path) -> 
 def test_the_log_is_merged_when_the_reader_who_held_it_ends(
     path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "MERGE_MILLISECONDS", 0)
+    monkeypatch.setattr(write_ahead_log, "MERGE_MILLISECONDS", 0)
     write_one(database, "a")
     with database.read() as reader:
         names(reader)

@@ -19,7 +19,8 @@ import pytest
 from support import ROOT, call
 
 from kb.models.english import EnglishEmbedder
-from kb.store.database import MIGRATIONS, SCHEMA_VERSION, Database
+from kb.store.database import Database
+from kb.store.schema import MIGRATIONS, SCHEMA_VERSION
 from kb.tools.session import open_session
 
 OLD_VERSIONS = range(1, SCHEMA_VERSION)

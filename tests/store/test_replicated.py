@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from support import call
 
-from kb.store import database as database_module
 from kb.store.database import Database
 from kb.store.replicated import is_replicated, litestream_folder
+from kb.store.schema import PAGE_SIZE
 from kb.store.vocabulary import add_words
 from kb.store.waiting_log import waiting_log
+from kb.store.write_ahead_log import MERGED_PAGES
 from kb.tools.session import Session
 
 WAL, DELETE = b"\2\2", b"\1\1"
@@ -61,9 +62,9 @@ def test_a_long_batch_does_not_merge_the_log_of_a_replicated_file(kb: Session) -
         for number in range(30):  # far more pages than SQLite lets a log grow by itself
             content = " ".join(f"word{number}x{i}" for i in range(3000))
             call(kb, "search_add_document", doc_id=f"d{number}", content=content)
-    assert log_of(path) > database_module.MERGED_PAGES * database_module.PAGE_SIZE
+    assert log_of(path) > MERGED_PAGES * PAGE_SIZE
     assert kb.database.merge_log()
-    assert log_of(path) > database_module.MERGED_PAGES * database_module.PAGE_SIZE
+    assert log_of(path) > MERGED_PAGES * PAGE_SIZE
 
 
 def test_a_replicated_file_stays_in_the_mode_of_its_log_when_it_is_closed(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kb.models.embedder import quantize
-from kb.store.database import Connection, Database
+from kb.store.connection import Connection
+from kb.store.database import Database
 from kb.store.ids import WHOLE_FILE, collection_range
 from kb.store.vectors import mean_vector, nearest_chunks, rebuild_all_vectors, rebuild_slabs
 

@@ -17,7 +17,7 @@ import pytest
 from support import ROOT, call
 
 from kb.errors import BusyError
-from kb.store import database as database_module
+from kb.store import opening
 from kb.store.database import Database
 from kb.tools.session import Session
 
@@ -197,7 +197,7 @@ def test_a_reader_who_came_first_is_named_when_it_keeps_a_write_waiting(
     path = tmp_path / "kb.db"
     Database(path).close()
     reader = Reader(path)
-    monkeypatch.setattr(database_module, "BUSY_MILLISECONDS", 50)
+    monkeypatch.setattr(opening, "BUSY_MILLISECONDS", 50)
     with Database(path) as database:
         with pytest.raises(BusyError, match=r"cannot be written while .*reads it") as caught:
             database.merge_log()

@@ -15,8 +15,8 @@ from kb.search.results import file_of
 from kb.server.page.render import document_address
 from kb.store.citation_graph import citations_made, citations_received
 from kb.store.collections import all_collections
+from kb.store.connection import Connection, Row
 from kb.store.contents import documents_shown, sections_of
-from kb.store.database import Connection, Row
 from kb.tools.session import Session
 
 __all__ = ["shown_document"]

@@ -1,4 +1,4 @@
--- Statements of kb/store/database.py.
+-- Statements of kb/store/connection.py.
 
 -- name: vector_extension_version$
 -- The version of sqlite-vec.

@@ -1,0 +1,142 @@
+"""The file as the disk has it: made whole, and looked at before SQLite is trusted with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from pathlib import Path
+
+import apsw
+
+from kb.errors import DamagedFileError, FileError
+from kb.store.schema import empty_file
+from kb.text.file_names import storable
+
+PROJECT_FOLDER = ".kb"
+# The first file in a project's folder: what git leaves out; config.json there belongs to git.
+IGNORED = """\
+# The knowledge base is made anew by `kb sync`; other files here are kept.
+*.db
+*.db-*
+*.db.*
+"""
+SQLITE_HEADER = b"SQLite format 3\0"
+
+
+def folders(path: Path) -> tuple[str, str]:
+    """The folder to which sources in a file are relative, and the project whose file it is."""
+    folder = path.absolute().parent.resolve()
+    if folder.name == PROJECT_FOLDER:
+        project = storable(folder.parent)
+        return project, project
+    return storable(folder), ""
+
+
+def find_or_make(path: Path, *, create: bool) -> bool:
+    """Look at the file before SQLite does, and make it where it may be made.
+
+    Returns:
+        whether it can only be read.
+
+    Raises:
+        FileError: missing without `create`, or unreadable.
+        DamagedFileError: no database.
+    """
+    folder = path.parent
+    if path.is_dir():
+        raise FileError(f"{path} is a folder: name a file, such as {path}/kb.db")
+    if path.exists():
+        _require_database(path)
+        effective = os.access in os.supports_effective_ids
+        return not all(
+            os.access(place, os.W_OK, effective_ids=effective) for place in (path, folder)
+        )
+    if not create:
+        raise FileError(
+            f"there is no knowledge base at {path}: "
+            "make one with `kb add FOLDER`, or name another file with --db",
+            path=str(path),
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.name == PROJECT_FOLDER:
+            with (
+                contextlib.suppress(FileExistsError),
+                (folder / ".gitignore").open("x") as file,
+            ):
+                file.write(IGNORED)
+    except OSError as error:
+        raise FileError(f"cannot write to the folder {folder}: {error.strerror}") from error
+    make_file(path)
+    return False
+
+
+def make_file(path: Path) -> None:
+    """Put a whole new file in its place at once, unless another process is first.
+
+    So nobody ever sees one without its tables, and one that is empty was cut off.
+    """
+    new = path.with_name(f"{path.name}.new-{os.getpid()}-{threading.get_ident()}")
+    try:
+        new.write_bytes(empty_file())
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            if not path.exists():
+                new.replace(path)
+    except OSError as error:
+        raise FileError(f"cannot make {path}: {error.strerror}", path=str(path)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+
+
+def _require_database(path: Path) -> None:
+    """Refuse what does not begin as a database; SQLite takes a file of one byte for empty."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(len(SQLITE_HEADER))
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror}") from error
+    if _has_journal(path):
+        return  # after a crash in its first transaction the journal makes the file empty again
+    if not header:
+        raise DamagedFileError(
+            f"{path} is empty, which no knowledge base ever is: restore a copy, or "
+            "delete it to begin anew"
+        )
+    if header != SQLITE_HEADER:
+        raise DamagedFileError(
+            f"{path} is damaged or no SQLite file: name another file with --db, or restore a copy"
+        )
+
+
+def require_whole(path: Path, connection: apsw.Connection) -> None:
+    """Refuse a file that was cut off; SQLite would see it only where it comes to the end.
+
+    While there is a log or a journal the file alone says nothing.
+    """
+    if _has_journal(path):
+        return
+    size = path.stat().st_size
+    if not size:
+        return  # new, or refused before
+    pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
+    # Another process may have written to it since its size was taken.
+    if size < pages * page_size and not _has_journal(path):
+        size = path.stat().st_size
+        if size < pages * page_size:
+            raise DamagedFileError(
+                f"{path} is damaged: {pages * page_size - size} bytes are missing at its "
+                "end. Restore a copy, or delete it and sync again"
+            )
+
+
+def _has_journal(path: Path) -> bool:
+    return any(
+        log.exists() and log.stat().st_size
+        for log in (Path(f"{path}-wal"), Path(f"{path}-journal"))
+    )

@@ -1,0 +1,45 @@
+"""SQLite's errors as ours, with the file's name and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+from kb.errors import BusyError, DamagedFileError, FileError
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise what SQLite or a damaged text raises inside as one of kb's own errors."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError) as error:
+        raise BusyError(
+            f"{path} is being written by another process: try again when it is done"
+        ) from error
+    except (apsw.NotADBError, apsw.CorruptError) as error:
+        raise DamagedFileError(
+            f"{path} is damaged or no SQLite file ({error}): restore a copy, or delete "
+            "it and sync again"
+        ) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DamagedFileError(
+            f"{path} is damaged: a text in it cannot be read ({error}). `kb doctor` looks "
+            "at all of it; restore a copy, or delete the file and sync again"
+        ) from error
+    except apsw.SQLError as error:
+        # Every statement is tested with the schema: a table, or the width of a vector, differs.
+        raise DamagedFileError(
+            f"{path} is damaged, or another program has changed it ({error}): `kb doctor` "
+            "says what is wrong, `kb doctor --fix` makes anew what it can; else restore a copy"
+        ) from error
+    except (apsw.InterruptError, apsw.ConnectionClosedError) as error:
+        raise FileError(f"{path} was closed while it was read") from error
+    except apsw.FullError as error:
+        raise FileError(f"the disk is full while writing {path}") from error
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError) as e:
+        raise FileError(f"cannot use {path}: {e}", path=str(path)) from e

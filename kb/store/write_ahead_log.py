@@ -1,0 +1,121 @@
+"""The write-ahead log of a file: merged after a write, and kept from growing without end.
+
+A file is in WAL mode while somebody writes, so that readers never wait. When a `write()` or a
+`batch()` of a `Database` ends, the log is merged into the file and emptied, so that a copy of the
+`.db` alone is complete; when the last connection closes, the file goes back to the DELETE journal
+and no `-wal` or `-shm` stays behind. While another process stays inside a read, what is newer than
+its state cannot be merged: `waits` says so.
+
+A file that Litestream replicates stays in WAL mode, and nobody here merges its log: a log that was
+merged behind its back costs a new copy of the whole file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import apsw
+
+from kb.errors import BusyError
+from kb.store.opening import wait_for_others
+from kb.store.replicated import litestream_folder
+
+MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
+AGAIN_MILLISECONDS = 50  # the same once a reader has kept it for that long
+MERGED_PAGES = 1000  # in the log, after which a commit merges what it can (SQLite's own number)
+MOST_LOG = 512_000_000  # bytes of a log that cannot be merged, beyond which no write begins
+
+
+class WriteAheadLog:
+    """What is known of a file's log. Whoever calls it holds the file's one writer.
+
+    Args:
+        path: the file whose log it is.
+        most: bytes beyond which no write begins while the log cannot be merged.
+    """
+
+    def __init__(self, path: Path, most: int = MOST_LOG) -> None:
+        self.path = path
+        self.waits = False  # the last merge left something in the log: the file alone lacks it
+        self._most = most
+        self._litestream = litestream_folder(path)
+        self._is_merged = True
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether Litestream copies the file elsewhere, and merges its log alone."""
+        return self._litestream.is_dir()
+
+    def set_merging(self, connection: apsw.Connection) -> None:
+        """Say whether SQLite merges the log itself when it has grown within one write."""
+        connection.wal_autocheckpoint(0 if self.is_replicated else MERGED_PAGES)
+
+    def note_write(self) -> None:
+        """Something may be in the log."""
+        self._is_merged = False
+
+    def merge(
+        self, connection: apsw.Connection, *, wait: bool = True, replicated: bool = False
+    ) -> None:
+        """Bring into the file what is in the log, as far as other processes let it.
+
+        Args:
+            wait: for readers to let go of it.
+            replicated: even if that is Litestream's to do.
+        """
+        if self._is_merged:
+            return
+        if self.is_replicated and not replicated:
+            self._is_merged, self.waits = True, False
+            return
+        if connection.in_transaction:
+            return  # that write merges it
+        # A reader that stays inside its transaction for longer leaves pages in the log; they are
+        # merged at its end if it is ours, else by the next write or the close.
+        patience = AGAIN_MILLISECONDS if self.waits else MERGE_MILLISECONDS
+        wait_for_others(connection, patience if wait else 0)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._is_merged, self.waits = True, False
+        except (apsw.BusyError, apsw.LockedError):
+            # One who reads the newest state keeps the log from being emptied, not from being
+            # merged.
+            self.waits = True
+            with contextlib.suppress(apsw.BusyError, apsw.LockedError):
+                pages, merged = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self.waits = merged < pages
+        finally:
+            wait_for_others(connection)
+
+    def require_short(self, connection: apsw.Connection) -> None:
+        """Refuse to write on and on into a log that nobody can merge.
+
+        Raises:
+            BusyError: others have been inside a read for too long.
+        """
+        if log_size(self.path) <= self._most:
+            return
+        self.note_write()
+        # Litestream has been away for long, or is held itself.
+        self.merge(connection, replicated=True)
+        if (size := log_size(self.path)) > self._most:
+            raise BusyError(
+                f"{log_of(self.path)} has grown to {size / 1e6:.0f} MB, since another process has "
+                f"been reading {self.path} all the time: end it (`kb doctor` names it), then try "
+                "again",
+                path=str(self.path),
+            )
+
+
+def log_of(path: Path) -> Path:
+    """The log of a file."""
+    return Path(f"{path}-wal")
+
+
+def log_size(path: Path) -> int:
+    """The bytes of a file's log; 0 where there is none, or nobody may look."""
+    try:
+        return log_of(path).stat().st_size
+    except OSError:
+        return 0
