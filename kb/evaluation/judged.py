@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from kb.errors import SourceError
 from kb.ingest.prepare import prepare_document
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
-from kb.search.hybrid import load_documents, load_rows, search
+from kb.search.hybrid import search
 from kb.search.query import parse_query
+from kb.search.rows import load_documents, load_rows
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.collections import find_collection_id, insert_collection
 from kb.store.contents import document_paths

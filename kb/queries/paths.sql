@@ -1,4 +1,4 @@
--- Statements of searches in some documents only.
+-- Statements of kb/search/paths.py.
 
 -- name: paths_of_range
 -- The paths of the documents of one range of ids.

@@ -12,10 +12,12 @@ from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.models.embedder import BUNDLED_CALIBRATION
 from kb.search.candidates import matching_any, matching_documents
 from kb.search.highlight import excerpts, marked, spans
-from kb.search.hybrid import keyword_hits, load_rows, search
+from kb.search.hybrid import search
+from kb.search.keywords import keyword_hits
 from kb.search.operators import Filters, document_filters, documents_holding
 from kb.search.query import STOP_WORDS, Query, parse_query, quote
 from kb.search.ranking import FUZZY_SCORE, LEAST_SCORE_WITHOUT_WORDS, shown
+from kb.search.rows import load_rows
 from kb.search.snippet import nearest_snippets
 from kb.search.typos import ONE_EDIT_FROM, correct, is_known, prefixed, variants
 from kb.store.chunks import chunks_of_documents, documents_of_chunks

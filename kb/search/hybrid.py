@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
-from kb.search.candidates import bodies
 from kb.search.coverage import (
     LookedUp,
-    Unit,
     coverage,
     look_up,
     look_up_documents,
     rows_titled,
-    telling,
-    units,
 )
-from kb.search.operators import Filters, chunk_filters, match_prefixes
-from kb.search.query import Query, match_alternatives, match_literally, scripts_asked
+from kb.search.keywords import WordLists, typed, word_lists
+from kb.search.operators import Filters, chunk_filters
+from kb.search.query import Query, scripts_asked
 from kb.search.ranking import (
-    COLUMN_WEIGHTS,
     Evidence,
     background,
     rank,
@@ -30,8 +26,7 @@ from kb.search.ranking import (
     script_fit,
     shown,
 )
-from kb.store.chunks import paths_of_chunks
-from kb.store.connection import Connection, Row
+from kb.store.connection import Connection
 from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.vectors import nearest_chunks, query_blob
 from kb.text.terms import words as split_words
@@ -41,8 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEPTH = 100  # passages of each list that become candidates
-KEYWORD_DEPTH = 300  # rows of a keyword list whose scores are known; 1,000 ranked no better
-LITERAL_DEPTH = 50
 MOST_TITLE_WORDS = 3  # of a query that may be a title
 FARTHEST = 2.0  # the greatest cosine distance
 
@@ -119,7 +112,7 @@ class Collected:
     query: Query
     calibration: Calibration
     nearest: Sequence[tuple[int, float]] = ()
-    words: _WordLists | None = None  # None: meaning alone is asked for
+    words: WordLists | None = None  # None: meaning alone is asked for
     rows: Sequence[tuple[Any, ...]] = ()
     passages: LookedUp = field(default_factory=LookedUp)
     documents: LookedUp = field(default_factory=LookedUp)
@@ -152,7 +145,7 @@ def collect(
         nearest = _nearest(connection, vector, ranges, depth, only, without)
         if not use_keywords:
             return Collected(query, calibration, nearest)
-    words = _word_lists(connection, query, ranges, depth, only, without)
+    words = word_lists(connection, query, ranges, depth, only, without)
     ids = dict.fromkeys(
         [*words.literal, *list(words.chunks)[:depth], *(chunk_id for chunk_id, _ in nearest)]
     )
@@ -175,7 +168,7 @@ def collect(
         passages,
         look_up_documents(connection, words.alternatives, passages, document_of),
         titled=rows_titled(connection, words.units, chunk_ids) if is_short else frozenset(),
-        typed=_typed(connection, query, words.literal),
+        typed=typed(connection, query, words.literal),
         readable=0.0 if query.is_exact else readable,
     )
 
@@ -189,7 +182,7 @@ def ranked(
         max_distance: if below 2, leaves out rows whose distance is greater or not known.
     """
     evidence = [
-        _evidence(one, [other for other in collected if other is not one]) for one in collected
+        evidence_of(one, [other for other in collected if other is not one]) for one in collected
     ]
     # Of all files together, in which a document's id may come twice.
     usual = background(
@@ -236,55 +229,6 @@ def _hits(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """What is known of all candidates of a query, before they are ranked.
-
-    Attributes:
-        readable: the share of the query that the model can read.
-        distances: None where there is no vector.
-        keyword_list, vector_list: chunk ids, best first.
-    """
-
-    evidence: list[Evidence]
-    readable: float
-    distances: dict[int, float | None]
-    keyword_list: list[int]
-    vector_list: list[int]
-
-
-def gather(
-    connection: Connection,
-    query: Query,
-    vector: NDArray[np.float32] | None,
-    *,
-    ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
-    calibration: Calibration | None = None,
-    english_model: bool = True,
-    filters: Filters = (None, None),
-    depth: int = DEPTH,
-) -> Gathered:
-    """The candidates of both lists with all evidence; arguments as those of `search`."""
-    collected = collect(
-        connection,
-        query,
-        vector,
-        ranges=ranges,
-        calibration=calibration,
-        english_model=english_model,
-        filters=filters,
-        depth=depth,
-    )
-    evidence = _evidence(collected, ())
-    return Gathered(
-        [one for one, _ in evidence],
-        collected.readable,
-        {one.chunk_id: distance for one, distance in evidence},
-        [*(collected.words.chunks if collected.words else ())],
-        [chunk_id for chunk_id, _ in collected.nearest],
-    )
-
-
 def _nearest(
     connection: Connection,
     vector: NDArray[np.float32],
@@ -303,37 +247,7 @@ def _nearest(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _WordLists:
-    """What the keyword indexes say: scores by id, best first, and what they are made of."""
-
-    alternatives: list[str]
-    units: list[Unit]
-    chunks: dict[int, float]
-    documents: dict[int, float]
-    literal: list[int]
-
-
-def _word_lists(
-    connection: Connection,
-    query: Query,
-    ranges: Sequence[ChunkRange],
-    depth: int,
-    only: set[int] | None,
-    without: set[int] | None,
-) -> _WordLists:
-    prefixes = match_prefixes(connection, query)
-    alternatives = telling(connection, [*match_alternatives(query), *prefixes.values()])
-    match = " OR ".join(alternatives)
-    most = max(KEYWORD_DEPTH, depth)
-    found = keyword_hits(connection, match, ranges, most, only=only, without=without)
-    documents = document_hits(connection, match, ranges, most)
-    literal = literal_hits(connection, query, ranges, only, without)
-    units_ = units(query, prefixes)
-    return _WordLists(alternatives, units_, dict(found), dict(documents), literal)
-
-
-def _evidence(
+def evidence_of(
     collected: Collected, others: Sequence[Collected]
 ) -> list[tuple[Evidence, float | None]]:
     """What is known of each candidate, and its distance."""
@@ -378,96 +292,3 @@ def _evidence(
 def _plain(title: str) -> str:
     """A title as it is compared with a query."""
     return " ".join(title.split()).rstrip(".?!").casefold()
-
-
-def keyword_hits(
-    connection: Connection,
-    match: str,
-    ranges: Iterable[ChunkRange],
-    depth: int,
-    *,
-    only: set[int] | None = None,
-    without: set[int] | None = None,
-) -> list[tuple[int, float]]:
-    """Chunk ids with their bm25 score (positive, higher is better), best first.
-
-    Args:
-        only: no other chunk is considered; `without`: these are not.
-    """
-    if only is not None:
-        listed = json.dumps(sorted(only))
-        return _index_hits(connection, "keyword_hits_among", match, ranges, depth, chunk_ids=listed)
-    if without:
-        listed = json.dumps(sorted(without))
-        return _index_hits(
-            connection, "keyword_hits_except", match, ranges, depth, chunk_ids=listed
-        )
-    return _index_hits(connection, "keyword_hits", match, ranges, depth)
-
-
-def document_hits(
-    connection: Connection, match: str, ranges: Iterable[ChunkRange], depth: int
-) -> list[tuple[int, float]]:
-    """Document ids with their bm25 score (positive, higher is better), best first."""
-    return _index_hits(connection, "document_hits", match, ranges, depth)
-
-
-def literal_hits(
-    connection: Connection,
-    query: Query,
-    ranges: Sequence[ChunkRange],
-    only: set[int] | None = None,
-    without: set[int] | None = None,
-) -> list[int]:
-    """Passages that hold the query's very words in a row.
-
-    Somebody who types an error message or the name of an option wants its occurrence first.
-    """
-    match = match_literally(query)
-    if not match:
-        return []
-    found = keyword_hits(connection, match, ranges, LITERAL_DEPTH, only=only, without=without)
-    return [chunk_id for chunk_id, _ in found]
-
-
-def _typed(connection: Connection, query: Query, literal: Sequence[int]) -> set[int]:
-    """Of the passages with the query's words in a row, those with its very characters."""
-    text = " ".join(query.text.split()).casefold()
-    if text.replace(" ", "").isalnum():
-        return set()
-    return {
-        chunk_id
-        for chunk_id, _, *texts in bodies(connection, literal)
-        if any(text in " ".join(one.split()).casefold() for one in texts)
-    }
-
-
-def _index_hits(
-    connection: Connection,
-    statement: str,
-    match: str,
-    ranges: Iterable[ChunkRange],
-    depth: int,
-    **parameters: Any,
-) -> list[tuple[int, float]]:
-    if not match:
-        return []
-    parameters |= {"match": match, "limit": depth, **COLUMN_WEIGHTS}
-    found: list[tuple[int, float]] = []
-    for first, last in ranges:
-        found += connection.tuples(statement, first=first, last=last, **parameters)
-    found.sort(key=lambda row: (row[1], row[0]))
-    return [(row_id, -score) for row_id, score in found[:depth]]
-
-
-def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:
-    """What is shown of each chunk, in the order asked for."""
-    rows = connection.rows("hit_rows", chunk_ids=json.dumps(list(chunk_ids)))
-    by_id = {row["chunk_id"]: row for row in rows}
-    return [by_id[chunk_id] for chunk_id in chunk_ids if chunk_id in by_id]
-
-
-def load_documents(connection: Connection, chunk_ids: Sequence[int]) -> list[str]:
-    """The path of each chunk's document, in the order asked for."""
-    by_id = paths_of_chunks(connection, chunk_ids)
-    return [by_id[chunk_id] for chunk_id in chunk_ids if chunk_id in by_id]

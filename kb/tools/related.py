@@ -9,8 +9,9 @@ from pydantic import Field
 from kb.model_in_use import calibration_of
 from kb.models.embedder import BUNDLED_CALIBRATION
 from kb.search.hybrid import Hit
-from kb.search.passages import nearest_documents, passage_rows
+from kb.search.nearest import nearest_documents
 from kb.search.ranking import shown as shown_score
+from kb.search.rows import passage_rows
 from kb.store.ids import collection_range
 from kb.store.vectors import chunk_vectors, mean_vector, nearest_chunks
 from kb.tools.call import Call

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kb.errors import EmbeddingError, FileError, KbError
+from kb.search.asked import Asked
 from kb.search.files import SearchedFile, left_out
-from kb.search.passages import Asked, search_files
+from kb.search.passages import search_files
 from kb.store.connection import Row
 from kb.tools.session import Session
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
 from kb.models.embedder import Embedder
-from kb.search.hybrid import load_rows, search
+from kb.search.hybrid import search
 from kb.search.passages import search_passages
 from kb.search.query import clean, match_alternatives, match_literally, parse_query
+from kb.search.rows import load_rows
 from kb.store.database import Database
 from kb.store.ids import WHOLE_FILE
 from kb.tools.session import Session, open_session

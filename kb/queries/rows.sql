@@ -1,0 +1,39 @@
+-- Statements of kb/search/rows.py.
+
+-- name: hit_rows
+-- What is shown of each of these chunks (JSON list).
+SELECT
+  chunks.chunk_id,
+  documents.document_id,
+  documents.collection_id,
+  collections.name AS collection,
+  documents.path AS document,
+  json_extract(documents.metadata, '$.archive.urls[0]') AS own_url,
+  json_extract(collections.options, '$.base_url') AS base_url,
+  documents.title,
+  chunks.heading_path,
+  (SELECT heading FROM sections
+   WHERE sections.document_id = chunks.document_id AND sections.start_line <= chunks.end_line
+     AND sections.heading_path = chunks.heading_path
+   ORDER BY position DESC LIMIT 1) AS heading,
+  CASE WHEN chunk_texts.lead = '' THEN chunk_texts.body
+    ELSE chunk_texts.lead || char(10) || chunk_texts.body END AS content,
+  chunks.position,
+  (SELECT count(*) FROM chunks AS siblings
+   WHERE siblings.document_id = chunks.document_id) AS chunk_count,
+  chunks.start_line,
+  chunks.end_line,
+  (SELECT kind FROM places
+   WHERE places.document_id = chunks.document_id AND places.start_line <= chunks.start_line
+   ORDER BY places.start_line DESC LIMIT 1) AS place_kind,
+  (SELECT label FROM places
+   WHERE places.document_id = chunks.document_id AND places.start_line <= chunks.start_line
+   ORDER BY places.start_line DESC LIMIT 1) AS place_label,
+  (SELECT label FROM places
+   WHERE places.document_id = chunks.document_id AND places.start_line <= chunks.end_line
+   ORDER BY places.start_line DESC LIMIT 1) AS last_place_label
+FROM chunks
+JOIN chunk_texts USING (chunk_id)
+JOIN documents ON documents.document_id = chunks.document_id
+JOIN collections USING (collection_id)
+WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));

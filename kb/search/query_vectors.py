@@ -1,0 +1,88 @@
+"""The vectors of queries by each file's model, and what to tell where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kb.errors import EmbeddingError
+from kb.model_in_use import ModelInUse
+from kb.search.asked import Asked
+from kb.search.files import SearchedFile, Together
+from kb.search.query import Query
+from kb.store.chunks import count_chunks, count_waiting
+from kb.store.connection import Connection
+from kb.store.ids import WHOLE_FILE, ChunkRange
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+WORDS_ALONE = "There are no embeddings yet: judged by words alone until `kb sync` has made some."
+
+
+def vectors_for(
+    together: Together,
+    corrected: Mapping[SearchedFile, Sequence[tuple[Query, str]]],
+    by_words: Sequence[bool],
+    hybrid: bool,
+) -> tuple[dict[SearchedFile, list[NDArray[np.float32] | None]], list[str]]:
+    """The vectors of the queries by each file's model, and what kept some from having any."""
+    vectors: dict[SearchedFile, list[NDArray[np.float32] | None]] = {}
+    problems: list[str] = []
+    for file in [*together.files]:
+        try:
+            queries = [query for query, _ in corrected[file]]
+            vectors[file], problem = _vectors_of(file.model, queries, by_words)
+            if not hybrid and any(vector is None for vector in vectors[file]):
+                raise EmbeddingError(
+                    problem or "the file has no embeddings yet: run `kb sync`, or set hybridSearch"
+                )
+        except EmbeddingError as error:
+            together.leave_out(file, error)
+        else:
+            problems.append(problem)
+    return vectors, list(filter(None, problems))
+
+
+def _vectors_of(
+    model: ModelInUse, queries: Sequence[Query], by_words: Sequence[bool]
+) -> tuple[list[NDArray[np.float32] | None], str]:
+    """The vector of each query that is not judged by its words alone, and what went wrong."""
+    if all(by_words):
+        return [None] * len(queries), ""
+    texts = [
+        query.words_to_embed for query, alone in zip(queries, by_words, strict=True) if not alone
+    ]
+    vectors, problem = model.try_embed_queries(texts)
+    left = iter(vectors)
+    return [None if alone else next(left) for alone in by_words], problem
+
+
+def some_wait(together: Together, asked: Sequence[Asked]) -> str:
+    """What to say while some of the passages that were searched have no vector yet."""
+
+    def ranges(file: SearchedFile, connection: Connection) -> set[ChunkRange]:
+        wanted = (file.names.ranges(connection, names, some=True)[0] for _, names in asked)
+        found = {place for places in wanted for place in places}
+        return {WHOLE_FILE} if WHOLE_FILE in found else found
+
+    def count(
+        counted: Callable[[Connection, ChunkRange], int],
+    ) -> int:
+        return sum(
+            together.each(
+                lambda file, connection: sum(
+                    counted(connection, place) for place in ranges(file, connection)
+                )
+            ).values()
+        )
+
+    waiting = count(count_waiting)
+    if not waiting:
+        return ""
+    total = count(count_chunks)
+    return (
+        f"{total - waiting} of {total} passages have vectors yet: the others are found by words "
+        "alone until `kb sync` has made theirs."
+    )
