@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -36,6 +38,7 @@ class KnowledgeBase:
         self.beside = beside or FilesBeside()
         self.project = project or find_project()
         self.sync_lock = threading.Lock()  # held while folders are synced in the background
+        self.archives_in_step = OnceEach()  # folders that were synced since the file was opened
         self._memory: Database | None = None
         self._memory_lock = threading.Lock()
 
@@ -74,3 +77,18 @@ class KnowledgeBase:
         for notice in notices:
             log.warning("%s", notice)
         return Names(aliases, notices)
+
+
+class OnceEach:
+    """Things that are done once each, by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._done: set[str] = set()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def first_time(self, thing: str) -> Iterator[bool]:
+        """Whether it is still to be done; it counts as done when the block ends without error."""
+        with self._lock:
+            yield thing not in self._done
+            self._done.add(thing)

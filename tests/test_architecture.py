@@ -29,3 +29,11 @@ def test_the_page_lists_the_floors_as_the_contract_has_them() -> None:
 def test_the_listing_is_short() -> None:
     entries = [path for path in (ROOT / "kb").iterdir() if path.name != "__pycache__"]
     assert len(entries) <= 24
+
+
+def test_no_module_is_longer_than_400_lines() -> None:
+    lines = {
+        str(file.relative_to(ROOT)): file.read_text(encoding="utf-8").count("\n")
+        for file in (ROOT / "kb").rglob("*.py")
+    }
+    assert not {file: count for file, count in lines.items() if count > 400}

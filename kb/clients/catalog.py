@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from kb.clients import jsonc, toml
 
-SERVER_NAME = "kb"
 PROJECT, HOME, ROOT = "project", "home", "root"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from kb.formats.archive_kinds import RESEARCH, URL_CONTENT
 from kb.ingest import captures
 from kb.ingest.registration import SourceRegistration
 from kb.ingest.sync import sync_collection
+from kb.knowledge_base import KnowledgeBase
 from kb.store.collections import all_collections
 from kb.store.connection import Connection, Row
 from kb.store.database import Database
@@ -22,14 +22,11 @@ log = logging.getLogger("kb.archives")
 
 VARIABLES = {"RESEARCH_ARCHIVE_PATH": RESEARCH, captures.VARIABLE: URL_CONTENT}
 
-_synced: set[tuple[str, str]] = set()  # file and archive, once in a process
-_lock = threading.Lock()
-
 
 def sync_configured_archives(
-    database: Database, named: Mapping[str, tuple[Path, str]] | None = None
+    knowledge: KnowledgeBase, named: Mapping[str, tuple[Path, str]] | None = None
 ) -> bool:
-    """Bring the archives of the environment and of the project up to date, once in a process.
+    """Bring the archives of the environment and of the project up to date, once for an open file.
 
     Args:
         named: by what names it, further folders and what they hold.
@@ -42,6 +39,7 @@ def sync_configured_archives(
     Raises:
         SourceError: a variable names a folder that is not there.
     """
+    database = knowledge.database
     synced = False
     wanted = {
         variable: (Path(value).expanduser().resolve(), source)
@@ -51,26 +49,25 @@ def sync_configured_archives(
     for variable, (root, source) in {**wanted, **(named or {})}.items():
         if database.read_only:
             continue
-        mark = (str(database.path), str(root))
-        with _lock:
-            if mark in _synced:
-                continue
-            if not root.is_dir():
-                with database.read() as connection:
-                    known = _known(connection, root)
-                if known is None:
-                    raise SourceError(
-                        f"{variable} names {root}, which is no folder", path=str(root)
-                    )
-                log.warning("%s names %s, which is gone: searching what is stored", variable, root)
-                _synced.add(mark)
-                continue
-            report = sync_collection(database, _registered(database, root, source))
-            for problem in report.errors:
-                log.warning("%s: %s: %s", root, problem["path"], problem["message"])
-            _synced.add(mark)
-            synced = True
+        with knowledge.archives_in_step.first_time(str(root)) as is_due:
+            if is_due:
+                synced |= _bring_up_to_date(database, variable, root, source)
     return synced
+
+
+def _bring_up_to_date(database: Database, variable: str, root: Path, source: str) -> bool:
+    """Sync an archive's folder, and whether that was done."""
+    if not root.is_dir():
+        with database.read() as connection:
+            known = _known(connection, root)
+        if known is None:
+            raise SourceError(f"{variable} names {root}, which is no folder", path=str(root))
+        log.warning("%s names %s, which is gone: searching what is stored", variable, root)
+        return False
+    report = sync_collection(database, _registered(database, root, source))
+    for problem in report.errors:
+        log.warning("%s: %s: %s", root, problem["path"], problem["message"])
+    return True
 
 
 def _known(connection: Connection, root: Path) -> Row | None:

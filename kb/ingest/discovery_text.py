@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["DISCOVERY_TYPES", "detect_type"]
-
-DISCOVERY_TYPES = ("pattern", "rule", "decision", "issue")
+__all__ = ["detect_type"]
 
 _TYPE_SIGN = re.compile(
     r"""(?<!\w) (?:

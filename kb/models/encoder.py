@@ -14,8 +14,7 @@ keep the vectors near those of exact arithmetic (docs/decisions/0014-embedding-s
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -154,15 +153,6 @@ def initializers(weights: Weights) -> dict[str, NDArray[Any]]:
 
 def _norm(name: str, norm: Norm) -> dict[str, NDArray[Any]]:
     return {f"{name}_scale": norm.scale, f"{name}_bias": norm.bias}
-
-
-def build_of(graph: bytes, named: Mapping[str, NDArray[Any]]) -> str:
-    """The SHA-256 of a graph and of the weights put into it: which arithmetic made a vector."""
-    digest = hashlib.sha256(graph)
-    for name, value in named.items():
-        digest.update(f"\n{name} {value.dtype} {value.shape}\n".encode())
-        digest.update(value.tobytes())
-    return digest.hexdigest()
 
 
 def asset(name: str) -> bytes:

