@@ -28,6 +28,7 @@ OWNERS = {
     "readability": {"formats.convert.article"},
     "selectolax": {"formats.convert.article", "formats.convert.markup", "formats.convert.page"},
     "charset_normalizer": {"text.decode"},
+    "distributed": {"ingest.workers"},
     "docutils": {"formats.restructured_text"},
     "httpcore2": {"sources.public", "sources.web"},
     "httpx2": {"sources.public", "sources.web"},

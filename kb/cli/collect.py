@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kb.cli import render
+from kb.cli import render, workers
 from kb.cli.progress import progress
 from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
-from kb.ingest.embed import EmbedReport, embed_pending, reembed
+from kb.ingest.embed import THREADS, EmbedReport, embed_pending, reembed
+from kb.ingest.engine import Engine
 from kb.ingest.progress import Progress
 from kb.ingest.refused import require_source
 from kb.ingest.registration import MovedSource, SourceRegistration
@@ -146,12 +148,12 @@ def _remove_document(kb: Session, options: argparse.Namespace) -> int:
 def reembed_all(kb: Session, options: argparse.Namespace) -> int:
     """Embed everything with the wanted model."""
     embedder = kb.model.make_embedder(options.model or kb.model.suited_model())
-    with progress(options) as show:
-        report = reembed(kb.model, embedder, progress=show)
+    said: list[str] = []
+    with workers.engine(options, said) as engine, progress(options) as show:
+        report = reembed(kb.model, embedder, progress=show, engine=engine)
     if options.json:
-        render.print_json(
-            {"model": embedder.name, "embedded": report.embedded, "reused": report.reused}
-        )
+        result = {"model": embedder.name, "embedded": report.embedded, "reused": report.reused}
+        render.print_json(result | ({"notice": " ".join(said)} if said else {}))
     elif not options.quiet:
         print(f"{embedder.name}: {report.embedded} passages embedded, {report.reused} reused")
     return 0
@@ -268,7 +270,8 @@ def embed_for_search(kb: Session, report: SyncReport, options: argparse.Namespac
 def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
     reports: list[SyncReport] = []
     failure = False
-    with progress(options) as show:
+    said: list[str] = []
+    with workers.engine(options, said) as engine, progress(options) as show:
         for row in rows:
             try:
                 reports.append(
@@ -278,8 +281,8 @@ def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
                 # One missing folder must not keep the others from being synced.
                 failure = True
                 reports.append(_failed(row, error))
-        embedded, error_text = _embed(kb, options, show, WHOLE_FILE)
-    _show_sync(kb, options, reports, embedded, error_text)
+        embedded, error_text = _embed(kb, options, show, WHOLE_FILE, engine)
+    _show_sync(kb, options, reports, embedded, error_text, said=said)
     # What was said at the beginning of the command: syncing alone does not make it well.
     return 3 if failure or problems(kb.database) else 0
 
@@ -291,13 +294,17 @@ def _range(kb: Session, report: SyncReport) -> ChunkRange:
 
 
 def _embed(
-    kb: Session, options: argparse.Namespace, show: Progress, within: ChunkRange
+    kb: Session,
+    options: argparse.Namespace,
+    show: Progress,
+    within: ChunkRange,
+    engine: Engine = THREADS,
 ) -> tuple[EmbedReport, str]:
     """Embed what waits in a range of the file, if wanted; why that could not be done."""
     if options.no_embed:
         return EmbedReport(), ""
     try:
-        return embed_pending(kb.model, progress=show, within=within), ""
+        return embed_pending(kb.model, progress=show, within=within, engine=engine), ""
     except EmbeddingError as error:
         return EmbedReport(), error.message
 
@@ -309,6 +316,7 @@ def _show_sync(
     embedded: EmbedReport,
     embedding_error: str,
     notice: str = "",
+    said: Sequence[str] = (),
 ) -> None:
     if embedding_error:
         notice = f"searches use keywords alone: {embedding_error}"
@@ -318,8 +326,8 @@ def _show_sync(
             "embedded": embedded.embedded,
             "reused": embedded.reused,
         }
-        if notice:
-            result["notice"] = notice
+        if notices := [*said, *([notice] if notice else [])]:
+            result["notice"] = " ".join(notices)
         render.print_json(result)
     else:
         for report in reports:

@@ -1,27 +1,22 @@
 """Give chunks their vectors, a few a transaction: an interruption costs a second of work.
 
 A chunk is embedded by the hash of its text, so that equal texts are embedded once, and a vector
-never reaches a chunk whose text another process has changed meanwhile.
+never reaches a chunk whose text another process has changed meanwhile. Which machine embeds is the
+engine's affair (`kb/ingest/engine.py`); what it answers is stored here, whenever it comes.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 
 from kb.errors import ModelMismatchError
 from kb.formats.chunk import embedding_text, passage
+from kb.ingest.engine import Batch, Engine, Threads, Vectors
 from kb.ingest.progress import Progress, no_progress
 from kb.model_in_use import ModelInUse
-from kb.models.embedder import (
-    BATCH_SIZE,
-    Embedder,
-    are_interchangeable,
-    available_cores,
-    quantize,
-)
+from kb.models.embedder import BATCH_SIZE, Embedder, are_interchangeable
 from kb.store.chunks import (
     StoredChunk,
     chunks_waiting_among,
@@ -52,7 +47,8 @@ from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 
 MANY_TIMES = 20  # as many passages wait as have a vector: another model costs little then
-WINDOW = 512  # chunks whose texts are held in memory
+WINDOW = 512  # chunks whose texts are read at a time
+THREADS = Threads()
 
 
 @dataclass(slots=True)
@@ -70,12 +66,14 @@ def embed_pending(
     progress: Progress = no_progress,
     within: tuple[int, int] = WHOLE_FILE,
     should_stop: Callable[[], bool] = lambda: False,
+    engine: Engine = THREADS,
 ) -> EmbedReport:
     """Give every chunk that waits for one its vector. Resumes where an earlier run stopped.
 
     Args:
         within: a range of chunk ids; others wait on.
         should_stop: asked after each batch; what is left waits on.
+        engine: what runs the model.
 
     Raises:
         EmbeddingError: the model cannot be used; the chunks wait on.
@@ -86,13 +84,14 @@ def embed_pending(
         total = count_waiting(connection, within)
     if not total:
         return report
-    _follow_language(model, total, report)
+    _follow_language(model, total, report, engine)
 
     def embed() -> None:
         embedder = model.embedder()
-        run = _Run(model.database, embedder, _model_in_use(model.database, embedder), report)
-        with model.database.batch():
-            for done in run.embed_waiting(within):
+        model_id = _model_in_use(model.database, embedder)
+        run = _Run(model.database, embedder, model_id, report, engine)
+        with model.database.batch(), closing(run.embed_waiting(within)) as steps:
+            for done in steps:
                 progress("embedding", min(done, total), total)
                 if report.embedded and should_stop():
                     break
@@ -110,7 +109,11 @@ def embed_pending(
 
 
 def reembed(
-    model: ModelInUse, embedder: Embedder, *, progress: Progress = no_progress
+    model: ModelInUse,
+    embedder: Embedder,
+    *,
+    progress: Progress = no_progress,
+    engine: Engine = THREADS,
 ) -> EmbedReport:
     """Embed everything with another model. Searches go on with the old vectors till the end.
 
@@ -125,16 +128,17 @@ def reembed(
         model_id = _insert_model(connection, embedder)
     with model.database.read() as connection:
         total = count_chunks(connection)
-    run = _Run(model.database, embedder, model_id, report, keeps_old=True)
+    run = _Run(model.database, embedder, model_id, report, engine, keeps_old=True)
     with model.database.batch():
-        for done in run.embed(chunks_with_text):
-            progress("embedding", min(done, total), total)
+        with closing(run.embed(chunks_with_text)) as steps:
+            for done in steps:
+                progress("embedding", min(done, total), total)
         with model.database.write() as connection:
             run.require_model(connection)
             switch_model(connection, model_id)
     model.keep_embedder(embedder)
     # What was stored while the model was changed.
-    rest = embed_pending(model, progress=progress)
+    rest = embed_pending(model, progress=progress, engine=engine)
     report.embedded += rest.embedded
     report.reused += rest.reused
     report.waiting = rest.waiting
@@ -153,20 +157,27 @@ class _Run:
     embedder: Embedder
     model_id: int
     report: EmbedReport
+    engine: Engine
     keeps_old: bool = False  # the chunks keep the vectors that they have
+    # The chunks of each text that the engine has, by its hash.
+    under_way: dict[bytes, list[StoredChunk]] = field(default_factory=dict)
 
-    def embed(self, chunks: NextChunks, within: ChunkRange = WHOLE_FILE) -> Iterator[int]:
+    def embed(self, chunks: NextChunks, within: ChunkRange = WHOLE_FILE) -> Generator[int]:
         """Embed chunks; how many are done, after each transaction."""
-        after, last = within[0] - 1, within[1]
-        while True:
-            with self.database.read() as connection:
-                window = chunks(connection, after, last, WINDOW)
-            if not window:
-                return
-            after = window[-1].chunk_id
-            yield from self._embed_window(window)
 
-    def embed_waiting(self, within: ChunkRange) -> Iterator[int]:
+        def windows() -> Iterator[list[StoredChunk]]:
+            after, last = within[0] - 1, within[1]
+            while True:
+                with self.database.read() as connection:
+                    window = chunks(connection, after, last, WINDOW)
+                if not window:
+                    return
+                after = window[-1].chunk_id
+                yield window
+
+        return self._embed_windows(windows())
+
+    def embed_waiting(self, within: ChunkRange) -> Generator[int]:
         """Embed what waits for a vector, what is asked for most first.
 
         A search meanwhile, or after an interruption, finds each document by its beginning, and
@@ -174,16 +185,33 @@ class _Run:
         """
         with self.database.read() as connection:
             order = waiting_chunks(connection, within)
-        for start in range(0, len(order), WINDOW):
-            with self.database.read() as connection:
-                window = chunks_waiting_among(connection, order[start : start + WINDOW])
-            yield from self._embed_window(window)
+
+        def windows() -> Iterator[list[StoredChunk]]:
+            for start in range(0, len(order), WINDOW):
+                with self.database.read() as connection:
+                    window = chunks_waiting_among(connection, order[start : start + WINDOW])
+                yield window
+
+        yield from self._embed_windows(windows())
         yield from self.embed(chunks_without_vector, within)  # what was stored meanwhile
 
-    def _embed_window(self, window: Sequence[StoredChunk]) -> Iterator[int]:
+    def _embed_windows(self, windows: Iterator[list[StoredChunk]]) -> Generator[int]:
+        self.under_way.clear()
+        batches = (batch for window in windows for batch in self._batches(window))
+        with closing(self.engine.run(self.embedder, batches)) as answers:
+            for vectors in answers:
+                self._store(vectors)
+                yield self.report.embedded + self.report.reused
+
+    def _batches(self, window: Sequence[StoredChunk]) -> Iterator[Batch]:
+        """The texts of a window that nobody has embedded or is embedding.
+
+        Known vectors are given to their chunks at once.
+        """
         by_hash: dict[bytes, list[StoredChunk]] = {}
         for chunk in window:
-            by_hash.setdefault(chunk.text_hash, []).append(chunk)
+            same = self.under_way.get(chunk.text_hash)
+            (by_hash.setdefault(chunk.text_hash, []) if same is None else same).append(chunk)
         with self.database.read() as connection:
             known = vectors_of(connection, self.model_id, list(by_hash))
             missing = [same[0] for key, same in by_hash.items() if key not in known]
@@ -192,28 +220,24 @@ class _Run:
             with self.database.write() as connection:
                 self._use(connection, [c for key in known for c in by_hash[key]])
             self.report.reused += sum(len(by_hash[key]) for key in known)
-            yield self.report.embedded + self.report.reused
-        yield from self._embed_texts(texts, by_hash)
+            yield {}
+        wanted = [key for key in by_hash if key in texts]
+        self.under_way.update((key, by_hash[key]) for key in wanted)
+        for start in range(0, len(wanted), BATCH_SIZE):
+            yield {key: texts[key] for key in wanted[start : start + BATCH_SIZE]}
 
-    def _embed_texts(
-        self, texts: dict[bytes, str], by_hash: dict[bytes, list[StoredChunk]]
-    ) -> Iterator[int]:
-        keys = [key for key in by_hash if key in texts]
-        batches = [keys[i : i + BATCH_SIZE] for i in range(0, len(keys), BATCH_SIZE)]
-
-        def vectors_of_batch(batch: list[bytes]) -> list[bytes]:
-            vectors = quantize(self.embedder.embed([texts[key] for key in batch]))
-            return [vector.tobytes() for vector in vectors]
-
-        for batch, vectors in _run_in_parallel(vectors_of_batch, batches):
-            chunks = [chunk for key in batch for chunk in by_hash[key]]
-            with self.database.write() as connection:
-                self.require_model(connection)
-                insert_vectors(connection, self.model_id, zip(batch, vectors, strict=True))
-                self._use(connection, chunks)
-            self.report.embedded += len(batch)
-            self.report.reused += len(chunks) - len(batch)
-            yield self.report.embedded + self.report.reused
+    def _store(self, vectors: Vectors) -> None:
+        """Store what the engine answers; what it answers again changes nothing."""
+        new = {key: vector for key, vector in vectors.items() if key in self.under_way}
+        if not new:
+            return
+        chunks = [chunk for key in new for chunk in self.under_way.pop(key)]
+        with self.database.write() as connection:
+            self.require_model(connection)
+            insert_vectors(connection, self.model_id, new.items())
+            self._use(connection, chunks)
+        self.report.embedded += len(new)
+        self.report.reused += len(chunks) - len(new)
 
     def _use(self, connection: Connection, chunks: Sequence[StoredChunk]) -> None:
         """Give chunks the vectors of their texts and bring the vector index in line."""
@@ -270,32 +294,7 @@ def _texts(connection: Connection, chunks: Sequence[StoredChunk]) -> dict[bytes,
     return texts
 
 
-def _run_in_parallel(
-    run: Callable[[list[bytes]], list[bytes]], batches: list[list[bytes]]
-) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Each batch with its result, in order, on every core.
-
-    onnxruntime releases the interpreter's lock, so threads that share one loaded model keep all
-    cores busy. At most two batches a worker are under way: an interruption loses little.
-    """
-    workers = available_cores()
-    waiting: deque[tuple[list[bytes], Future[list[bytes]]]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for batch in batches:
-                waiting.append((batch, pool.submit(run, batch)))
-                if len(waiting) >= 2 * workers:
-                    done, future = waiting.popleft()
-                    yield done, future.result()
-            while waiting:
-                done, future = waiting.popleft()
-                yield done, future.result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
-
-
-def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport) -> None:
+def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport, engine: Engine) -> None:
     """Take the model that suits the documents, if nearly all of them are still to be embedded.
 
     A note in English may have been the first text of a file that now gets Japanese documents. The
@@ -312,7 +311,8 @@ def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport) -> No
     embedder = model.make_embedder(suited)
     embedder.embed(["width"])  # nothing has changed when it cannot be loaded
     with model.database.write() as connection:
-        run = _Run(model.database, embedder, _insert_model(connection, embedder), report, True)
+        model_id = _insert_model(connection, embedder)
+        run = _Run(model.database, embedder, model_id, report, engine, keeps_old=True)
     try:
         for _ in run.embed(chunks_with_vector):
             pass

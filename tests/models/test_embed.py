@@ -16,6 +16,7 @@ from support import Filler, HashEmbedder
 from kb.cli.collect import register
 from kb.errors import EmbeddingError, ModelMismatchError
 from kb.ingest import embed as embedding
+from kb.ingest import engine
 from kb.ingest.embed import embed_pending, reembed
 from kb.ingest.sync import sync_collection
 from kb.models.choose import make_embedder
@@ -196,7 +197,8 @@ def test_searches_use_the_old_vectors_until_the_new_ones_are_complete(
 def test_an_interrupted_reembed_goes_on_where_it_stopped(
     kb: Session, fill: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "WINDOW", 6)
+    monkeypatch.setattr(embedding, "BATCH_SIZE", 1)
+    monkeypatch.setattr(engine, "available_cores", lambda: 1)
     fill(PAGES)
     new = HashEmbedder("new")
     before = search(kb, "thing7")
@@ -214,7 +216,8 @@ def test_an_interrupted_reembed_goes_on_where_it_stopped(
     new.texts.clear()
     reembed(with_model(kb, lambda _: new).model, new)
     second = [text for text in new.texts if text != "width"]
-    assert not set(first) & set(second)
+    assert len(first) > 12
+    assert len(set(first) & set(second)) <= 2  # what was under way
     assert query(kb, "SELECT name, is_current FROM models") == [("new", 1)]
     assert query(kb, "SELECT count(*), count(vector_id) FROM chunks") == [(20, 20)]
     assert query(kb, "SELECT count(*) FROM vectors") == [(20,)]

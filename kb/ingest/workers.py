@@ -1,0 +1,337 @@
+"""The engine of many machines: batches go to a Dask scheduler, whose workers hold the model.
+
+A worker is given texts only after it has embedded three sentences as this machine does, by the
+model of the SHA-256 that the file stores. What workers lose is handed out again, and where no
+worker or no scheduler is left, this machine goes on by itself: docs/decisions/0019-workers.md.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import logging
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain
+from types import TracebackType
+from typing import Any
+
+from kb.errors import EmbeddingError, UsageError
+from kb.ingest.engine import Batch, Threads, Vectors
+from kb.models.embedder import Embedder
+from kb.models.step import PROBES, unlike, vectors_by_model, vectors_of
+
+CONNECT_SECONDS = 10.0
+PATIENCE = 30.0  # seconds without a worker, or without a word from the scheduler
+LOOK_SECONDS = 1.0  # how often it is asked which workers there are
+AHEAD = 2  # batches a thread of a worker: one at work and one at hand
+MOST_TRIES = 3  # of one batch
+MOST_TOLD = 3  # workers of which it is said why they are left out
+# What tls:// needs, by its names in `distributed.Security` and in Dask's configuration. A key may
+# be in the file of the certificate.
+TLS_FILES = {
+    "tls_ca_file": "distributed.comm.tls.ca-file",
+    "tls_client_cert": "distributed.comm.tls.client.cert",
+}
+
+
+def is_installed() -> bool:
+    """Whether the extra is there."""
+    return find_spec("distributed") is not None
+
+
+class DaskWorkers:
+    """The workers of one scheduler, for as long as it is entered.
+
+    Args:
+        address: the scheduler's, as Dask writes it: `tcp://host:8786`, `tls://host:8786`. Keys and
+            certificates for `tls://` come from Dask's own configuration.
+        say: told what a person should know: what is left out, and that this machine goes on alone.
+
+    Raises:
+        UsageError: the extra is not installed, or the address is none.
+    """
+
+    def __init__(self, address: str, say: Callable[[str], None]) -> None:
+        if not is_installed():
+            raise UsageError(
+                "--workers needs the extra dask, which is not installed: pip install 'kbfile[dask]'"
+            )
+        self._address = address
+        self._say = say
+        self._client: Any = None
+        self._left_out: dict[str, str] = {}
+
+    def __enter__(self) -> DaskWorkers:
+        self._client = self._connected()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def run(self, embedder: Embedder, batches: Iterator[Batch]) -> Generator[Vectors]:
+        """As `Engine.run`. Where the workers are lost, the rest is done on this machine."""
+        if self._client is not None:
+            work = _Work(self._client, self._address, embedder, self._tell_left_out)
+            try:
+                yield from work.run(batches)
+                return
+            except _LostError as lost:
+                why = str(lost)
+            finally:
+                work.end()
+            self._go_on_alone(why)
+            batches = chain(work.unfinished(), batches)
+        yield from Threads().run(embedder, batches)
+
+    def _connected(self) -> Any:
+        """A client of the scheduler; None where nobody answers, which is said."""
+        import distributed
+
+        connect: Any = distributed.Client  # which has no types
+        security = self._security()
+        # What Dask logs of lost connections is said in our own words.
+        for name in ("distributed", "tornado.application"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # versions: each worker is tried instead
+                client = connect(
+                    self._address,
+                    timeout=CONNECT_SECONDS,
+                    security=security,
+                    set_as_default=False,
+                    name="kb",
+                    direct_to_workers=False,
+                )
+        except ValueError as error:
+            raise UsageError(
+                f"{self._address} is no address of a Dask scheduler: {error}"
+            ) from error
+        except (OSError, ImportError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            self._go_on_alone(f"no Dask scheduler answers at {self._address} ({reason})")
+            return None
+        for topic in ("print", "warn"):  # nothing that a worker says reaches our terminal
+            client.unsubscribe_topic(topic)
+        return client
+
+    def _security(self) -> Any:
+        """Keys and certificates as Dask is configured."""
+        import distributed
+
+        make: Any = distributed.Security
+        security = make()
+        if self._address.startswith("tls://"):
+            missing = [name for name in TLS_FILES if not getattr(security, name)]
+            if missing:
+                raise UsageError(
+                    f"{self._address} needs what Dask's configuration does not name: "
+                    + ", ".join(TLS_FILES[name] for name in missing)
+                )
+        return security
+
+    def _go_on_alone(self, why: str) -> None:
+        self._say(f"{why}: embedding goes on on this machine alone")
+        self._close()
+
+    def _tell_left_out(self, worker: str, why: str) -> None:
+        if worker not in self._left_out and len(self._left_out) < MOST_TOLD:
+            self._say(f"the worker {worker} gets no texts: {why}")
+        self._left_out[worker] = why
+
+    def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(OSError, TimeoutError):
+                client.close(timeout=CONNECT_SECONDS)
+
+
+class _LostError(Exception):
+    """Workers or scheduler cannot be used any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    """A batch that workers have."""
+
+    batch: Batch
+    workers: frozenset[str]  # that may embed it
+    tries: int
+
+
+class _Work:
+    """One run of a model on the workers."""
+
+    def __init__(
+        self,
+        client: Any,
+        address: str,
+        embedder: Embedder,
+        leave_out: Callable[[str, str], None],
+    ) -> None:
+        self._client = client
+        self._executor = client.get_executor(pure=True)
+        self._address = address
+        self._embedder = embedder
+        self._leave_out = leave_out
+        self._expected = vectors_of(embedder, PROBES)
+        self._workers: dict[str, str] = {}  # by address: why it is left out, "" if it is not
+        self._slots = 0
+        self._looked = 0.0
+        self._heard = time.monotonic()  # when there was last a worker that can embed
+        self._handed: dict[Future[list[bytes]], _Handed] = {}
+        self._open: dict[bytes, Batch] = {}  # without an answer, by the first hash of each
+
+    def run(self, batches: Iterator[Batch]) -> Generator[Vectors]:
+        """As `Engine.run`.
+
+        Raises:
+            _LostError: what is left is `unfinished`.
+        """
+        while not self._slots:
+            yield from self._collect()
+        for batch in batches:
+            if not batch:
+                yield {}
+                continue
+            self._open[next(iter(batch))] = batch
+            self._hand_out(batch)
+            while len(self._handed) >= self._slots:
+                yield from self._collect()
+        while self._handed:
+            yield from self._collect()
+
+    def unfinished(self) -> list[Batch]:
+        """What was handed out and has not come back."""
+        return list(self._open.values())
+
+    def end(self) -> None:
+        """Take back what is still with the workers."""
+        if self._handed and self._client.status == "running":
+            self._executor.shutdown(wait=False)
+
+    def _collect(self) -> Iterator[Vectors]:
+        """Whatever has come, after waiting for something; what came together is one answer."""
+        self._look()
+        if not self._handed:
+            time.sleep(LOOK_SECONDS / 10)  # for a worker
+            return
+        finished, _ = concurrent.futures.wait(
+            self._handed, LOOK_SECONDS, concurrent.futures.FIRST_COMPLETED
+        )
+        vectors: Vectors = {}
+        failed: dict[Future[list[bytes]], str] = {}
+        for future in finished:
+            if future.cancelled():
+                failed[future] = "batches are cancelled there"
+            elif error := future.exception():
+                failed[future] = f"{type(error).__name__}: {error}"
+            else:
+                batch = self._handed.pop(future).batch
+                vectors.update(zip(batch, future.result(), strict=True))
+                del self._open[next(iter(batch))]
+        if vectors:
+            yield vectors
+        for future, why in failed.items():
+            self._again(future, why)
+
+    def _hand_out(self, batch: Batch, tries: int = 1) -> None:
+        fit = sorted(worker for worker, why in self._workers.items() if not why)
+        name, sha256 = self._embedder.name, self._embedder.sha256
+        # Who asks for the same texts again gets what the workers have of them already.
+        digest = hashlib.sha256(f"{name} {sha256} {tries}".encode())
+        for key in batch:
+            digest.update(key)
+        future = self._executor.submit(
+            vectors_by_model,
+            name,
+            sha256,
+            list(batch.values()),
+            key=f"kb-embed-{digest.hexdigest()[:32]}",
+            workers=fit or None,
+        )
+        self._handed[future] = _Handed(batch, frozenset(fit), tries)
+
+    def _again(self, future: Future[list[bytes]], why: str) -> None:
+        """Hand out once more what came back without vectors."""
+        self._look(at_once=True)
+        if (handed := self._handed.pop(future, None)) is None:
+            return  # that was done while looking
+        if handed.tries >= MOST_TRIES:
+            raise _LostError(f"the workers at {self._address} fail ({why})")
+        self._hand_out(handed.batch, handed.tries + 1)
+
+    def _look(self, *, at_once: bool = False) -> None:
+        """See which workers there are now, and try those that are new."""
+        if not at_once and time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        threads = self._threads()
+        new = [worker for worker in threads if worker not in self._workers]
+        known = self._workers | (self._try(new) if new else {})
+        self._workers = {worker: known[worker] for worker in threads if worker in known}
+        fit = {worker for worker, why in self._workers.items() if not why}
+        self._slots = AHEAD * sum(threads[worker] for worker in fit)
+        self._looked = now = time.monotonic()
+        if fit:
+            self._heard = now
+        elif self._workers:
+            raise _LostError(f"no worker at {self._address} can embed with this file's model")
+        elif now - self._heard > PATIENCE:
+            raise _LostError(f"the Dask scheduler at {self._address} has no worker")
+        for future, handed in list(self._handed.items()):
+            if fit and not handed.workers & fit:  # all that may embed it are gone
+                future.cancel()
+                del self._handed[future]
+                self._hand_out(handed.batch, handed.tries)
+
+    def _threads(self) -> dict[str, int]:
+        """The workers' addresses, each with its number of threads."""
+        gone = f"the Dask scheduler at {self._address} is gone"
+        if self._client.status != "running":
+            raise _LostError(gone)
+        try:
+            threads: dict[str, int] = self._client.nthreads(callback_timeout=PATIENCE)
+        except (OSError, TimeoutError) as error:
+            raise _LostError(gone) from error
+        return threads
+
+    def _try(self, workers: list[str]) -> dict[str, str]:
+        """Let workers embed the probes: why each is left out, "" if it is not."""
+        try:
+            answers: dict[str, Any] = self._client.run(
+                vectors_by_model,
+                self._embedder.name,
+                self._embedder.sha256,
+                PROBES,
+                workers=workers,
+                on_error="return",
+                callback_timeout=PATIENCE,
+            )
+        except (OSError, TimeoutError):
+            return {}  # one of them is gone: the others are asked again
+        except Exception as error:
+            raise _LostError(f"the workers at {self._address} fail ({error!r})") from error
+        reasons = {}
+        for worker, answer in answers.items():
+            if isinstance(answer, OSError):
+                continue
+            if isinstance(answer, EmbeddingError):
+                reasons[worker] = answer.message
+            elif isinstance(answer, BaseException):
+                reasons[worker] = f"{type(answer).__name__}: {answer}"
+            else:
+                reasons[worker] = unlike(answer, self._expected)
+            if reasons[worker]:
+                self._leave_out(worker, reasons[worker])
+        return reasons
