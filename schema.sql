@@ -7,7 +7,7 @@
 -- Times are UTC text, YYYY-MM-DDTHH:MM:SSZ. Positions count code points, lines count from 1.
 
 PRAGMA application_id = 0x6b62646f;  -- "kbdo"
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;
 
 -------------------------------------------------------------------------------- source tables
 
@@ -271,18 +271,16 @@ CREATE VIRTUAL TABLE document_instances USING fts5vocab (document_index, instanc
 -- to whenever a document is stored. A word stays when the last document that holds it goes; that
 -- does no harm, since whatever is looked up here is then searched in the keyword index.
 CREATE TABLE vocabulary (
-  word_id INTEGER PRIMARY KEY,
-  word    TEXT NOT NULL UNIQUE,
-  stem    TEXT NOT NULL                 -- the keyword index's term for it
-) STRICT;
+  word TEXT PRIMARY KEY,
+  stem TEXT NOT NULL                    -- the keyword index's term for it
+) STRICT, WITHOUT ROWID;
 CREATE INDEX vocabulary_by_stem ON vocabulary (stem);
 
--- One row is a word with one of its letters left out. Two words that differ by one edit share a
--- deletion or one is a deletion of the other, so typos are found by look-ups. See kb/search/typos.py.
-CREATE TABLE word_deletions (
-  deletion TEXT NOT NULL,
-  word_id  INTEGER NOT NULL,
-  PRIMARY KEY (deletion, word_id)
+-- One row is a word of the vocabulary read from its end, if typos of it are looked for. A word with
+-- one typo in it begins or ends as it should, so it is found among the words that begin or end as it
+-- does. See kb/search/typos.py.
+CREATE TABLE word_endings (
+  ending TEXT PRIMARY KEY               -- "enav" for "vane"
 ) STRICT, WITHOUT ROWID;
 
 -- The vector index: the signs of 1,024 consecutive chunks' vectors, packed to one bit a

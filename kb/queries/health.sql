@@ -27,11 +27,6 @@ WHERE NOT EXISTS (
   SELECT 1 FROM report_paragraphs
   WHERE report_paragraphs.paragraph_id = report_signatures.paragraph_id);
 
--- name: count_orphan_deletions$
--- Shortened forms of words that are gone.
-SELECT count(*) FROM word_deletions
-WHERE NOT EXISTS (SELECT 1 FROM vocabulary WHERE vocabulary.word_id = word_deletions.word_id);
-
 -- name: delete_orphan_documents!
 -- Delete documents whose collection is gone.
 DELETE FROM documents
@@ -91,11 +86,6 @@ DELETE FROM report_signatures
 WHERE NOT EXISTS (
   SELECT 1 FROM report_paragraphs
   WHERE report_paragraphs.paragraph_id = report_signatures.paragraph_id);
-
--- name: delete_orphan_deletions!
--- Delete shortened forms of words that are gone.
-DELETE FROM word_deletions
-WHERE NOT EXISTS (SELECT 1 FROM vocabulary WHERE vocabulary.word_id = word_deletions.word_id);
 
 -- name: delete_orphan_events!
 -- Delete events of sessions that are gone.

@@ -4,12 +4,15 @@
 -- The words that begin with a prefix, with their stems; `after` is the first text behind them.
 SELECT word, stem FROM vocabulary WHERE word >= :prefix AND word < :after ORDER BY word;
 
--- name: words_near
--- The words that are one of these texts (JSON list), or one of them with a letter more.
-SELECT word, stem FROM vocabulary WHERE word IN (SELECT value FROM json_each(:texts))
-UNION
-SELECT word, stem FROM word_deletions JOIN vocabulary USING (word_id)
-WHERE deletion IN (SELECT value FROM json_each(:texts));
+-- name: words_between
+-- The words from one text to another, of a length between two numbers of letters.
+SELECT word FROM vocabulary
+WHERE word >= :prefix AND word < :after AND length(word) BETWEEN :shortest AND :longest;
+
+-- name: endings_between
+-- As words_between, read from their ends.
+SELECT ending FROM word_endings
+WHERE ending >= :prefix AND ending < :after AND length(ending) BETWEEN :shortest AND :longest;
 
 -- name: words_of_length
 -- The words of a length between two numbers of letters, one a line.

@@ -1,20 +1,20 @@
 """Typos and prefixes: from a word that a user typed to words that the file holds.
 
-The tables `vocabulary` and `word_deletions` hold every word as it is written (the keyword index
-holds stems, too far from a misspelt word) and each word with one letter left out. Of two words
-one edit apart either both have a deletion in common, or one is a deletion of the other: so one
-edit is a few look-ups. Two edits compare the words of like length by rapidfuzz.
+The tables `vocabulary` and `word_endings` hold every word as it is written (the keyword index
+holds stems, too far from a misspelt word), forwards and backwards. A word one edit away has the
+typed word's beginning or its end, so it is among the words that begin or end so. Two edits
+compare the words of like length by rapidfuzz.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from kb.search.query import STOP_WORDS, Operand, Query
 from kb.store.connection import Connection
-from kb.store.vocabulary import deletions_of, may_be_misspelt, stem_of
+from kb.store.vocabulary import may_be_misspelt, stem_of
 from kb.text.terms import is_unspaced
 
 ONE_EDIT_FROM = 4  # letters of the typed word
@@ -47,15 +47,12 @@ def variants(connection: Connection, word: str, limit: int = 20) -> list[Variant
     from rapidfuzz.distance import OSA
 
     most = 2 if len(typed) >= TWO_EDITS_FROM else 1
-    near: dict[str, str] = dict(
-        connection.tuples("words_near", texts=json.dumps([typed, *deletions_of(typed)]))
-    )
-    if most == 2:
-        near |= _two_edits_away(connection, typed)
+    near = _two_edits_away(connection, typed) if most == 2 else _one_edit_away(connection, typed)
+    stems = dict(connection.tuples("stems_of_words", words=json.dumps(near)))
     found = [
-        Variant(other, stem, edits)
-        for other, stem in near.items()
-        if stem != own_stem and (edits := OSA.distance(typed, other, score_cutoff=most)) <= most
+        Variant(other, stem, OSA.distance(typed, other))
+        for other, stem in stems.items()
+        if stem != own_stem
     ]
     # Of equal distance, a word with the same first letter is the likelier one.
     found.sort(key=lambda one: (one.edits, one.word[0] != typed[0], one.word))
@@ -169,15 +166,30 @@ def _one_word(connection: Connection, text: str) -> tuple[str, str] | None:
     return word, stem_of(connection, word)
 
 
-def _two_edits_away(connection: Connection, typed: str) -> dict[str, str]:
+def _one_edit_away(connection: Connection, typed: str) -> list[str]:
+    """The words at most one edit away.
+
+    An edit touches one letter or two neighbours. If it lies in the first half, the word ends as the
+    typed one does behind those two; else it begins as the typed one does.
+    """
+    half = (len(typed) - 1) // 2
+    lengths = {"shortest": len(typed) - 1, "longest": len(typed) + 1}
+    beginning = prefix_bounds(typed[:half])
+    ending = prefix_bounds(typed[:half:-1])
+    alike = {word for (word,) in connection.tuples("words_between", **beginning, **lengths)}
+    alike |= {word[::-1] for (word,) in connection.tuples("endings_between", **ending, **lengths)}
+    return _within(typed, sorted(filter(may_be_misspelt, alike)), 1)
+
+
+def _two_edits_away(connection: Connection, typed: str) -> list[str]:
+    joined = connection.value("words_of_length", shortest=len(typed) - 2, longest=len(typed) + 2)
+    return _within(typed, joined.split("\n"), 2) if joined else []
+
+
+def _within(typed: str, words: Sequence[str], most: int) -> list[str]:
+    """Those of some words that are at most so many edits away."""
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
 
-    joined = connection.value("words_of_length", shortest=len(typed) - 2, longest=len(typed) + 2)
-    if not joined:
-        return {}
-    found = process.extract(
-        typed, joined.split("\n"), scorer=OSA.distance, score_cutoff=2, limit=None
-    )
-    words = [word for word, _, _ in found]
-    return dict(connection.tuples("stems_of_words", words=json.dumps(words)))
+    found = process.extract(typed, words, scorer=OSA.distance, score_cutoff=most, limit=None)
+    return [word for word, _, _ in found]

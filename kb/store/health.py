@@ -21,6 +21,7 @@ from kb.store.embeddings import (
 )
 from kb.store.findings import BROKEN, HINT, SOUND, Finding
 from kb.store.vectors import rebuild_all_vectors
+from kb.store.vocabulary import count_wrong_endings, rebuild_endings
 from kb.store.waiting_log import waiting_log
 
 REBUILD = "make it anew from the texts: `kb doctor --fix`"
@@ -38,7 +39,6 @@ _ORPHANS = (
     "delete_orphan_keys",
     "delete_orphan_paragraphs",
     "delete_orphan_signatures",
-    "delete_orphan_deletions",
     "delete_orphan_events",
 )
 
@@ -119,7 +119,7 @@ def _references(database: Database) -> Iterator[Finding]:
         broken[("report_signatures", "report_paragraphs")] += connection.value(
             "count_orphan_signatures"
         )
-        broken[("word_deletions", "vocabulary")] += connection.value("count_orphan_deletions")
+        broken[("word_endings", "vocabulary")] += count_wrong_endings(connection)
     # Said by `quick`: the way out is another one.
     broken.pop(("vectors", "models"), None)
     some = {pair: count for pair, count in broken.items() if count}
@@ -225,6 +225,7 @@ def _repair_vectors(connection: Connection) -> None:
 def _repair_orphans(connection: Connection) -> None:
     for statement in _ORPHANS:
         connection.run(statement)
+    rebuild_endings(connection)
     _repair_keyword_indexes(connection)
     _repair_vectors(connection)
 

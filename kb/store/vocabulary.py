@@ -1,6 +1,6 @@
-"""The words of the file as they are written, and what each is with one letter left out.
+"""The words of the file as they are written, found by how they begin and by how they end.
 
-The tables `vocabulary` and `word_deletions`; `kb/search/typos.py` looks misspelt words up in them.
+The tables `vocabulary` and `word_endings`; `kb/search/typos.py` looks misspelt words up in them.
 """
 
 from __future__ import annotations
@@ -32,23 +32,14 @@ def add_words(connection: Connection, texts: Iterable[str]) -> None:
     connection.run_many(
         "insert_word", ({"word": word, "stem": stem_of(connection, word)} for word in new)
     )
-    connection.run_many(
-        "insert_deletion",
-        (
-            {"word": word, "deletion": deletion}
-            for word in new
-            if may_be_misspelt(word)
-            for deletion in deletions_of(word)
-        ),
-    )
+    _add_endings(connection, new)
 
 
 def forget_words(connection: Connection, words: Iterable[str]) -> None:
     """Take words out of the vocabulary, and with them all words that no passage has the stem of."""
     unused = [row[0] for row in connection.tuples("words_without_passages")]
     for word in sorted({*unused, *words}):
-        deletions = json.dumps(sorted(deletions_of(word)))
-        connection.run("delete_word_deletions", word=word, deletions=deletions)
+        connection.run("delete_ending", ending=word[::-1])
         connection.run("delete_word", word=word)
 
 
@@ -64,6 +55,22 @@ def stem_of(connection: Connection, word: str) -> str:
     return terms[0][2] if terms else word
 
 
-def deletions_of(word: str) -> list[str]:
-    """A word with each of its letters left out."""
-    return list(dict.fromkeys(word[:i] + word[i + 1 :] for i in range(len(word))))
+def count_wrong_endings(connection: Connection) -> int:
+    """How many words lack their ending, or the other way round."""
+    words = {word for (word,) in connection.tuples("all_words") if may_be_misspelt(word)}
+    endings = {ending[::-1] for (ending,) in connection.tuples("all_endings")}
+    return len(words ^ endings)
+
+
+def rebuild_endings(connection: Connection) -> None:
+    """Make the endings anew from the words."""
+    connection.run_many(
+        "delete_ending", [{"ending": ending} for (ending,) in connection.tuples("all_endings")]
+    )
+    _add_endings(connection, [word for (word,) in connection.tuples("all_words")])
+
+
+def _add_endings(connection: Connection, words: Iterable[str]) -> None:
+    connection.run_many(
+        "insert_ending", ({"ending": word[::-1]} for word in words if may_be_misspelt(word))
+    )

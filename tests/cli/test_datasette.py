@@ -93,7 +93,7 @@ def test_what_only_programs_read_is_hidden(file: Path) -> None:
     (listed,) = ask(file, "/kb.json")
     tables = {row["name"]: row["hidden"] for row in json.loads(listed)["tables"]}
     assert not tables["documents"]
-    assert all(tables[name] for name in ("vectors", "vector_slabs", "word_deletions"))
+    assert all(tables[name] for name in ("vectors", "vector_slabs", "word_endings"))
 
 
 def test_every_canned_question_answers(file: Path) -> None:

@@ -6,6 +6,7 @@ import string
 from pathlib import Path
 
 import pytest
+from rapidfuzz.distance import OSA
 from support import WINDROSE
 
 from kb.cli.collect import register
@@ -13,6 +14,7 @@ from kb.ingest.sync import sync_collection
 from kb.search.typos import prefixed, variants
 from kb.store.connection import Connection
 from kb.store.database import Database
+from kb.store.vocabulary import stem_of
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session
 
@@ -58,6 +60,22 @@ def test_short_words_numbers_and_far_words_find_nothing(filled: Session, typed: 
 def test_words_of_the_same_stem_are_no_typos(fill) -> None:
     kb = fill({"a.md": "rain rains raining grains"}, embed=False)
     assert words_near(kb, "rains") == ["grains"]
+
+
+def test_all_words_one_edit_away_are_found_and_no_others(fill) -> None:
+    dice = random.Random(7)
+    words = {"".join(dice.choices("abc", k=dice.randint(3, 8))) for _ in range(800)}
+    kb = fill({"a.md": " ".join(sorted(words))}, embed=False)
+    with kb.database.read() as connection:
+        for typed in dice.sample(sorted(word for word in words if 4 <= len(word) < 8), 60):
+            stem = stem_of(connection, typed)
+            expected = {
+                word
+                for word in words
+                if OSA.distance(typed, word) == 1 and stem_of(connection, word) != stem
+            }
+            found = {one.word for one in variants(connection, typed, limit=1000)}
+            assert found == expected, typed
 
 
 def test_every_single_edit_of_a_long_word_is_found(filled: Session) -> None:

@@ -84,7 +84,8 @@ def test_a_sound_file_is_sound(path: Path) -> None:
         ("UPDATE document_vectors SET vector = x'00'", "vectors", True),
         ("INSERT INTO vector_slabs VALUES (77, x'0000', x'0000000000000000')", "vectors", True),
         ("INSERT INTO document_keys VALUES ('page:x', 99, 0)", "rows", True),
-        ("INSERT INTO word_deletions VALUES ('x', 99999)", "rows", True),
+        ("INSERT INTO word_endings VALUES ('tsohg')", "rows", True),
+        ("DELETE FROM word_endings WHERE ending LIKE 'e%'", "rows", True),
     ],
 )
 def test_damage_is_found_and_what_is_derived_is_made_anew(
