@@ -16,7 +16,8 @@ from kb.ingest.engine import Engine
 from kb.ingest.progress import Progress
 from kb.ingest.refused import require_source
 from kb.ingest.registration import MovedSource, SourceRegistration
-from kb.ingest.sync import SyncReport, sync_collection
+from kb.ingest.report import SyncReport
+from kb.ingest.sync import sync_collection
 from kb.sources.address import (
     git_address,
     is_git,

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kb.text.controls import escaped_in_json, visible
+from kb.text.controls import escaped_in_json, flat
 from kb.text.file_names import writable
 
 ERROR, NOTICE = "bold red", "yellow"
@@ -120,8 +120,3 @@ def separated(rows: Sequence[dict[str, Any]], columns: Sequence[str], kind: str)
     print("\t".join(columns))
     for row in rows:
         print("\t".join(flat(row.get(column, "")) for column in columns))
-
-
-def flat(value: Any) -> str:
-    """On one line, and with something to see in the place of what could steer a terminal."""
-    return " ".join(visible(str(value)).split())

@@ -9,6 +9,7 @@ from typing import Any
 
 from kb.cli import hyperlinks, render
 from kb.cli.places import IN_FILE, lines_of, location_of, place_of, shown_file
+from kb.text.controls import flat
 
 __all__ = ["show", "shows_distances"]
 
@@ -91,7 +92,7 @@ def _in_pipe(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> Non
     for row in rows:
         changed = "  (changed since sync)" if row["changedSinceSync"] else ""
         print(f"{place_of(row)}{_score(row, '  ')}  {_heading(row)}{changed}")
-        print(f"    {render.flat(row['snippet'])}")
+        print(f"    {flat(row['snippet'])}")
         if options.explain:
             print(f"    {_explanation(row)}")
 
@@ -109,10 +110,10 @@ def _on_terminal(rows: Sequence[dict[str, Any]], options: argparse.Namespace) ->
     for number, (file, group) in enumerate(groups.items()):
         if number:
             print()
-        title = render.flat(group[0]["documentTitle"])
+        title = flat(group[0]["documentTitle"])
         terminal.search_group(file, title, _address(form, group[0], 1))
         for row in group:
-            section = render.flat(row.get("sectionHeading", ""))
+            section = flat(row.get("sectionHeading", ""))
             terminal.search_row(
                 row,
                 lines_of(row),
@@ -132,8 +133,8 @@ def _address(form: str, row: dict[str, Any], line: int) -> str:
 
 
 def _heading(row: dict[str, Any]) -> str:
-    section = render.flat(row.get("sectionHeading", ""))
-    title = render.flat(row["documentTitle"])
+    section = flat(row.get("sectionHeading", ""))
+    title = flat(row["documentTitle"])
     return f"{title} > {section}" if section and section != title else title
 
 

@@ -14,9 +14,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from kb.cli.render import flat
 from kb.cli.streams import coloured
-from kb.text.controls import visible
+from kb.text.controls import flat, visible
 
 BAR_CELLS = 5
 # From which score on a row is called so; 0.7 is where a row most likely answers.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from kb.errors import SourceError, UsageError
+from kb.ingest.report import SyncReport
 from kb.store.connection import Row
-
-if TYPE_CHECKING:
-    from kb.ingest.sync import SyncReport
 
 
 def require_source(collection: Row) -> None:

@@ -18,6 +18,7 @@ from kb.store.collections import (
     all_collections,
     free_name,
     insert_collection_like,
+    unstored_row,
     update_collection,
     update_options,
     update_source,
@@ -25,7 +26,7 @@ from kb.store.collections import (
 from kb.store.connection import Connection, Row
 from kb.store.documents import forget_content_hashes
 
-__all__ = ["MovedSource", "Plan", "Registration", "SourceRegistration", "as_told", "planned_row"]
+__all__ = ["MovedSource", "Plan", "Registration", "SourceRegistration", "as_told"]
 
 KINDS_WITHOUT_SOURCE = ("index", "discoveries")
 # Settings that no document depends on: the manifest's metadata, and what may be fetched.
@@ -96,7 +97,7 @@ class SourceRegistration:
         if known is None:
             options = self._options({})
             text = json.dumps(options, ensure_ascii=False)
-            return Plan(planned_row(name, source=self.source, options=text, **fields))
+            return Plan(unstored_row(name, source=self.source, options=text, **fields))
         old = json.loads(known["options"])
         options = self._options(old)
         row = {**known, **fields, "options": json.dumps(options, ensure_ascii=False)}
@@ -229,21 +230,3 @@ class MovedSource:
         collection_id = int(self.plan(connection).row["collection_id"])
         update_source(connection, collection_id, self.source)
         return collection_id
-
-
-def planned_row(name: str, **fields: Any) -> Row:
-    """A row of `collections` that is not stored yet."""
-    return {
-        "collection_id": 0,
-        "name": name,
-        "kind": "documents",
-        "source": "",
-        "include": "[]",
-        "exclude": "[]",
-        "options": "{}",
-        "description": None,
-        "version": None,
-        "project_id": None,
-        "synced_at": None,
-        **fields,
-    }

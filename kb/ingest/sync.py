@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from os.path import splitext
 from pathlib import Path
-from typing import Any
 
 from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError
@@ -24,6 +23,7 @@ from kb.ingest.prepare import Preparation, files_of, opened, trusted_time
 from kb.ingest.progress import Progress, no_progress
 from kb.ingest.refused import nothing_readable, shown_globs, would_empty
 from kb.ingest.registration import Plan, Registration, as_told
+from kb.ingest.report import SyncReport
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile
 from kb.sources.opened import Opened
@@ -42,28 +42,6 @@ __all__ = [
 MOST_KINDS = 8  # of files, in a notice
 
 logger = logging.getLogger("kb.sync")
-
-
-@dataclass(slots=True)
-class SyncReport:
-    """What a sync of one collection did, in documents, and what it could not do."""
-
-    collection: str
-    added: int = 0
-    updated: int = 0
-    removed: int = 0
-    unchanged: int = 0
-    total: int = 0
-    renamed: int = 0  # counted under `updated` too
-    errors: list[dict[str, str]] = field(default_factory=list)
-    notices: list[dict[str, str]] = field(default_factory=list)
-
-    is_stored: bool = True  # False: nothing was there for a new collection, so it was not made
-
-    def as_dict(self) -> dict[str, Any]:
-        fields = asdict(self)
-        del fields["is_stored"]
-        return fields
 
 
 def sync_collection(

@@ -9,11 +9,12 @@ from pathlib import Path
 from kb.errors import EmbeddingError
 from kb.ingest.follow import embed_for
 from kb.ingest.progress import Progress
-from kb.ingest.registration import Plan, planned_row
-from kb.ingest.sync import SyncReport, sync_collection
+from kb.ingest.registration import Plan
+from kb.ingest.report import SyncReport
+from kb.ingest.sync import sync_collection
 from kb.model_in_use import ModelInUse
 from kb.project.config import ActiveProject, ExternalDocs, Project
-from kb.store.collections import insert_collection, update_collection
+from kb.store.collections import insert_collection, unstored_row, update_collection
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.documents import delete_collection
@@ -83,7 +84,7 @@ class _ExternalDocs:
             "include": json.dumps(self.docs.include_patterns, ensure_ascii=False),
             "exclude": json.dumps(self.docs.exclude_patterns, ensure_ascii=False),
         }
-        row = planned_row(f"external/{'/'.join(key.values())}", kind="external")
+        row = unstored_row(f"external/{'/'.join(key.values())}", kind="external")
         return Plan({**row, **known, "source": storable(self.folder), **globs})
 
     def store(self, connection: Connection) -> int:

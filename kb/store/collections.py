@@ -20,6 +20,24 @@ def all_collections(connection: Connection) -> list[Row]:
     return [with_source(connection, row) for row in connection.rows("collections")]
 
 
+def unstored_row(name: str, **fields: Any) -> Row:
+    """A row of `collections` that is not stored yet. No collection has the id 0."""
+    return {
+        "collection_id": 0,
+        "name": name,
+        "kind": "documents",
+        "source": "",
+        "include": "[]",
+        "exclude": "[]",
+        "options": "{}",
+        "description": None,
+        "version": None,
+        "project_id": None,
+        "synced_at": None,
+        **fields,
+    }
+
+
 def with_source(connection: Connection, row: Row, key: str = "source") -> Row:
     """A row whose source is where it is now, not relative to the project."""
     return {**row, key: located(row[key], connection.folder) if row[key] else row[key]}

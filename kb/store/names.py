@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kb.errors import CollectionNotFound, DocumentNotFound
-from kb.store.collections import all_collections, count_collections
+from kb.store.collections import all_collections, count_collections, unstored_row
 from kb.store.connection import Connection, Row
 from kb.store.contents import document_paths, find_document
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
@@ -17,23 +17,8 @@ from kb.text.nearest import nearest
 # project, discoveries to the context tools.
 BROWSABLE_KINDS = ("documents", "archive", "index")
 
-# This index is always there, though it has no row before its first document. No collection has
-# the id 0, so nothing is found in it.
+# This index is always there, though it has no row before its first document.
 DEFAULT_INDEX = "default"
-EMPTY_INDEX: Row = {
-    "collection_id": 0,
-    "name": DEFAULT_INDEX,
-    "kind": "index",
-    "source": "",
-    "include": "[]",
-    "exclude": "[]",
-    "options": "{}",
-    "description": None,
-    "version": None,
-    "project_id": None,
-    "synced_at": None,
-    "has_documents": 0,
-}
 
 
 class Called(NamedTuple):
@@ -83,7 +68,7 @@ class Names:
         wanted = self.stored(name)
         rows: dict[str, Row] = {row["name"]: row for row in self.collections(connection, kinds)}
         if wanted == DEFAULT_INDEX and wanted not in rows and kinds is None:
-            return dict(EMPTY_INDEX)
+            return unstored_row(DEFAULT_INDEX, kind="index", has_documents=0)
         return rows.get(wanted)
 
     def collection(

@@ -21,4 +21,4 @@ def litestream_folder(file: Path) -> Path:
 
 def is_replicated(file: Path) -> bool:
     """Whether a file is copied elsewhere, or will be again when Litestream is back."""
-    return litestream_folder(file).is_dir()
+    return os.path.isdir(litestream_folder(file))

@@ -13,6 +13,7 @@ merged behind its back costs a new copy of the whole file.
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 import apsw
@@ -45,7 +46,7 @@ class WriteAheadLog:
     @property
     def is_replicated(self) -> bool:
         """Whether Litestream copies the file elsewhere, and merges its log alone."""
-        return self._litestream.is_dir()
+        return os.path.isdir(self._litestream)  # no error where a folder above is closed to us
 
     def set_merging(self, connection: apsw.Connection) -> None:
         """Say whether SQLite merges the log itself when it has grown within one write."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["escaped_in_json", "visible"]
+__all__ = ["escaped_in_json", "flat", "visible"]
 
 # C0 but tab, newline and a carriage return before one; DEL and C1; embeddings, overrides and
 # isolates of the bidirectional algorithm.
@@ -18,6 +18,11 @@ _PICTURES = 0x2400  # U+2400 and on show the characters from 0 on
 def visible(text: str) -> str:
     """The text with something to see in the place of each steering character."""
     return text if _is_plain(text) else _STEERING.sub(_shown, text)
+
+
+def flat(value: object) -> str:
+    """On one line, and with something to see in the place of each steering character."""
+    return " ".join(visible(str(value)).split())
 
 
 def escaped_in_json(text: str) -> str:

@@ -21,7 +21,8 @@ from kb.errors import FileError, SourceError
 from kb.ingest import prepare as prepare_module
 from kb.ingest import sync as sync_module
 from kb.ingest.embed import embed_pending
-from kb.ingest.sync import SyncReport, sync_collection
+from kb.ingest.report import SyncReport
+from kb.ingest.sync import sync_collection
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.connection import Connection
 from kb.store.database import Database

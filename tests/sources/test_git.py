@@ -13,7 +13,8 @@ from support import call
 
 from kb.cli.collect import register
 from kb.errors import SourceError, UsageError
-from kb.ingest.sync import SyncReport, sync_collection
+from kb.ingest.report import SyncReport
+from kb.ingest.sync import sync_collection
 from kb.sources.address import git_address
 from kb.tools.session import Session
 

@@ -14,7 +14,8 @@ from support import call
 from kb.cli.collect import register
 from kb.errors import SourceError
 from kb.ingest.freshness import look_at
-from kb.ingest.sync import SyncReport, sync_collection
+from kb.ingest.report import SyncReport
+from kb.ingest.sync import sync_collection
 from kb.sources.bundle import pack
 from kb.sources.folder import walk
 from kb.sources.manifest import parse_manifest

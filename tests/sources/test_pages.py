@@ -15,7 +15,8 @@ from kb.cli.collect import register
 from kb.errors import SourceError
 from kb.formats.convert.article import convert
 from kb.formats.parse import accepts
-from kb.ingest.sync import SyncReport, sync_collection
+from kb.ingest.report import SyncReport
+from kb.ingest.sync import sync_collection
 from kb.sources import pages
 from kb.sources.pages import document_path
 from kb.tools.session import Session

@@ -18,7 +18,8 @@ from support import ROOT, HashEmbedder, call, failure
 from kb.cli.collect import register
 from kb.disk.git import git_branch
 from kb.disk.watch import FolderWatcher
-from kb.ingest.sync import SyncReport, sync_collection
+from kb.ingest.report import SyncReport
+from kb.ingest.sync import sync_collection
 from kb.store.database import Database
 from kb.text.file_names import on_disk, printable, storable, writable
 from kb.tools.session import open_session
