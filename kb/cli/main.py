@@ -17,6 +17,7 @@ from kb.cli import completion, render, warm
 from kb.cli.arguments import WrongUse, parse
 from kb.cli.options import PATH_OPTIONS, make_parser
 from kb.cli.streams import OutputError, ending_on_signals, prepare_streams, written_output
+from kb.disk.read import system_error
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.text.file_names import writable
 
@@ -68,6 +69,10 @@ def _outcome(arguments: list[str]) -> int:
         return INTERRUPTED
     except (BrokenPipeError, OutputError):
         raise
+    except OSError as error:
+        log.debug("the cause", exc_info=True)
+        _print_error(system_error(error), as_json=options.json)
+        return FAILURE
     except Exception as error:
         log.debug("the cause", exc_info=True)
         text = f"{type(error).__name__}: {error}".replace("\n", " ")

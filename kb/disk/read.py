@@ -6,9 +6,13 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["MAXIMUM_DOCUMENT", "is_there", "read_bytes", "reason", "too_large"]
+from kb.errors import SourceError
+from kb.text.file_names import storable
+
+__all__ = ["MAXIMUM_DOCUMENT", "is_there", "read_bytes", "reason", "system_error", "too_large"]
 
 MAXIMUM_DOCUMENT = 20_000_000  # bytes of a file that is text
+MOST_SHOWN = 200  # characters of a path in a message
 
 
 def read_bytes(location: Path, maximum: int) -> bytes:
@@ -43,6 +47,15 @@ def reason(error: OSError | ValueError) -> str:
     """What went wrong, as a clause for the middle of a message."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return text[:1].lower() + text[1:]
+
+
+def system_error(error: OSError) -> SourceError:
+    """What the system refused where nobody foresaw it, such as a name that is too long."""
+    if not isinstance(error.filename, str | bytes):
+        return SourceError(f"the system refused something: {reason(error)}")
+    path = storable(os.fsdecode(error.filename))
+    shown = path if len(path) <= MOST_SHOWN else f"{path[:MOST_SHOWN]}..."
+    return SourceError(f"cannot use {shown}: {reason(error)}", path=shown)
 
 
 def _read_once(location: Path, maximum: int) -> tuple[bytes, bool]:

@@ -20,6 +20,7 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 
+from kb.disk.read import system_error
 from kb.errors import KbError, UsageError
 from kb.store.waiting_log import COPY, held_log
 from kb.text.file_names import writable
@@ -198,6 +199,11 @@ def _unforeseen(session: Session, name: str, error: Exception) -> dict[str, Any]
         log.error("%s failed: %s", name, reason.message)
         log.debug("the cause", exc_info=error)
         return reason.as_result()
+    if isinstance(error, OSError):
+        refused = system_error(error)
+        log.error("%s failed: %s", name, refused.message)
+        log.debug("the cause", exc_info=error)
+        return refused.as_result()
     log.error("%s failed", name, exc_info=error)
     return {
         "error": f"{name} failed: {type(error).__name__}: {error}. Its log has the details.",

@@ -36,13 +36,17 @@ WORDS = (
 ).split()
 
 
-def arguments(doc: str | None, seconds: float, **numbers: int) -> argparse.Namespace:
-    """The command line of a script: its docstring, and numbers that bound it."""
+def arguments(
+    doc: str | None, seconds: float, *, only: Sequence[str] = (), **numbers: int
+) -> argparse.Namespace:
+    """The command line of a script: its docstring, numbers that bound it, parts to choose from."""
     parser = argparse.ArgumentParser(description=(doc or "").split("\n\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=seconds, help="begin nothing new after it")
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    if only:
+        parser.add_argument("--only", choices=only, default="", metavar="SURFACE")
     return parser.parse_args()
 
 

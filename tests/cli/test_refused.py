@@ -169,3 +169,32 @@ def test_other_collections_are_not_embedded_by_an_addition(project: Path, kb: Ru
     assert kb("add", "empty").returncode == 1
     done = kb("add", "other")
     assert "1 passages embedded" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["add", "LONG"],
+        ["search", "wind", "--from", "LONG"],
+        ["move", "docs", "LONG"],
+        ["copy", "LONG"],
+        ["split", "LONG", "docs"],
+        ["merge", "LONG"],
+        ["pack", "LONG"],
+        ["pack", "docs", "-o", "LONG"],
+        ["graph", "-o", "LONG"],
+        ["grep", "wind", "--db", "LONG"],
+        ["get", "LONG"],
+        ["serve", "--root", "LONG"],
+    ],
+)
+def test_a_name_that_is_too_long_for_the_system_is_refused_in_one_line(
+    kb: Run, project: Path, command: list[str]
+) -> None:
+    assert kb("add", "docs", "--no-embed").returncode == 0
+    before = content(project)
+    said = kb(*[word.replace("LONG", "x" * 5000) for word in command])
+    assert said.returncode in (1, 2, 3)
+    assert "internal error" not in said.stderr
+    assert len(said.stderr.splitlines()) == 1
+    assert content(project) == before
