@@ -47,7 +47,8 @@ def look_at_file(path: Path) -> Iterator[Finding]:
             yield from _opened(database)
     except FileError as error:
         yield Finding("file", BROKEN, error.message)
-    except (ValueError, TypeError, LookupError) as error:  # of a value that is not what it was
+    # Of a value that is not what it was: a text that is NULL, a count of 0, a name that is gone.
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         yield Finding(
             "file",
             BROKEN,

@@ -15,15 +15,29 @@ from kb.text.terms import is_unspaced, pictographs
 # What ASCII's spaces and signs separate: one or several words to the keyword index, which cuts them
 # in the same way wherever they stand. A document says most of its words more than once.
 _RUN = re.compile(r"[^\x00-/:-@\[-`{-\x7f]+")
+# Characters of different words that are looked at together: more than most documents have, so that
+# each of their words is looked up once. 20 MB of different words together took 600 MB of memory.
+AT_ONCE = 1_000_000
 LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
 
 
 def add_words(connection: Connection, texts: Iterable[str]) -> None:
-    """Add the words of some texts to the vocabulary. Call it in the transaction that stores them.
+    """Add the words of some texts to the vocabulary, in the transaction that stores them."""
+    runs: set[str] = set()
+    size = 0
+    for text in texts:
+        found = set(_RUN.findall(text)) - runs
+        runs |= found
+        size += sum(map(len, found))
+        if size > AT_ONCE:
+            _add_runs(connection, runs)
+            runs, size = set(), 0
+    _add_runs(connection, runs)
 
-    A document whose words are all known, as most are in a large file, costs one look-up a word.
-    """
-    written = " ".join({run for text in texts for run in _RUN.findall(text)})
+
+def _add_runs(connection: Connection, runs: set[str]) -> None:
+    """Where all words are known, as most are in a large file, it costs one look-up a word."""
+    written = " ".join(runs)
     words = {term for _, _, term in connection.tokenize(written)}.difference(pictographs(written))
     plain = [word for word in words if not is_unspaced(word)]
     new = sorted(row[0] for row in connection.tuples("unknown_words", words=json.dumps(plain)))

@@ -115,6 +115,23 @@ def test_a_damaged_file_is_told_and_nothing_else_breaks(kb: Run, file: Path) -> 
     assert kb("doctor").code == 0
 
 
+def test_a_value_that_no_column_may_hold_is_told(kb: Run, file: Path) -> None:
+    schema = "UPDATE sqlite_schema SET sql = replace(sql, '{}', '{}') WHERE name = 'documents'"
+    strict, loose = "content         TEXT NOT NULL", "content         TEXT"
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute(schema.format(strict, loose))
+    connection.execute("PRAGMA writable_schema = RESET")
+    connection.execute("UPDATE documents SET content = NULL WHERE path = 'rain.md'")
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute(schema.format(loose, strict))
+    connection.close()
+    said = kb("doctor", "--json")
+    assert said.code == 3
+    assert "broken" in said.states("file")
+    assert "internal error" not in said.errors
+
+
 def test_a_wrong_or_missing_model_is_told_by_every_command(kb: Run, file: Path) -> None:
     run_sql(file, "UPDATE models SET sha256 = 'another'")
     for command, code in ((("sync",), 3), (("status",), 0), (("list",), 0), (("doctor",), 3)):
