@@ -28,6 +28,7 @@ def test_whatever_a_client_sends_is_answered_and_nothing_ends_the_server(tmp_pat
     ("script", "bounds"),
     [
         ("fuzz", ["--inputs", "400"]),
+        ("commands", ["--inputs", "200"]),
         ("damage", ["--files", "8"]),
         ("kills", ["--kills", "4"]),
         ("copies", ["--writes", "12"]),
