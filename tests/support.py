@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +25,21 @@ ROOT = Path(__file__).resolve().parent.parent
 NOBODY = 65534
 WINDROSE = ROOT / "fixtures" / "windrose"
 Filler = Callable[..., Session]
+
+
+def skip_without_git() -> None:
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints for a command in a folder; the test is skipped where there is no git."""
+    skip_without_git()
+    command = ["git", "-c", "user.name=Somebody", "-c", "user.email=somebody@example.com"]
+    done = subprocess.run(
+        [*command, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
 
 
 class HashEmbedder:

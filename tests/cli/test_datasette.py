@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Run
+from support import Run, git
 
 # In another process: Datasette leaves threads and an event loop behind.
 ASK = """
@@ -64,8 +64,8 @@ def test_the_command_that_is_printed_starts_datasette(filled: Run, project: Path
         check=True,
     )
     assert len(json.loads(done.stdout)) == 4
-    subprocess.run(["git", "init", "--quiet"], cwd=project, check=True)
-    subprocess.run(["git", "check-ignore", f"{file}.datasette.json"], cwd=project, check=True)
+    git(project, "init", "--quiet")
+    git(project, "check-ignore", f"{file}.datasette.json")
 
 
 def test_documents_and_passages_are_searched(file: Path) -> None:

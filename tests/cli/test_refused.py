@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Callable
@@ -56,7 +57,7 @@ def kb(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 def content(folder: Path) -> list[str]:
     """All that the file holds, as SQL; but for the statistics of calls, which count failures."""
-    with sqlite3.connect(folder / ".kb" / "kb.db") as connection:
+    with contextlib.closing(sqlite3.connect(folder / ".kb" / "kb.db")) as connection:
         return [
             line
             for line in connection.iterdump()

@@ -6,7 +6,6 @@ import gzip
 import json
 import re
 import shutil
-import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from server_process import HANDSHAKE, Process
 from sources.web_server import Site, serving
-from support import ROOT
+from support import ROOT, git
 
 from kb.cli.main import main
 
@@ -75,9 +74,8 @@ def bundle_of(path: Path, pages: dict[str, str]) -> Path:
 def repository_of(place: Path, pages: dict[str, str]) -> str:
     folder_of(place / "docs", pages) if place.exists() else place.mkdir()
     folder_of(place / "docs", pages)
-    who = ("-c", "user.name=A", "-c", "user.email=a@example.com")
-    for words in (["init", "-qb", "main"], ["add", "-A"], [*who, "commit", "-qm", "all"]):
-        subprocess.run(["git", *words], cwd=place, check=True)
+    for words in (["init", "-qb", "main"], ["add", "-A"], ["commit", "-qm", "all"]):
+        git(place, *words)
     return f"git+file://{place}?path=docs#main"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -113,7 +114,7 @@ def test_nothing_of_a_secret_is_in_the_file_whatever_is_included(
     if include in ([], ["**"]):
         assert b"how to keep them" in content
         assert "never stored: ID_RSA.md" in done.stderr
-    with sqlite3.connect(folder / ".kb" / "kb.db") as connection:
+    with contextlib.closing(sqlite3.connect(folder / ".kb" / "kb.db")) as connection:
         stored = {row[0] for row in connection.execute("SELECT path FROM documents")}
     assert not stored & {*SECRET_NAMES, *PRIVATE_KEYS}
     if include == WIDE:

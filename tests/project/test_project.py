@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import git
 
 from kb.disk.git import git_branch
 from kb.errors import ConfigurationError
@@ -198,10 +198,6 @@ def test_a_given_branch_wins_and_reftable_asks_for_one(tmp_path: Path) -> None:
 
 
 def test_worktrees_have_branches_of_their_own(tmp_path: Path) -> None:
-    def git(folder: Path, *arguments: str) -> None:
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
-
     main, side = tmp_path / "main", tmp_path / "side"
     main.mkdir()
     git(main, "init", "-b", "trunk")

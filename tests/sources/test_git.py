@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import call
+from support import call, git, skip_without_git
 
 from kb.cli.collect import register
 from kb.errors import SourceError, UsageError
@@ -26,12 +26,9 @@ PAGES = {
 }
 
 
-def git(folder: Path, *arguments: str) -> str:
-    who = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.com")
-    done = subprocess.run(
-        ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
+@pytest.fixture(autouse=True)
+def _git() -> None:
+    skip_without_git()
 
 
 def commit(folder: Path, pages: dict[str, str | None]) -> str:

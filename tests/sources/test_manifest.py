@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sources.web_server import Site, serving
-from support import call
+from support import call, git
 
 from kb.cli.collect import register
 from kb.errors import SourceError
@@ -177,9 +176,8 @@ def test_a_repository_has_its_manifest_anywhere(kb: Session, tmp_path: Path) -> 
     (inner / "notes.text").write_text("Notes of marble\n")
     listed = {"name": "kept", "version": "7", "sources": {"files": ["a.md", "notes.text"]}}
     (inner / "own.json").write_text(json.dumps(listed))
-    who = ("-c", "user.name=A", "-c", "user.email=a@example.com")
-    for command in (["init", "-q"], ["add", "--all"], [*who, "commit", "-qm", "all"]):
-        subprocess.run(["git", *command], cwd=folder, check=True)
+    for command in (["init", "-q"], ["add", "--all"], ["commit", "-qm", "all"]):
+        git(folder, *command)
     add(kb, f"git+file://{folder}?manifest=docs/own.json")
     assert paths(kb) == ["a.md", "notes.text"]
     assert (collection(kb)["collection"], collection(kb)["version"]) == ("kept", "7")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import socket
 import subprocess
 import unicodedata
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import ordinary_user
+from support import ordinary_user, skip_without_git
 
 from kb.disk import read as files
 from kb.disk import ripgrep
@@ -432,11 +431,8 @@ class Repository:
 
 
 @pytest.fixture(scope="module")
-def git() -> str:
-    found = shutil.which("git")
-    if found is None:
-        pytest.skip("needs git")
-    return found
+def git() -> None:
+    skip_without_git()
 
 
 @pytest.mark.usefixtures("git")
@@ -499,7 +495,7 @@ IGNORE_TEXTS = st.lists(LINES, max_size=5).map("\n".join)
 
 
 @pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory, git: str) -> Repository:
+def generated(tmp_path_factory: pytest.TempPathFactory, git: None) -> Repository:
     """Every combination of three folder names and two file names, three levels deep."""
     root = tmp_path_factory.mktemp("generated")
     folders = [""]

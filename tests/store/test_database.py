@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import ROOT, Filler, ordinary_user
+from support import ROOT, Filler, git, ordinary_user
 
 from kb.errors import BusyError, DamagedFileError, FileError, KbError, NewerFileError
 from kb.store import opening, schema, write_ahead_log
@@ -768,14 +768,11 @@ def test_readers_cannot_be_given_a_statement_that_writes(database: Database) -> 
 
 
 def test_git_leaves_the_file_out_and_keeps_the_configuration(tmp_path: Path) -> None:
-    if shutil.which("git") is None:
-        pytest.skip("needs git")
-    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    git(tmp_path, "init", "--quiet")
     with contextlib.closing(Database(tmp_path / ".kb" / "kb.db")):
         (tmp_path / ".kb" / "config.json").write_text("{}")
         (tmp_path / ".kb" / "kb.db-wal").touch()
-        command = ["git", "-C", tmp_path, "status", "--porcelain", "--untracked-files=all"]
-        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        shown = git(tmp_path, "status", "--porcelain", "--untracked-files=all")
     assert shown.split() == ["??", ".kb/.gitignore", "??", ".kb/config.json"]
 
 

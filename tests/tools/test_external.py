@@ -2,14 +2,13 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import support
-from support import HashEmbedder, call
+from support import HashEmbedder, call, git
 
 from kb.errors import EmbeddingError
 from kb.store.chunks import count_chunks
@@ -272,11 +271,6 @@ def test_a_configuration_that_fails_leaves_the_project_active(kb: Session, make:
     assert error["code"] == "CONFIG_ERROR"
     assert set(error["details"]["fieldErrors"]) == {"project_name", "external_docs.path"}
     assert found(kb, "REST API")
-
-
-def git(folder: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def commit_all(root: Path) -> None:
