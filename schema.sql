@@ -207,6 +207,21 @@ CREATE TABLE file_accesses (
   is_archived      INTEGER NOT NULL DEFAULT 0 CHECK (is_archived IN (0, 1))
 ) STRICT, WITHOUT ROWID;
 
+-- One row is a token that a person or program shows to a server of this file over HTTP: who it is
+-- for and what it may do. The token itself is nowhere; it has 256 random bits, so nobody can try
+-- out what has this hash. A revoked one stays, so that the file goes on asking for tokens. Written
+-- by `kb token`; left out of a copy for others.
+CREATE TABLE tokens (
+  token_hash          BLOB PRIMARY KEY, -- SHA-256 of the token
+  name                TEXT NOT NULL,    -- of its owner; one of a name is valid at a time
+  role                TEXT NOT NULL CHECK (role IN ('read', 'write')),
+  requests_per_minute INTEGER,          -- NULL: as the server has it
+  created_at          TEXT NOT NULL,
+  expires_at          TEXT,             -- NULL: never
+  revoked_at          TEXT              -- NULL: valid
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_valid_token_of_a_name ON tokens (name) WHERE revoked_at IS NULL;
+
 ------------------------------------------------------------------------------- derived tables
 
 -- What the keyword index covers: one row a chunk, with its text cut out of the document. Its lead

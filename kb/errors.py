@@ -31,6 +31,7 @@ KbError                      INTERNAL_ERROR
     ├── ResourceNotFound     DOCUMENT_NOT_FOUND
     ├── DocumentNotFound     DOCUMENT_NOT_FOUND
     ├── DiscoveryNotFound    DOCUMENT_NOT_FOUND
+    ├── TokenNotFound        TOKEN_NOT_FOUND
     └── SectionNotFound      SECTION_NOT_FOUND
 
 A message says what failed and what to do next. Extra keyword arguments become extra keys of
@@ -282,6 +283,12 @@ class DiscoveryNotFound(NotFoundError):
     """No discovery has this id."""
 
     code = "DOCUMENT_NOT_FOUND"
+
+
+class TokenNotFound(NotFoundError):
+    """Nobody of this name has a token that is valid."""
+
+    code = "TOKEN_NOT_FOUND"
 
 
 class SectionNotFound(NotFoundError):

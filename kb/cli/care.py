@@ -18,6 +18,7 @@ from kb.store.database import Database
 from kb.store.embeddings import current_model
 from kb.store.findings import HINT, Finding
 from kb.store.sessions import file_scores
+from kb.store.tokens import count_tokens
 from kb.store.waiting_log import waiting_log
 from kb.tools.session import Session
 
@@ -101,6 +102,9 @@ def _show_status(result: dict[str, Any], options: argparse.Namespace) -> None:
         f"{result['chunks']} passages, {result['embedded_chunks']} with a vector",
         f"model: {model}, {result['width']} dimensions" if model else "no vectors yet",
     ]
+    if tokens := result.get("tokens"):
+        states = ", ".join(f"{number} {state}" for state, number in tokens.items())
+        facts.append(f"tokens: {states}")
     if result["waiting"]:
         facts.append(f"{result['waiting']} passages wait for their vector: run `kb sync`")
     facts += [
@@ -134,6 +138,7 @@ def _facts(database: Database) -> dict[str, Any]:
         model = current_model(connection)
         rows = all_collections(connection)
         passages = passages_of_collections(connection)
+        tokens = count_tokens(connection)
         documents = {
             row["collection_id"]: count_documents(connection, row["collection_id"]) for row in rows
         }
@@ -145,6 +150,7 @@ def _facts(database: Database) -> dict[str, Any]:
         "bytes": path.stat().st_size,
         **counts,
         "waiting": counts["chunks"] - counts["embedded_chunks"],
+        **({"tokens": dict(tokens)} if tokens else {}),
         "problems": [finding.as_dict() for finding in found],
         "model": model["name"] if model else None,
         **({"width": model["width"]} if model else {}),

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from kb.tools.session import Session
 
 TOKEN_VARIABLE = "KB_TOKEN"
+TOKEN_LIMIT = (
+    600  # ten a second for as long as it likes: more than an assistant asks, with all its tools
+)
 
 
 def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -37,7 +40,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         const="",
         metavar="HOST:PORT",
         help="serve several clients over HTTP, at /mcp (default: 127.0.0.1:8642); beyond this "
-        f"machine with a token in {TOKEN_VARIABLE} or --token-file",
+        f"machine with tokens: see kb token, or {TOKEN_VARIABLE} and --token-file",
     )
     _add_access_options(sub)
     sub.add_argument("--tools", default="", metavar="FAMILY,...", help="only these tool families")
@@ -50,6 +53,13 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         default="",
         metavar="LIMITS",
         help='calls a minute, such as "search=30,read=100,grep=60", one number, or "off"',
+    )
+    sub.add_argument(
+        "--token-limit",
+        type=_limit,
+        default=TOKEN_LIMIT,
+        metavar="N",
+        help=f'with --http: requests a minute of each token, or "off" (default: {TOKEN_LIMIT})',
     )
     sub.add_argument(
         "--root",
@@ -117,13 +127,20 @@ def serve(kb: Session, options: argparse.Namespace) -> NoReturn:
     families = tuple(filter(None, options.tools.split(",")))
     if options.http is None:
         run.serve(kb, families, watch_folders=options.watch)
-    binding = _binding(options.http, options)
+    binding = _binding(options.http, options, has_tokens=_asks(kb))
 
     def ready(address: str) -> None:
         if not options.quiet:
             render.say(f"serving at {address}/mcp, for people at {address}/; Ctrl-C ends it")
 
-    run.serve_over_http(kb, binding, families, watch_folders=options.watch, ready=ready)
+    run.serve_over_http(
+        kb,
+        binding,
+        families,
+        watch_folders=options.watch,
+        requests_per_minute=options.token_limit,
+        ready=ready,
+    )
 
 
 def ui(kb: Session, options: argparse.Namespace) -> int:
@@ -138,7 +155,8 @@ def ui(kb: Session, options: argparse.Namespace) -> int:
     if known is None or options.http or not is_loopback(known.host):
         _serve_page(kb, host, options)
     else:
-        _show_page(f"http://{known.host}:{known.port}/", known.token, options)
+        token = known.token if known.asks or _asks(kb) else ""
+        _show_page(f"http://{known.host}:{known.port}/", token, options)
     return 0
 
 
@@ -153,7 +171,8 @@ def _serve_page(kb: Session, host: str, options: argparse.Namespace) -> NoReturn
         binding = _binding(f"{host}:0", options)
 
     def ready(address: str) -> None:
-        _show_page(f"{address}/", binding.access.token, options)
+        token = binding.access.token if binding.access.asks or _asks(kb) else ""
+        _show_page(f"{address}/", token, options)
         render.say("Ctrl-C ends it")
 
     run.serve_over_http(kb, binding, watch_folders=options.watch, ready=ready)
@@ -168,12 +187,25 @@ def _show_page(address: str, token: str, options: argparse.Namespace) -> None:
         webbrowser.open(opened)
 
 
-def _binding(address: str, options: argparse.Namespace) -> Binding:
+def _binding(address: str, options: argparse.Namespace, *, has_tokens: bool = False) -> Binding:
     from kb.server.access import make_access
     from kb.server.http import bind, parse_address
 
     host, port = parse_address(address)
-    return bind(host, port, make_access(host, _token(options), options.allow_host))
+    access = make_access(host, _token(options), options.allow_host, has_tokens=has_tokens)
+    return bind(host, port, access)
+
+
+def _asks(kb: Session) -> bool:
+    """Whether the file asks for tokens."""
+    from kb.store.tokens import has_tokens
+
+    with kb.database.read() as connection:
+        return has_tokens(connection)
+
+
+def _limit(text: str) -> int | None:
+    return None if text == "off" else positive(text)
 
 
 def _add_access_options(sub: argparse.ArgumentParser) -> None:
@@ -181,7 +213,7 @@ def _add_access_options(sub: argparse.ArgumentParser) -> None:
         "--token-file",
         type=Path,
         metavar="FILE",
-        help=f"with --http: where the token stands that clients show (default: {TOKEN_VARIABLE})",
+        help=f"with --http: where a token stands that opens everything (default: {TOKEN_VARIABLE})",
     )
     sub.add_argument(
         "--allow-host",

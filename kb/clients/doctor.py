@@ -20,6 +20,8 @@ from kb.ingest.freshness import Freshness, look_at
 from kb.ingest.progress import Progress, no_progress
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import BUILDS, Embedder
+from kb.server.running import running_server
+from kb.settings import find_project
 from kb.store.chunks import count_waiting
 from kb.store.collections import all_collections
 from kb.store.connection import Row
@@ -28,6 +30,7 @@ from kb.store.database import Database
 from kb.store.embeddings import current_model
 from kb.store.findings import BROKEN, HINT, SOUND, Finding, quick
 from kb.store.health import REPAIRS, repair, thorough
+from kb.store.tokens import EXPIRED, VALID, count_tokens
 from kb.text.secrets import secrets_in
 
 SHOWN = 5  # names in one message
@@ -102,6 +105,7 @@ def _opened(database: Database) -> Iterator[Finding]:
         if collection["source"]:
             yield from _collection(database, collection)
     yield from _secrets(database, collections)
+    yield from _tokens(database)
 
 
 def _collection(database: Database, collection: Row) -> Iterator[Finding]:
@@ -224,3 +228,27 @@ def _answer(
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:SHOWN])
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+
+
+def _tokens(database: Database) -> Iterator[Finding]:
+    """Who may use the file over HTTP."""
+    with database.read() as connection:
+        counts = count_tokens(connection)
+    server = running_server(database.path, find_project())
+    if server is not None and server.is_reachable and not counts[VALID]:
+        yield Finding(
+            "tokens",
+            HINT,
+            "a server offers this file to other machines, and all who use it share one token, that "
+            "of the one who runs it",
+            "make one for each person, which can be revoked alone: `kb token add NAME`",
+        )
+    elif counts[EXPIRED]:
+        yield Finding(
+            "tokens",
+            HINT,
+            f"{counts[VALID]} are valid, {counts[EXPIRED]} have expired and open nothing",
+            "make their owners new ones with `kb token add NAME`, or `kb token forget`",
+        )
+    elif counts:
+        yield Finding("tokens", SOUND, f"{counts[VALID]} are valid")

@@ -1,4 +1,4 @@
--- The file says the same in less room.
+-- The file says the same in less room, and whom a server answers.
 
 -- A word that is one typo away is found by its beginning or its end, which takes one row a word. One
 -- for each of its letters took a twelfth of the file.
@@ -23,3 +23,15 @@ WITH RECURSIVE reversed (word, ending, at) AS (
   SELECT word, ending || substr(word, at, 1), at - 1 FROM reversed WHERE at > 0
 )
 INSERT INTO word_endings (ending) SELECT ending FROM reversed WHERE at = 0 ORDER BY ending;
+
+-- Tokens of the people whom a server answers over HTTP.
+CREATE TABLE tokens (
+  token_hash          BLOB PRIMARY KEY, -- SHA-256 of the token
+  name                TEXT NOT NULL,    -- of its owner; one of a name is valid at a time
+  role                TEXT NOT NULL CHECK (role IN ('read', 'write')),
+  requests_per_minute INTEGER,          -- NULL: as the server has it
+  created_at          TEXT NOT NULL,
+  expires_at          TEXT,             -- NULL: never
+  revoked_at          TEXT              -- NULL: valid
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_valid_token_of_a_name ON tokens (name) WHERE revoked_at IS NULL;

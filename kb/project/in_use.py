@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kb.disk.git import git_branch
 from kb.disk.watch import FolderWatcher
-from kb.errors import ConfigurationError, KbError
+from kb.errors import ConfigurationError, KbError, PermissionDenied
 from kb.ingest.progress import Progress, no_progress
 from kb.knowledge_base import KnowledgeBase
 from kb.model_in_use import ModelInUse
@@ -37,14 +37,21 @@ class ProjectInUse:
         knowledge: the file, and where to look for a configuration.
         model: what embeds external docs.
         allowed_docs: folders outside a project that its external docs may lie in.
+        may_choose: whether another project than the one that is served may be activated.
     """
 
     def __init__(
-        self, knowledge: KnowledgeBase, model: ModelInUse, allowed_docs: Sequence[str] = ()
+        self,
+        knowledge: KnowledgeBase,
+        model: ModelInUse,
+        allowed_docs: Sequence[str] = (),
+        *,
+        may_choose: bool = True,
     ) -> None:
         self.knowledge = knowledge
         self.model = model
         self._allowed_docs = allowed_docs
+        self._may_choose = may_choose
         self._active: ActiveProject | None = None
         self._keeps_fresh = False
 
@@ -91,9 +98,14 @@ class ProjectInUse:
 
         Raises:
             ConfigurationError: the configuration is missing or cannot be used.
+            PermissionDenied: it is another project's than the one that is served.
         """
         from kb.project.external_docs import bring_up  # here: it brings all that syncs
 
+        if config_path and not self._may_choose:
+            raise PermissionDenied(
+                "this token is for the project that is served: leave config_path empty"
+            )
         warnings: list[str] = []
         allowed = allowed_folders(self._allowed_docs, warnings.append)
         project = load_project(config_path, branch, start=self._start(), allowed=allowed)

@@ -16,6 +16,10 @@ DELETE FROM file_accesses;
 -- Forget the calls of tools.
 DELETE FROM tool_calls;
 
+-- name: delete_all_tokens!
+-- Forget whom a server answers.
+DELETE FROM tokens;
+
 -- name: detach_from_projects!
 -- Let what belongs to a project belong to the file.
 UPDATE collections SET project_id = NULL WHERE project_id IS NOT NULL;

@@ -15,12 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from kb.server.authentication import ANYBODY, Principal, principal_of
+from kb.tools.limits import RateLimits
 from kb.tools.session import Session
 
 __all__ = ["Client", "Clients"]
 
 IDLE_SECONDS = 30 * 60  # without a request, after which a client's session ends
-MOST_CLIENTS = 500  # the one that was silent for longest makes room
+MOST_CLIENTS = 1000  # the one that was silent for longest makes room
+MOST_OF_TOKEN = 100  # sessions: a client that is started again and again leaves some behind
 SESSION_HEADER = "mcp-session-id"
 
 
@@ -29,6 +32,7 @@ class Client:
     """One client, and how to reach it unasked."""
 
     session: Session
+    principal: Principal = ANYBODY
     channel: Any = None  # of its latest request
     log_level: int | None = None  # of what is logged: None until it asks for some
     # Documents it wants to hear of: their address -> as it wrote that.
@@ -49,24 +53,34 @@ class Clients:
         self.host = host
         self._several = several
         self._clients: dict[str, Client] = {} if several else {"": Client(host)}
+        # Whoever shows a token has its limits, however many sessions are opened with it.
+        self._limits: dict[str, RateLimits] = {}
         self._lock = threading.Lock()
 
     def at(self, context: Any) -> Client:
         """The client that sent a request."""
-        key = _key(context) if self._several else ""
+        client = self.open(_key(context) if self._several else "", _principal(context))
+        client.channel, client.last_request = context.session, time.monotonic()
+        if (said := context.session.client_params) is not None:
+            client.session.log.client = f"{said.client_info.name} {said.client_info.version}"
+        return client
+
+    def open(self, key: str, principal: Principal) -> Client:
+        """The client of a key, who is new if nobody has it."""
         gone = None
         with self._lock:
             client = self._clients.pop(key, None)
             if client is None:
                 gone = self._made_room()
-                client = self._new()
+                client = self._new(principal)
             self._clients[key] = client  # the latest comes last
         if gone is not None:
             gone.session.end()
-        client.channel, client.last_request = context.session, time.monotonic()
-        if (said := context.session.client_params) is not None:
-            client.session.log.client = f"{said.client_info.name} {said.client_info.version}"
         return client
+
+    def count_of(self, principal: Principal) -> int:
+        """How many clients show the same token."""
+        return sum(client.principal.key == principal.key for client in self.all())
 
     def all(self) -> list[Client]:
         with self._lock:
@@ -115,16 +129,23 @@ class Clients:
         for client in self.all():
             client.session.end()
 
-    def _new(self) -> Client:
-        session = self.host.another()
+    def _new(self, principal: Principal) -> Client:
+        limits = None
+        if principal.is_guest:
+            limits = self._limits.setdefault(principal.key, self.host.limits.renewed())
+        session = self.host.another(rights=principal.rights, limits=limits)
         session.project.keep_fresh()
         session.log.begin()
-        return Client(session)
+        return Client(session, principal)
 
     def _made_room(self) -> Client | None:
         if len(self._clients) < MOST_CLIENTS:
             return None
         return self._clients.pop(next(iter(self._clients)))
+
+
+def _principal(context: Any) -> Principal:
+    return ANYBODY if context.request is None else principal_of(context.request.scope)
 
 
 def _key(context: Any) -> str:
@@ -135,6 +156,5 @@ def _key(context: Any) -> str:
         return str(session_id)
     said = context.session.client_params
     name = [said.client_info.name, said.client_info.version] if said is not None else []
-    user = request.scope.get("user")
     host = request.client.host if request.client else ""
-    return json.dumps([getattr(user, "display_name", ""), host, *name])
+    return json.dumps([_principal(context).key, host, *name])

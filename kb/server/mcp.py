@@ -26,7 +26,7 @@ from kb.server.features import add_completion, add_logging, add_prompts, add_sub
 from kb.server.refusals import explained, in_thread
 from kb.server.resources import TEMPLATES, list_resources, read_resource
 from kb.tools.registry import Tool, call_tool
-from kb.tools.session import Session
+from kb.tools.session import Rights, Session
 
 log = logging.getLogger("kb.server")
 
@@ -49,11 +49,12 @@ def make_server(
     bus = InMemorySubscriptionBus()
     warming = threading.Event()
 
-    async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
+    async def list_tools(context: Any, _: Any) -> types.ListToolsResult:
         if not warming.is_set():
             warming.set()
             warm_up_soon(session)
-        return types.ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
+        rights = clients.at(context).session.rights
+        return types.ListToolsResult(tools=[_describe(tool, rights) for tool in tools.values()])
 
     async def run_tool(
         context: Any, parameters: types.CallToolRequestParams
@@ -231,11 +232,16 @@ def _warm_up(session: Session) -> None:
         log.exception("loading the model in advance failed")
 
 
-def _describe(tool: Tool) -> types.Tool:
+# The list is the same for everybody, so that a program finds the tools that it was written for.
+NOT_FOR_READERS = "Refused: the token in use may only read. "
+
+
+def _describe(tool: Tool, rights: Rights) -> types.Tool:
+    is_refused = not (rights.may_write or tool.serves_readers)
     return types.Tool(
         name=tool.name,
         title=tool.title,
-        description=tool.description,
+        description=(NOT_FOR_READERS if is_refused else "") + tool.description,
         input_schema=tool.input_schema,
         output_schema=tool.output_schema,
         annotations=types.ToolAnnotations(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,6 +23,7 @@ from kb.tools.registry import load_tools
 from kb.tools.session import Session
 
 if TYPE_CHECKING:
+    from kb.server.endpoint import Endpoint
     from kb.server.http import Binding
 
 log = logging.getLogger("kb.server")
@@ -60,18 +62,28 @@ def serve_over_http(
     families: tuple[str, ...] = (),
     *,
     watch_folders: bool = False,
+    requests_per_minute: int | None = None,
     ready: Callable[[str], object] = lambda _: None,
 ) -> NoReturn:
     """Serve several clients over HTTP until a signal comes.
 
     Args:
         binding: where, and for whom.
+        requests_per_minute: of each token; None: as many as it likes.
         ready: called with the server's address once it answers.
     """
-    from kb.server.http import run_over_http  # here: stdio needs no web server
+    from kb.server.access import is_loopback
+    from kb.server.endpoint import Endpoint  # here: stdio needs no web server
+    from kb.server.http import run_over_http
 
     clients = Clients(session, several=True)
-    server = make_server(session, load_tools(families), clients)
+    endpoint = Endpoint(
+        make_server(session, load_tools(families), clients),
+        clients,
+        binding.access,
+        with_page=is_loopback(binding.host),
+        requests_per_minute=requests_per_minute,
+    )
 
     async def run() -> None:
         stop = anyio.Event()
@@ -79,12 +91,36 @@ def serve_over_http(
             tasks.start_soon(_on_signal, stop.set)
             _start_beside(tasks, clients, watch_folders)
             warm_up_soon(session)
-            await run_over_http(server, clients, binding, stop, ready)
+            beside = _announced(session, binding, endpoint)
+            await run_over_http(endpoint, binding, stop, beside, lambda: ready(binding.address))
             tasks.cancel_scope.cancel()
 
     start_embedding(session)
     anyio.run(run)
     _end(clients)
+
+
+@contextlib.asynccontextmanager
+async def _announced(session: Session, binding: Binding, endpoint: Endpoint) -> AsyncIterator[None]:
+    """While the file is served, commands of this user find the server."""
+    from kb.server.access import is_loopback
+    from kb.server.running import announce, retract
+
+    said = announce(
+        session.database.path,
+        binding.reached_at,
+        binding.port,
+        binding.access.token,
+        session.knowledge.project,
+        asks=binding.access.asks,
+        is_reachable=not is_loopback(binding.host),
+    )
+    try:
+        async with endpoint.running():
+            yield
+            retract(said)
+    finally:
+        retract(said)
 
 
 def _start_beside(tasks: Any, clients: Clients, watch_folders: bool) -> None:

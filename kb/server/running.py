@@ -31,18 +31,37 @@ class Running:
 
     host: str
     port: int
-    token: str  # "" where none is needed
+    token: str  # of whoever runs the server
+    asks: bool  # for a token, whatever the file says
+    is_reachable: bool  # from other machines
     process: int
     version: str  # of kb
     project: str  # whose aliases it knows
     file: tuple[int, int]  # device and number of the file it opened
 
 
-def announce(database: Path, host: str, port: int, token: str, project: Path) -> Path | None:
+def announce(
+    database: Path,
+    host: str,
+    port: int,
+    token: str,
+    project: Path,
+    *,
+    asks: bool,
+    is_reachable: bool,
+) -> Path | None:
     """Say that this process serves a file; where that is said. None: it cannot be written."""
     place = _place(database)
     said = Running(
-        host, port, token, os.getpid(), kb.__version__, str(project), identity(database) or (0, 0)
+        host,
+        port,
+        token,
+        asks,
+        is_reachable,
+        os.getpid(),
+        kb.__version__,
+        str(project),
+        identity(database) or (0, 0),
     )
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -82,7 +101,7 @@ def ask(server: Running, path: str, question: dict[str, Any]) -> dict[str, Any] 
         f"Host: {name}:{server.port}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
-        *([f"Authorization: Bearer {server.token}"] if server.token else []),
+        f"Authorization: Bearer {server.token}",
     ]
     request = "\r\n".join([*head, "", ""]).encode() + body
     try:

@@ -67,7 +67,7 @@ class Database:
             connection = self._connect()
             try:
                 if not self.in_memory:
-                    require_whole(self.path, connection.apsw)
+                    require_whole(self.path)
                 prepare(connection.apsw, self.path, read_only=self.read_only)
             except BaseException:
                 connection.apsw.close()

@@ -7,8 +7,6 @@ import os
 import threading
 from pathlib import Path
 
-import apsw
-
 from kb.errors import DamagedFileError, FileError
 from kb.store.schema import empty_file
 from kb.text.file_names import storable
@@ -22,6 +20,9 @@ IGNORED = """\
 *.db.*
 """
 SQLITE_HEADER = b"SQLite format 3\0"
+LOOKS = 2
+_HEADER_BYTES = 100
+_LARGEST_PAGE = 65536  # which two bytes cannot hold
 
 
 def folders(path: Path) -> tuple[str, str]:
@@ -114,25 +115,31 @@ def _require_database(path: Path) -> None:
         )
 
 
-def require_whole(path: Path, connection: apsw.Connection) -> None:
+def require_whole(path: Path) -> None:
     """Refuse a file that was cut off; SQLite would see it only where it comes to the end.
 
-    While there is a log or a journal the file alone says nothing.
+    While there is a log or a journal the file alone says nothing. Its header is read by us: SQLite
+    reads the schema first, part of which may be what is missing.
     """
-    if _has_journal(path):
-        return
-    size = path.stat().st_size
-    if not size:
-        return  # new, or refused before
-    pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
-    # Another process may have written to it since its size was taken.
-    if size < pages * page_size and not _has_journal(path):
-        size = path.stat().st_size
-        if size < pages * page_size:
-            raise DamagedFileError(
-                f"{path} is damaged: {pages * page_size - size} bytes are missing at its "
-                "end. Restore a copy, or delete it and sync again"
-            )
+    # Another process may have written to it between one look and the next.
+    for _ in range(LOOKS):
+        if _has_journal(path) or not (missing := _missing_bytes(path)):
+            return
+    raise DamagedFileError(
+        f"{path} is damaged: {missing} bytes are missing at its end. Restore a copy, or delete it "
+        "and sync again"
+    )
+
+
+def _missing_bytes(path: Path) -> int:
+    """By how much the file is shorter than it says itself, 0 where that cannot be told."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+        size = os.fstat(file.fileno()).st_size
+    page_size, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
+    is_told = header[24:28] == header[92:96]  # else some old SQLite wrote it last
+    expected = (_LARGEST_PAGE if page_size == 1 else page_size) * pages
+    return max(0, expected - size) if is_told else 0
 
 
 def _has_journal(path: Path) -> bool:

@@ -10,12 +10,13 @@ __all__ = ["forget_paths", "forget_use"]
 
 
 def forget_use(connection: Connection) -> None:
-    """Leave out who asked and read what: sessions with their questions, reads, counts of calls."""
+    """Leave out who asked and read what, and who may: sessions, reads, counts of calls, tokens."""
     for statement in (
         "delete_all_events",
         "delete_all_sessions",
         "delete_all_accesses",
         "delete_all_calls",
+        "delete_all_tokens",
     ):
         connection.run(statement)
 

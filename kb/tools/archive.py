@@ -112,6 +112,7 @@ class ArchiveResults(CamelReply):
     title="Search local archives",
     example={"query": "machine learning", "fuzzy": True, "includeCitations": True, "limit": 5},
     read_only=False,  # the first call brings the environment's archives up to date
+    serves_readers=True,
 )
 def search_local_archives(
     call: Call,
@@ -138,7 +139,8 @@ def search_local_archives(
     graph = None
     try:
         named, wrong = call.project.archives()
-        if sync_configured_archives(call.session.knowledge, named):
+        knowledge = call.session.knowledge
+        if call.session.rights.may_write and sync_configured_archives(knowledge, named):
             call.session.activity.note_addition()
         found, notice = _search(call, query, fuzzy, limit)
         citing, cut = _all_citations(found) if include_citations else ([None] * len(found), "")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from kb.errors import RateLimited, UsageError
 
-__all__ = ["DEFAULT_LIMITS", "DEFAULT_REPLY_TOKENS", "RateLimits", "parse_limits"]
+__all__ = ["DEFAULT_LIMITS", "DEFAULT_REPLY_TOKENS", "RateLimits", "Window", "parse_limits"]
 
 DEFAULT_REPLY_TOKENS = 20_000
 
@@ -19,8 +19,34 @@ DEFAULT_LIMITS = {"context_search": 30, "read_file": 100, "grep_codebase": 60}
 SHORT_NAMES = {"search": "context_search", "read": "read_file", "grep": "grep_codebase"}
 
 
+class Window:
+    """Counts what happened in the last minute, in memory.
+
+    Args:
+        limit: how often it may happen.
+        clock: seconds that never go backwards.
+    """
+
+    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit = limit
+        self._clock = clock
+        self._times: deque[float] = deque()
+        self._lock = threading.Lock()
+
+    def enter(self) -> int:
+        """Count once more and give 0; at the limit count nothing, and give the seconds to wait."""
+        with self._lock:
+            times, now = self._times, self._clock()
+            while times and now - times[0] >= WINDOW_SECONDS:
+                times.popleft()
+            if len(times) >= self.limit:
+                return max(1, math.ceil(times[0] + WINDOW_SECONDS - now))
+            times.append(now)
+            return 0
+
+
 class RateLimits:
-    """Counts calls over the last minute, in memory.
+    """How often each tool may be called in a minute.
 
     Args:
         limits: calls a minute by tool; a tool that is not named has no limit.
@@ -34,8 +60,7 @@ class RateLimits:
     ) -> None:
         self._limits = limits
         self._clock = clock
-        self._calls: dict[str, deque[float]] = {name: deque() for name in limits}
-        self._lock = threading.Lock()
+        self._calls = {name: Window(limit, clock) for name, limit in limits.items()}
 
     def renewed(self) -> RateLimits:
         """The same limits for another client, who has called nothing yet."""
@@ -47,19 +72,11 @@ class RateLimits:
         Raises:
             RateLimited: the limit is reached; the call is not counted.
         """
-        limit = self._limits.get(tool)
-        if limit is None:
-            return
-        with self._lock:
-            calls, now = self._calls[tool], self._clock()
-            while calls and now - calls[0] >= WINDOW_SECONDS:
-                calls.popleft()
-            if len(calls) >= limit:
-                wait = math.ceil(calls[0] + WINDOW_SECONDS - now) if calls else WINDOW_SECONDS
-                raise RateLimited(
-                    f"Rate limit exceeded for {tool}", limit=limit, retryAfterSeconds=int(wait)
-                )
-            calls.append(now)
+        calls = self._calls.get(tool)
+        if calls is not None and (wait := calls.enter()):
+            raise RateLimited(
+                f"Rate limit exceeded for {tool}", limit=calls.limit, retryAfterSeconds=wait
+            )
 
 
 def parse_limits(text: str) -> dict[str, int]:

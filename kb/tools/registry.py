@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 from pydantic.alias_generators import to_camel
 
 from kb.disk.read import system_error
-from kb.errors import KbError, UsageError
+from kb.errors import KbError, PermissionDenied, UsageError
 from kb.store.waiting_log import COPY, held_log
 from kb.text.file_names import writable
 from kb.text.nearest import nearest
@@ -49,6 +49,7 @@ class Tool:
     destructive: bool
     example: Mapping[str, Any]
     messages: Messages = field(default_factory=dict)
+    serves_readers: bool = True  # also those who may not write: it then only reads
 
     @cached_property
     def description(self) -> str:
@@ -107,8 +108,14 @@ def tool(
     destructive: bool = False,
     messages: Messages | None = None,
     name: str = "",
+    serves_readers: bool | None = None,
 ) -> Callable[[Callable[..., Reply]], Tool]:
-    """Make a tool of a function, with its name unless another one is given."""
+    """Make a tool of a function.
+
+    Args:
+        name: by default the function's.
+        serves_readers: whether those who may not write can call it; by default when it only reads.
+    """
 
     def made(function: Callable[..., Reply]) -> Tool:
         return Tool(
@@ -121,6 +128,7 @@ def tool(
             destructive,
             example,
             messages or {},
+            read_only if serves_readers is None else serves_readers,
         )
 
     return made
@@ -158,6 +166,7 @@ def call_tool(
         if name not in tools:
             result = _unknown_tool(name, tools)
         else:
+            _require_rights(session, tools[name])
             session.limits.check(name)
             result = _run(Call(session, progress), tools[name], arguments or {})
     except KbError as error:
@@ -173,6 +182,14 @@ def call_tool(
             session.log.note_queries(name, arguments or {})
     log.info("%s %s in %.1f ms", name, code or "done", milliseconds)
     return result
+
+
+def _require_rights(session: Session, tool: Tool) -> None:
+    if not (session.rights.may_write or tool.serves_readers):
+        raise PermissionDenied(
+            f"{tool.name} writes, and this token may only read: whoever runs the server can make "
+            "one that may write, with `kb token add NAME --role write`"
+        )
 
 
 def _run(call: Call, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:

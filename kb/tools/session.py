@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,22 @@ class Activity:
         self._added.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a client may do.
+
+    Attributes:
+        may_write: whether it may call the tools that change what is stored.
+        may_choose_project: whether it may activate another project than the one that is served.
+    """
+
+    may_write: bool = True
+    may_choose_project: bool = True
+
+
+ALL_RIGHTS = Rights()
+
+
 class Session:
     """An open knowledge base as one client uses it.
 
@@ -75,6 +92,7 @@ class Session:
         limits: how often tools may be called.
         allowed_docs: folders outside a project that its external docs may lie in.
         activity: what background work listens to.
+        rights: what the client may do.
     """
 
     def __init__(
@@ -86,12 +104,14 @@ class Session:
         limits: RateLimits | None = None,
         allowed_docs: Sequence[str] = (),
         activity: Activity | None = None,
+        rights: Rights = ALL_RIGHTS,
     ) -> None:
         self.knowledge = knowledge
         self.model = model
         self.reply_tokens = reply_tokens
         self.limits = limits or RateLimits()
         self.activity = activity or Activity()
+        self.rights = rights
         self._allowed_docs = allowed_docs
         self.calls = CallLog(knowledge.database)
         self.log = SessionLog(knowledge.database)
@@ -101,7 +121,12 @@ class Session:
         """The project in whose files the client works."""
         from kb.project.in_use import ProjectInUse  # here: most commands need none
 
-        return ProjectInUse(self.knowledge, self.model, self._allowed_docs)
+        return ProjectInUse(
+            self.knowledge,
+            self.model,
+            self._allowed_docs,
+            may_choose=self.rights.may_choose_project,
+        )
 
     @cached_property
     def memory_model(self) -> ModelInUse:
@@ -215,15 +240,20 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def another(self) -> Session:
-        """A session for another client of this process: with its own limits, log and project."""
+    def another(self, *, rights: Rights = ALL_RIGHTS, limits: RateLimits | None = None) -> Session:
+        """A session for another client of this process: with its own log and project.
+
+        Args:
+            limits: that it shares with others; by default its own.
+        """
         return Session(
             self.knowledge,
             self.model,
             reply_tokens=self.reply_tokens,
-            limits=self.limits.renewed(),
+            limits=limits or self.limits.renewed(),
             allowed_docs=self._allowed_docs,
             activity=self.activity,
+            rights=rights,
         )
 
     def flush(self) -> None:

@@ -4,12 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from secrets import token_urlsafe
 
 import pytest
 from secret_samples import EXAMPLE_PASSWORDS, SECRETS
 from support import ROOT, call, failure
 
 from kb.ingest.discoveries import all_discoveries
+from kb.store.tokens import PREFIX
 from kb.text.secrets import Secret, secrets_in
 from kb.tools.session import Session
 
@@ -25,6 +27,12 @@ def test_a_secret_is_recognised(kind: str, text: str) -> None:
 @pytest.mark.parametrize("text", EXAMPLE_PASSWORDS)
 def test_a_weak_password_in_an_assignment_is_recognised(text: str) -> None:
     assert [secret.line for secret in secrets_in(text)] == [1]
+
+
+def test_a_token_of_a_server_of_ours_is_a_secret() -> None:
+    token = PREFIX + token_urlsafe(32)
+    assert secrets_in(f"one\nit is {token}.") == [Secret(2, "kb token")]
+    assert secrets_in(f"see kb_{'a' * 20} and kb_{'b' * 50}") == []
 
 
 def test_ordinary_sentences_hold_no_secret() -> None:

@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 import kb
-from kb.cli import completion, datasette, doctor, install, serve
+from kb.cli import completion, datasette, doctor, install, serve, token
 from kb.cli.arguments import Parser, positive
 from kb.cli.options import browsing, care, collecting, context
 
@@ -51,6 +51,7 @@ def make_parser() -> Parser:
     context.add_options(add)
     serve.add_options(add)
     care.add_tool_options(add)
+    token.add_options(add)
     install.add_options(add)
     care.add_options(add)
     care.add_parts_options(add)

@@ -21,6 +21,7 @@ from kb.ingest.discoveries import all_discoveries
 from kb.ingest.forget import forget_discovery
 from kb.search.files import SearchedFile
 from kb.search.results import search_for_people
+from kb.server.authentication import principal_of
 from kb.server.clients import Clients
 from kb.server.page.document import shown_document
 from kb.server.page.render import FORM_SECRET, STATIC, VENDOR, Sealed, document_address, page
@@ -71,6 +72,9 @@ def _answering(clients: Clients, view: View) -> Any:
     """A view, run where it may wait for the disk; what goes wrong is a page too."""
 
     async def endpoint(request: Request) -> Response:
+        if principal_of(request.scope).is_guest:
+            message = "This page is for the one who runs the server: its token opens it."
+            return page("error.html", 403, message=message, query="", here="")
         if request.method == "POST":
             await request.body()  # kept by the request, for the view
         try:

@@ -1,0 +1,224 @@
+"""Whose request it is: the token that it shows, looked up in the file each time.
+
+One look-up of a hash takes a tenth of a millisecond, so nothing is remembered from one request to
+the next: a token that is revoked, by whatever process, opens nothing from then on. What it has
+opened before and is still open (a stream of events) is ended by `watch`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode
+
+import anyio
+import anyio.to_thread
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kb.errors import KbError
+from kb.server.access import Access, refused
+from kb.store.database import Database
+from kb.store.tokens import WRITE, find_token, has_tokens, hash_of, valid_hashes
+from kb.tools.limits import Window
+from kb.tools.session import ALL_RIGHTS, Rights
+
+log = logging.getLogger("kb.server")
+
+T = TypeVar("T")
+
+__all__ = ["ANYBODY", "Authentication", "Principal", "principal_of"]
+
+COOKIE = "kb_token"
+KEY = "kb.principal"  # of the ASGI scope
+LOOK_SECONDS = 0.25  # between two looks whether what is open may stay so
+_START = "http.response.start"
+LOOK_THREADS = 4  # of our own, so that nobody who may come in waits for calls that take long
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whose request it is.
+
+    Attributes:
+        name: as the log has it; "" where nobody is asked for a token.
+        token_hash: of the token in the file; empty for whoever runs the server, and for anybody.
+    """
+
+    name: str = ""
+    token_hash: bytes = b""
+    rights: Rights = ALL_RIGHTS
+    requests_per_minute: int | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells principals apart: two tokens of one name, made one after the other, too."""
+        return self.token_hash.hex() or self.name
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether it is somebody whom the one who runs the server gave a token."""
+        return bool(self.token_hash)
+
+
+ANYBODY = Principal()
+OWNER = Principal("owner")
+
+
+def principal_of(scope: Scope) -> Principal:
+    """Whose request it is."""
+    found: Principal = scope.get(KEY, ANYBODY)
+    return found
+
+
+class Authentication:
+    """Around one file's application: lets in whoever shows a token that is valid for the file.
+
+    Args:
+        database: whose tokens they are.
+        requests_per_minute: of a token that has no number of its own; None: as many as it likes.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        database: Database,
+        access: Access,
+        requests_per_minute: int | None = None,
+    ) -> None:
+        self._app = app
+        self._database = database
+        self._access = access
+        self._requests_per_minute = requests_per_minute
+        self._windows: dict[str, Window] = {}
+        self._open: dict[anyio.CancelScope, bytes] = {}
+        self._threads = anyio.CapacityLimiter(LOOK_THREADS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (login := self._login(scope)) is not None:
+            await login(scope, receive, send)
+            return
+        try:
+            principal = await self._principal(HTTPConnection(scope))
+        except KbError as error:
+            log.warning("nobody can be let in: %s", error.message)
+            why = "the file cannot be read now: the server's log says why"
+            await refused(scope, 503, why)(scope, receive, send)
+            return
+        if principal is None:
+            await _unknown(scope)(scope, receive, send)
+            return
+        scope[KEY] = principal
+        if (refusal := self._too_many(scope, principal)) is not None:
+            await refusal(scope, receive, send)
+            return
+        if principal.key:
+            # The protocol's sessions are then of use to nobody else.
+            token = AccessToken(token="", client_id=principal.key, scopes=[])
+            scope["user"] = AuthenticatedUser(token)
+        await self._answer(principal, scope, receive, send)
+
+    async def watch(self) -> None:
+        """End what tokens have open that are no longer valid. Does not return."""
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            hashes = set(self._open.values())
+            if not hashes:
+                continue
+            with contextlib.suppress(KbError):  # it is told where the next request comes
+                valid = await self._look(self._valid, hashes)
+                for scope, token_hash in list(self._open.items()):
+                    if token_hash in hashes - valid:
+                        scope.cancel()
+
+    async def _answer(
+        self, principal: Principal, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        began = ended = False
+
+        async def sent(message: Message) -> None:
+            nonlocal began, ended
+            began, ended = True, not message.get("more_body", message["type"] == _START)
+            await send(message)
+
+        with self._kept_open(principal) as cancelling:
+            await self._app(scope, receive, sent)
+        if not cancelling.cancelled_caught or ended:
+            return
+        if not began:
+            await _unknown(scope)(scope, receive, send)
+            return
+        with contextlib.suppress(RuntimeError):  # it said how long it would be
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @contextlib.contextmanager
+    def _kept_open(self, principal: Principal) -> Iterator[anyio.CancelScope]:
+        with anyio.CancelScope() as scope:
+            if principal.is_guest:
+                self._open[scope] = principal.token_hash
+            try:
+                yield scope
+            finally:
+                self._open.pop(scope, None)
+
+    async def _principal(self, connection: HTTPConnection) -> Principal | None:
+        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+        shown = [given.strip()] if scheme.casefold() == "bearer" else []
+        cookie = connection.cookies.get(COOKIE, "")
+        for token in filter(None, [*shown, cookie]):
+            if self._access.is_token(token):
+                return OWNER
+        return await self._look(self._found, shown[0] if shown else "")
+
+    def _found(self, token: str) -> Principal | None:
+        with self._database.read() as connection:
+            found = find_token(connection, token) if token else None
+            if found is None:
+                asks = self._access.asks or has_tokens(connection)
+                return None if asks else ANYBODY
+        rights = Rights(may_write=found.role == WRITE, may_choose_project=False)
+        return Principal(found.name, hash_of(token), rights, found.requests_per_minute)
+
+    def _valid(self, hashes: Collection[bytes]) -> set[bytes]:
+        with self._database.read() as connection:
+            return valid_hashes(connection, hashes)
+
+    async def _look(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
+
+    def _too_many(self, scope: Scope, principal: Principal) -> Response | None:
+        limit = principal.requests_per_minute or self._requests_per_minute
+        if limit is None or not principal.is_guest:
+            return None
+        window = self._windows.get(principal.key)
+        if window is None:
+            window = self._windows[principal.key] = Window(limit)
+        if not (wait := window.enter()):
+            return None
+        answer = refused(scope, 429, f"more than {limit} requests in a minute: wait {wait} seconds")
+        answer.headers["Retry-After"] = str(wait)
+        return answer
+
+    def _login(self, scope: Scope) -> Response | None:
+        """From an address with the token to the same one without, and a cookie instead."""
+        fields = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
+        given = [value for name, value in fields if name == "token"]
+        if scope["method"] != "GET" or not given or not self._access.is_token(given[0]):
+            return None
+        rest = urlencode([(name, value) for name, value in fields if name != "token"])
+        path = "/" + quote(scope["path"]).lstrip("/")  # with two slashes it would be a host
+        answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
+        answer.set_cookie(COOKIE, given[0], httponly=True, samesite="strict", path="/")
+        return answer
+
+
+def _unknown(scope: Scope) -> Response:
+    answer = refused(scope, 401, "a valid token is needed, as `Authorization: Bearer TOKEN`")
+    answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
