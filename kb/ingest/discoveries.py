@@ -38,6 +38,7 @@ from kb.store.discoveries import (
 from kb.store.documents import NewDocument, store_document
 from kb.store.ids import collection_range
 from kb.store.sessions import module_scores
+from kb.store.tidying import tidy_a_little
 from kb.store.times import utc_now
 from kb.text.secrets import secrets_in
 
@@ -108,6 +109,7 @@ def record_discovery(
             merged["times"] = old.get("times", 1) + 1
             new = _document(same["id"], kept, merged)
         store_document(connection, collection_id, new, same["document_id"] if same else None)
+        tidy_a_little(connection)
     try:
         embed_pending(model, within=collection_range(collection_id))
     except EmbeddingError as error:

@@ -23,6 +23,7 @@ from kb.store.contents import indexed_document
 from kb.store.documents import NewDocument, store_document
 from kb.store.indexes import find_index_row
 from kb.store.names import DEFAULT_INDEX
+from kb.store.tidying import tidy_a_little
 from kb.text.terms import is_unspaced
 
 MAXIMUM_METADATA = 1_000_000  # characters as JSON
@@ -93,6 +94,7 @@ def add_document(
         collection_id = row["collection_id"] if row else _insert_default(connection)
         known = indexed_document(connection, collection_id, doc_id)
         store_document(connection, collection_id, new, known["document_id"] if known else None)
+        tidy_a_little(connection)
     return Added(known is not None, tokens, True)
 
 

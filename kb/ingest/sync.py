@@ -33,6 +33,7 @@ from kb.store.contents import count_documents, stored_file, stored_files, stored
 from kb.store.database import Database
 from kb.store.documents import NewDocument, delete_document, store_document, touch_documents
 from kb.store.embeddings import delete_unused_vectors
+from kb.store.tidying import tidy
 
 __all__ = [
     "SyncReport",
@@ -139,6 +140,8 @@ def _sync_files(
         taken_back = [path for path in run.secret if path in stored]
         _take_back(database, row["collection_id"], taken_back, report)
         run.finish()
+        if report.added or report.updated or report.removed:
+            tidy(database)
     if withheld or run.secret:
         message = f"never stored: {named([*withheld, *run.secret])}"
         report.notices.append({"path": "", "message": message})

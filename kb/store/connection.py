@@ -112,6 +112,21 @@ class Connection:
         """Execute once for each set of parameters."""
         self.apsw.executemany(statement(name), parameters)
 
+    def changes(self) -> int:
+        """How many rows this connection has changed, those of an index's own tables among them."""
+        return self.apsw.total_changes()
+
+    def release_pages(self, kept: float) -> None:
+        """Give pages that nothing uses back to the disk.
+
+        Args:
+            kept: a share of the file that may stay unused.
+        """
+        free: Any = self.apsw.pragma("freelist_count")
+        pages: Any = self.apsw.pragma("page_count")
+        if (surplus := int(free - kept * pages)) > 0:
+            self.apsw.execute(f"PRAGMA incremental_vacuum({surplus})").fetchall()
+
     def last_id(self) -> int:
         return self.apsw.last_insert_rowid()
 

@@ -35,6 +35,7 @@ def test_whatever_a_client_sends_is_answered_and_nothing_ends_the_server(tmp_pat
         ("clients", ["--clients", "2", "--calls", "25"]),
         ("opens", ["--rounds", "1", "--processes", "3"]),
         ("calls", ["--calls", "120"]),
+        ("growth", ["--pages", "8", "--rounds", "3"]),
         ("sources", ["--cases", "10"]),
         ("workers", ["--rounds", "1", "--documents", "12"]),
     ],

@@ -9,6 +9,7 @@ are the first one, migrated, with what the version brought.
 import gzip
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -192,3 +193,49 @@ def test_datasette_shows_every_table_and_view(version: int, tmp_path: Path) -> N
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == dict.fromkeys(names, 200)
+
+
+KILLED_AFTER = """
+import os, signal, sys
+import apsw
+from kb.store.database import Database
+
+left = int(sys.argv[2])
+
+def count(connection):
+    def tick():
+        global left
+        left -= 1
+        if left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+    connection.set_progress_handler(tick, 200)
+
+apsw.connection_hooks.append(count)
+Database(sys.argv[1]).close()
+print("done")
+"""
+
+
+def test_a_migration_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    path = old_file(4, tmp_path)
+    before = rows(path)
+    new = tmp_path / "new.db"
+    Database(new).close()
+    ticks, is_over = 1, False
+    while not is_over:
+        command = [sys.executable, "-c", KILLED_AFTER, str(path), str(ticks)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        is_over = "done" in done.stdout
+        assert is_over or done.returncode == -signal.SIGKILL, done.stderr
+        ticks = ticks * 3 // 2 + 1
+        # What is left is read as another process would: with the journal, if there is one.
+        with Database(path) as database, database.read() as connection:
+            assert connection.apsw.pragma("integrity_check") == "ok"
+        assert {name: held for name, held in rows(path).items() if name in before} == before
+        if not is_over:
+            for file in tmp_path.glob("old.db*"):
+                file.unlink()
+            old_file(4, tmp_path)
+    assert ticks > 10
+    assert definitions(path) == definitions(new)
