@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from kb.errors import UsageError
 from kb.formats.parse import parse
+from kb.models.embedder import are_interchangeable
 from kb.store.chunks import count_waiting
 from kb.store.collections import (
     all_collections,
@@ -127,7 +128,8 @@ def _model(old: Connection, new: Connection) -> int | None:
         return None
     key = {name: model[name] for name in ("name", "sha256", "width")}
     if there is not None:
-        same = all(there[name] == value for name, value in key.items())
+        same = all(there[name] == model[name] for name in ("name", "width"))
+        same = same and are_interchangeable(model["name"], model["sha256"], there["sha256"])
         return int(there["model_id"]) if same else None
     model_id = insert_model(new, **key, slope=model["slope"], intercept=model["intercept"])
     set_current_model(new, model_id)

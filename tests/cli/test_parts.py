@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kb.cli.main import main
+from kb.models.embedder import BUILDS, BUNDLED_MODEL
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -85,3 +89,14 @@ def test_split_and_merge_move_collections(run: Run) -> None:
     assert "kettle of b" in run("--db", "c.db", "get", "b.md")[1]
     assert run("--db", "a.db", "get", "b.md")[0] == 1
     assert run("--db", "a.db", "merge", "a.db")[0] == 2
+
+
+def test_vectors_of_an_earlier_build_of_the_model_are_merged_with_newer_ones(run: Run) -> None:
+    for name in ("a", "b"):
+        assert run("--db", f"{name}.db", "sync")[0] == 0
+    earlier = BUILDS[BUNDLED_MODEL][1]
+    with closing(sqlite3.connect("a.db")) as plain, plain:
+        plain.execute("UPDATE models SET sha256 = ?", (earlier,))
+    assert run("--db", "a.db", "merge", "b.db")[0] == 0
+    status = json.loads(run("--db", "a.db", "status", "--json")[1])
+    assert (status["chunks"], status["vectors"]) == (2, 2)
