@@ -15,6 +15,7 @@ from kb.models.embedder import quantize
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.ids import WHOLE_FILE, collection_range
+from kb.store.sign_codes import SignCodes, sign_codes
 from kb.store.vectors import mean_vector, nearest_chunks, rebuild_all_vectors, rebuild_slabs
 
 Vectors = NDArray[np.float32]
@@ -127,6 +128,17 @@ def test_a_large_set_is_searched_nearly_exactly(connection: Connection) -> None:
     for query in clustered_vectors(40, 384)[:40]:
         hits += len(set(found(connection, query, 10)) & set(brute_force(vectors, query, 10)))
     assert hits / 400 >= 0.97
+
+
+@pytest.mark.parametrize("width", [1, 63, 100, 384])
+def test_the_finer_choice_is_by_the_sum_of_the_query_over_a_codes_signs(width: int) -> None:
+    vectors = random_vectors(500, width)
+    [query] = random_vectors(1, width, seed=9)
+    codes = SignCodes(np.arange(500), np.ascontiguousarray(sign_codes(vectors).view(np.uint64).T))
+    sums = (vectors > 0) @ query
+    for some in (codes, codes.at(slice(0, 400)), codes.at(np.arange(0, 500, 3))):
+        least = sums[some.nearest(query, wide=500, few=20)].min()
+        assert (sums[some.ids] > least + 1e-5).sum() < 20
 
 
 def test_a_small_collection_beside_a_large_one_is_always_found(connection: Connection) -> None:
