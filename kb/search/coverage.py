@@ -121,13 +121,24 @@ def look_up(
     wanted: Sequence[Unit],
     ranked: Sequence[str],
     chunk_ids: Collection[int],
+    counted: Mapping[str, int] | None = None,
 ) -> LookedUp:
-    """In how many passages the words of a query stand, and in which of some passages."""
+    """In how many passages the words of a query stand, and in which of some passages.
+
+    Args:
+        counted: what `telling` knows.
+    """
     if not wanted:
         return LookedUp()
     total: int = connection.value("count_all_chunks")
     most = max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
-    found = _look_up(connection, [*_matches(wanted), *ranked], chunk_ids, most)
+    found = {
+        match: _Found(most, frozenset(), True)
+        for match, count in (counted or {}).items()
+        if count >= most
+    }
+    unknown = [match for match in (*_matches(wanted), *ranked) if match not in found]
+    found |= _look_up(connection, unknown, chunk_ids, most)
     if all(found[unit.match].is_common for unit in wanted):
         found |= _look_up(connection, _matches(wanted), chunk_ids, total)
         for unit in wanted:
@@ -220,8 +231,10 @@ def look_up_documents(
     return LookedUp((), ranked, found, total)
 
 
-def telling(connection: Connection, matches: Sequence[str]) -> list[str]:
+def telling(connection: Connection, matches: Sequence[str]) -> tuple[list[str], Mapping[str, int]]:
     """Those of some expressions that rank: in a large file not what very many passages hold.
+
+    Also how many passages hold each, in a large file, where it had to be counted.
 
     Such a word takes as long as all others together and tells little. All stay where no other
     stands in any passage.
@@ -229,10 +242,11 @@ def telling(connection: Connection, matches: Sequence[str]) -> list[str]:
     total: int = connection.value("count_all_chunks")
     most = max(MOST_RANKED, int(total * MOST_RANKED_SHARE))
     if total <= most:
-        return list(matches)
+        return list(matches), {}
     found = _look_up(connection, matches, (), most)
     kept = [match for match in matches if not found[match].is_common]
-    return kept if any(found[match].count for match in kept) else list(matches)
+    counted = {match: one.count for match, one in found.items()}
+    return kept if any(counted[match] for match in kept) else list(matches), counted
 
 
 def rows_titled(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.search.coverage import (
@@ -21,6 +21,7 @@ from kb.search.query import Query, scripts_asked
 from kb.search.ranking import (
     Evidence,
     background,
+    nearest_by_document,
     rank,
     readable_share,
     script_fit,
@@ -40,8 +41,7 @@ MOST_TITLE_WORDS = 3  # of a query that may be a title
 FARTHEST = 2.0  # the greatest cosine distance
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One chunk found: why, and how well.
 
     `score` orders. Ranks count from 1 and are None where a list did not hold the chunk.
@@ -156,7 +156,7 @@ def collect(
     blob = None if vector is None else query_blob(vector)
     rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
     document_of = {row[0]: row[1] for row in rows}
-    passages = look_up(connection, words.units, words.alternatives, chunk_ids)
+    passages = look_up(connection, words.units, words.alternatives, chunk_ids, words.counted)
     is_short = len(words.units) <= MOST_TITLE_WORDS
     readable = readable_share(query.text) if english_model else 1.0
     return Collected(
@@ -185,47 +185,55 @@ def ranked(
         evidence_of(one, [other for other in collected if other is not one]) for one in collected
     ]
     # Of all files together, in which a document's id may come twice.
-    usual = background(
-        replace(one, document_id=(number << 63) + one.document_id) if number else one
-        for number, own in enumerate(evidence)
-        for one, _ in own
-    )
+    usual = background([near for own in evidence for near in nearest_by_document(own).values()])
     hits = [
         (number, hit)
         for number, (one, own) in enumerate(zip(collected, evidence, strict=True))
-        for hit in (_near_hits(one) if one.words is None else _hits(one, own, usual))
-        if max_distance >= FARTHEST or (hit.distance is not None and hit.distance <= max_distance)
+        for hit in (
+            _near_hits(one, limit, max_distance)
+            if one.words is None
+            else _hits(one, own, usual, limit, max_distance)
+        )
     ]
     if len(collected) > 1:
         hits.sort(key=lambda pair: -pair[1].score)  # files in their order where scores are equal
     return hits[:limit]
 
 
-def _near_hits(collected: Collected) -> list[Hit]:
+def _near_hits(collected: Collected, limit: int, max_distance: float) -> list[Hit]:
     """What is near in meaning, where words do not count."""
     return [
         Hit(chunk_id, shown(collected.calibration.score(distance)), distance, vector_rank=rank)
-        for rank, (chunk_id, distance) in enumerate(collected.nearest, 1)
+        for rank, (chunk_id, distance) in enumerate(collected.nearest[:limit], 1)
+        if distance <= max_distance
     ]
 
 
 def _hits(
-    collected: Collected, evidence: Sequence[tuple[Evidence, float | None]], usual: float
+    collected: Collected,
+    evidence: Sequence[Evidence],
+    usual: float,
+    limit: int,
+    max_distance: float,
 ) -> list[Hit]:
     assert collected.words is not None
     keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(collected.words.chunks, 1)}
     vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(collected.nearest, 1)}
-    distances = {one.chunk_id: distance for one, distance in evidence}
+    near_enough = [
+        one
+        for one in evidence
+        if max_distance >= FARTHEST or (one.distance is not None and one.distance <= max_distance)
+    ]
     return [
         Hit(
-            one.evidence.chunk_id,
-            one.score,
-            distances[one.evidence.chunk_id],
-            keyword_ranks.get(one.evidence.chunk_id),
-            vector_ranks.get(one.evidence.chunk_id),
-            one.evidence,
+            one.chunk_id,
+            score,
+            one.distance,
+            keyword_ranks.get(one.chunk_id),
+            vector_ranks.get(one.chunk_id),
+            one,
         )
-        for one in rank((one for one, _ in evidence), collected.readable, usual=usual)
+        for one, score in rank(near_enough, collected.readable, usual=usual, limit=limit)
     ]
 
 
@@ -247,45 +255,46 @@ def _nearest(
     )
 
 
-def evidence_of(
-    collected: Collected, others: Sequence[Collected]
-) -> list[tuple[Evidence, float | None]]:
-    """What is known of each candidate, and its distance."""
-    words, calibration, query = collected.words, collected.calibration, collected.query
+def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evidence]:
+    """What is known of each candidate."""
+    words, query = collected.words, collected.query
     if words is None:
         return []
     passages = coverage(collected.passages, [other.passages for other in others])
     documents = coverage(collected.documents, [other.documents for other in others])
+    standard = collected.calibration.standard
     asked = scripts_asked(query)
     asked_title = _plain(query.text)
     literal = set(words.literal) if len(split_words(query.text)) > 1 else set()
     of_document: dict[int, tuple[float, float | None, float, bool]] = {}
-    found: list[tuple[Evidence, float | None]] = []
+    found: list[Evidence] = []
     for chunk_id, document_id, distance, document_distance, title, beginning in collected.rows:
-        if document_id not in of_document:
-            of_document[document_id] = (
+        if (known := of_document.get(document_id)) is None:
+            known = of_document[document_id] = (
                 documents.share(document_id, words.documents.get(document_id, 0.0)),
-                None if document_distance is None else calibration.standard(1 - document_distance),
+                None if document_distance is None else standard(1 - document_distance),
                 script_fit(asked, beginning),
                 _plain(title) == asked_title,
             )
-        document_words, document_cosine, script, is_title = of_document[document_id]
+        document_words, document_cosine, script, is_title = known
+        score = words.chunks.get(chunk_id)
         one = Evidence(
             chunk_id,
             document_id,
-            passages.share(chunk_id, words.chunks.get(chunk_id, 0.0)),
+            passages.share(chunk_id, score) if score else 0.0,
             document_words,
             passages.held.get(chunk_id, 0.0),
             passages.rarity,
-            None if distance is None else calibration.standard(1 - distance),
+            None if distance is None else standard(1 - distance),
             None if distance is None else document_cosine,
             script,
             chunk_id in collected.titled,
             chunk_id in literal,
             chunk_id in collected.typed,
             is_title,
+            distance,
         )
-        found.append((one, distance))
+        found.append(one)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,14 @@ LITERAL_DEPTH = 50
 
 @dataclass(frozen=True, slots=True)
 class WordLists:
-    """What the keyword indexes say: scores by id, best first, and what they are made of."""
+    """What the keyword indexes say: scores by id, best first, and what they are made of.
+
+    Attributes:
+        counted: in how many passages each of `alternatives` is, as far as it was counted.
+    """
 
     alternatives: list[str]
+    counted: Mapping[str, int]
     units: list[Unit]
     chunks: dict[int, float]
     documents: dict[int, float]
@@ -40,14 +45,14 @@ def word_lists(
 ) -> WordLists:
     """What the indexes say of a query, in ids that its operators let pass."""
     prefixes = match_prefixes(connection, query)
-    alternatives = telling(connection, [*match_alternatives(query), *prefixes.values()])
+    alternatives, counted = telling(connection, [*match_alternatives(query), *prefixes.values()])
     match = " OR ".join(alternatives)
     most = max(DEPTH, depth)
     found = keyword_hits(connection, match, ranges, most, only=only, without=without)
     documents = document_hits(connection, match, ranges, most)
     literal = literal_hits(connection, query, ranges, only, without)
     units_ = units(query, prefixes)
-    return WordLists(alternatives, units_, dict(found), dict(documents), literal)
+    return WordLists(alternatives, counted, units_, dict(found), dict(documents), literal)
 
 
 def keyword_hits(

@@ -213,7 +213,7 @@ def _reordered(found: Found, orders: Sequence[Sequence[int]], limit: int) -> Fou
     for order, rows, hits, files in zip(orders, found.rows, found.hits, found.files, strict=True):
         scores_in_order = [hit.score for hit in hits]  # they fall
         places = list(zip(order, scores_in_order, strict=True))[:limit]
-        reordered.hits.append([replace(hits[i], score=score) for i, score in places])
+        reordered.hits.append([hits[i]._replace(score=score) for i, score in places])
         reordered.rows.append([{**rows[i], "relevanceScore": score} for i, score in places])
         reordered.files.append([files[i] for i, _ in places])
     return reordered

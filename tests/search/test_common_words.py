@@ -3,7 +3,7 @@
 import pytest
 from support import Filler
 
-from kb.search.coverage import telling
+from kb.search.coverage import Unit, coverage, look_up, telling
 
 PAGES = {f"{n}.md": f"# Page {n}\n\nEvery page tells of wind.\n" for n in range(20)}
 PAGES["rare.md"] = "# Anemometer\n\nThis one tells of wind too.\n"
@@ -15,9 +15,32 @@ def test_a_word_of_most_passages_ranks_only_where_no_other_does(
     kb = fill(PAGES, embed=False)
     asked = ['"wind"', '"anemometer"', '"tells"']
     with kb.database.read() as connection:
-        assert telling(connection, asked) == asked  # a small file costs nothing
+        assert telling(connection, asked) == (asked, {})  # a small file costs nothing
         monkeypatch.setattr("kb.search.coverage.MOST_RANKED", 5)
-        assert telling(connection, asked) == ['"anemometer"']
-        assert telling(connection, ['"wind"', '"tells"']) == ['"wind"', '"tells"']
-        assert telling(connection, ['"wind"', '"unheard"']) == ['"wind"', '"unheard"']
-        assert telling(connection, []) == []
+        kept, counted = telling(connection, asked)
+        assert kept == ['"anemometer"']
+        assert counted == {'"wind"': 5, '"anemometer"': 1, '"tells"': 5}  # of 21, as far as counted
+        assert telling(connection, ['"wind"', '"tells"'])[0] == ['"wind"', '"tells"']
+        assert telling(connection, ['"wind"', '"unheard"'])[0] == ['"wind"', '"unheard"']
+        assert telling(connection, []) == ([], {})
+
+
+def test_what_is_counted_once_is_not_looked_up_again(
+    fill: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb = fill(PAGES, embed=False)
+    units = [Unit('"wind"'), Unit('"anemometer"')]
+    monkeypatch.setattr("kb.search.coverage.MOST_HOLDING", 10)
+    with kb.database.read() as connection:
+        chunks = [
+            row[0]
+            for row in connection.tuples(
+                "matching_chunk_ids", match='"anemometer"', first=0, last=2**62
+            )
+        ]
+        again = look_up(connection, units, ['"wind"'], chunks)
+        once = look_up(connection, units, ['"wind"'], chunks, {'"wind"': 21})
+        assert coverage(once).held == coverage(again).held == {chunks[0]: 1.0}
+        assert coverage(once).greatest_score == coverage(again).greatest_score
+        asked = look_up(connection, units[:1], ['"wind"'], chunks, {'"wind"': 21})
+        assert coverage(asked).held == {chunks[0]: 1.0}  # where there is no other word it counts

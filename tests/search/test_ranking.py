@@ -1,13 +1,11 @@
 """How evidence becomes a score: the pure function."""
 
-from dataclasses import replace
-
 import pytest
 
 from kb.search.ranking import Evidence, explained, rank, support, typed_evidence
 
 NOTHING = Evidence(1, 1, words=0.0, document_words=0.0, cosine=0.1, document_cosine=0.1)
-ANSWER = replace(NOTHING, words=0.5, document_words=0.6, cosine=0.6, document_cosine=0.5)
+ANSWER = NOTHING._replace(words=0.5, document_words=0.6, cosine=0.6, document_cosine=0.5)
 
 
 def score(one: Evidence, readable: float = 1.0) -> float:
@@ -24,54 +22,54 @@ def test_unrelated_text_stays_far_below_an_answer() -> None:
     {"script": 1.0}, {"is_literal": True}, {"is_title": True}, {"held": 0.9, "rarity": 1.0},
 ])  # fmt: skip
 def test_more_evidence_of_any_kind_raises_the_score(better: dict[str, float]) -> None:
-    assert score(replace(ANSWER, **better)) > score(ANSWER)
+    assert score(ANSWER._replace(**better)) > score(ANSWER)
 
 
 @pytest.mark.parametrize("kind", ["words", "document_words"])
 def test_the_first_words_that_are_found_tell_more_than_the_last(kind: str) -> None:
     def gain(before: float, after: float) -> float:
-        return support(replace(NOTHING, **{kind: after}), 1.0) - support(
-            replace(NOTHING, **{kind: before}), 1.0
+        return support(NOTHING._replace(**{kind: after}), 1.0) - support(
+            NOTHING._replace(**{kind: before}), 1.0
         )
 
     assert gain(0.1, 0.3) > gain(0.7, 0.9) + 0.01
 
 
 def test_rare_words_that_a_passage_holds_as_typed_are_enough() -> None:
-    assert score(replace(NOTHING, held=0.8, rarity=1.0)) >= 0.7
-    assert score(replace(NOTHING, held=0.8, rarity=0.1)) < 0.7  # every other passage has them
-    assert score(replace(NOTHING, held=0.8, rarity=0.1, is_titled=True)) >= 0.7
-    assert typed_evidence(replace(NOTHING, held=0.6, rarity=1.0)) == 0
+    assert score(NOTHING._replace(held=0.8, rarity=1.0)) >= 0.7
+    assert score(NOTHING._replace(held=0.8, rarity=0.1)) < 0.7  # every other passage has them
+    assert score(NOTHING._replace(held=0.8, rarity=0.1, is_titled=True)) >= 0.7
+    assert typed_evidence(NOTHING._replace(held=0.6, rarity=1.0)) == 0
 
 
 def test_the_very_characters_stand_before_the_words_in_a_better_document() -> None:
-    words = replace(NOTHING, words=0.6, document_words=0.8, held=1.0, rarity=1.0, is_literal=True)
-    typed = replace(words, chunk_id=2, document_words=0.4, is_typed=True)
+    words = NOTHING._replace(words=0.6, document_words=0.8, held=1.0, rarity=1.0, is_literal=True)
+    typed = words._replace(chunk_id=2, document_words=0.4, is_typed=True)
     assert [row.evidence.chunk_id for row in rank([words, typed], 1.0)] == [2, 1]
 
 
 def test_scores_depend_on_no_other_row_and_never_reach_one() -> None:
-    rows = rank([NOTHING, replace(ANSWER, chunk_id=2)], 1.0)
+    rows = rank([NOTHING, ANSWER._replace(chunk_id=2)], 1.0)
     assert [row.evidence.chunk_id for row in rows] == [2, 1]
     assert [row.score for row in rows] == [score(ANSWER), score(NOTHING)]
-    everything = replace(ANSWER, words=1.0, document_words=1.0, cosine=1.0, document_cosine=1.0)
+    everything = ANSWER._replace(words=1.0, document_words=1.0, cosine=1.0, document_cosine=1.0)
     assert score(everything) == 0.99
 
 
 def test_equal_evidence_is_ordered_by_document_then_position() -> None:
-    rows = [replace(ANSWER, chunk_id=i, document_id=d) for i, d in ((5, 2), (9, 1), (4, 2))]
+    rows = [ANSWER._replace(chunk_id=i, document_id=d) for i, d in ((5, 2), (9, 1), (4, 2))]
     assert [row.evidence.chunk_id for row in rank(rows, 1.0)] == [9, 4, 5]
 
 
 def test_what_has_no_meaning_is_judged_by_its_words() -> None:
-    without = replace(ANSWER, cosine=None, document_cosine=None)
+    without = ANSWER._replace(cosine=None, document_cosine=None)
     assert support(without, 1.0) == support(ANSWER, 0.0)
-    assert support(replace(without, words=0.9), 1.0) > support(without, 1.0)
+    assert support(without._replace(words=0.9), 1.0) > support(without, 1.0)
 
 
 def test_an_explanation_names_the_evidence() -> None:
-    assert "as it was typed" in explained(replace(ANSWER, is_typed=True))
-    assert "42%" in explained(replace(ANSWER, held=0.42))
+    assert "as it was typed" in explained(ANSWER._replace(is_typed=True))
+    assert "42%" in explained(ANSWER._replace(held=0.42))
     assert "very near" in explained(ANSWER)
-    assert "judged by words alone" in explained(replace(ANSWER, cosine=None))
+    assert "judged by words alone" in explained(ANSWER._replace(cosine=None))
     assert explained(None) == "near in meaning"
