@@ -128,7 +128,7 @@ def test_installed_package_works_from_another_folder(program: Path, tmp_path: Pa
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "a.md").write_text("# Kittens\n\nA young cat sleeps a lot.\n")
     environment = ["--db", tmp_path / "small.db"]
-    assert "1 passages embedded" in run(program, *environment, "add", "small", cwd=tmp_path)
+    assert "1 passage embedded" in run(program, *environment, "add", "small", cwd=tmp_path)
     answer = run(
         program, *environment, "tool", "documents_search", '{"query": "feline"}', cwd=tmp_path
     )

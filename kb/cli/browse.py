@@ -14,6 +14,7 @@ from kb.store.chunks import count_waiting
 from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_page
 from kb.store.ids import collection_range
+from kb.text.counted import counted
 from kb.text.file_names import storable
 from kb.tools.session import Session
 
@@ -40,7 +41,7 @@ def search(kb: Session, options: argparse.Namespace) -> int:
         waiting = _waiting(kb, report.collection) if not options.no_embed else 0
         if waiting > FEW and render.is_read_as_it_comes(options):
             _answer(kb, names, options)
-            render.remark(f"embedding {waiting:,} passages for a better answer", options)
+            render.remark(f"embedding {counted(waiting, 'passage')} for a better answer", options)
         if waiting:
             embed_for_search(kb, report, options)
     return _answer(kb, names, options)

@@ -20,6 +20,7 @@ from kb.store.findings import HINT, Finding
 from kb.store.sessions import file_scores
 from kb.store.tokens import count_tokens
 from kb.store.waiting_log import waiting_log
+from kb.text.counted import counted
 from kb.tools.session import Session
 
 TOP_FILES = 10
@@ -98,19 +99,24 @@ def _show_status(result: dict[str, Any], options: argparse.Namespace) -> None:
     model = result["model"]
     heading = f"{result['file']} ({result['bytes'] / 1e6:.1f} MB)"
     facts = [
-        f"{result['documents']} documents, {result['characters'] / 1e6:.1f} million characters, "
-        f"{result['chunks']} passages, {result['embedded_chunks']} with a vector",
+        f"{counted(result['documents'], 'document')}, {result['characters'] / 1e6:.1f} million "
+        f"characters, {counted(result['chunks'], 'passage')}, {result['embedded_chunks']:,} with a "
+        "vector",
         f"model: {model}, {result['width']} dimensions" if model else "no vectors yet",
     ]
     if tokens := result.get("tokens"):
         states = ", ".join(f"{number} {state}" for state, number in tokens.items())
         facts.append(f"tokens: {states}")
     if result["waiting"]:
-        facts.append(f"{result['waiting']} passages wait for their vector: run `kb sync`")
+        waiting = counted(result["waiting"], "passage waits", "passages wait")
+        facts.append(f"{waiting} for a vector: run `kb sync`")
     facts += [
         f"{one['message']}; {one['remedy']}" for one in result["problems"] if one["check"] == "log"
     ]
-    read = [f"  {f['score']:.2f}  {f['path']} ({f['reads']} reads)" for f in result["topFiles"]]
+    read = [
+        f"  {f['score']:.2f}  {f['path']} ({counted(f['reads'], 'read')})"
+        for f in result["topFiles"]
+    ]
     if read:
         read.insert(0, "files read most and last:")
     if getattr(options, "format", None) not in (None, "table"):
@@ -181,7 +187,7 @@ def _facts(database: Database) -> dict[str, Any]:
 def _line_of_collection(row: dict[str, Any]) -> str:
     source = f" from {row['source']}" if row["source"] else ""
     synced = f", synced {row['synced']}" if row["synced"] else ""
-    return f"  {row['collection']}: {row['documents']} documents{source}{synced}"
+    return f"  {row['collection']}: {counted(row['documents'], 'document')}{source}{synced}"
 
 
 def _status_of_calls(kb: Session, options: argparse.Namespace) -> int:
@@ -227,7 +233,7 @@ def pack(_: Session, options: argparse.Namespace) -> int:
     for line in left_out:
         render.say(f"left out: {line}")
     result = {"bundle": str(options.output), "documents": len(files), "bytes": size}
-    text = f"{options.output}: {len(files)} documents ({size / 1e6:.1f} MB)"
+    text = f"{options.output}: {counted(len(files), 'document')} ({size / 1e6:.1f} MB)"
     render.text(result, text, options)
     return 0
 

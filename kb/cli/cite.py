@@ -30,6 +30,7 @@ from kb.store.collections import all_collections
 from kb.store.connection import Connection, Row
 from kb.store.database import Database
 from kb.store.graph_picture import graph_picture
+from kb.text.counted import counted
 from kb.text.file_names import storable
 from kb.tools.session import Session
 
@@ -124,8 +125,8 @@ def graph(kb: Session, options: argparse.Namespace) -> int:
         except OSError as error:
             raise FileError(f"cannot write {options.output}: {error.strerror}") from error
         if not options.quiet:
-            pages, links = len(found.nodes), len(found.edges)
-            render.say(f"{options.output}: {pages} pages, {links} citations")
+            pages = counted(len(found.nodes), "page")
+            render.say(f"{options.output}: {pages}, {counted(len(found.edges), 'citation')}")
     return 0 if found.nodes else 1
 
 

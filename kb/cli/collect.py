@@ -37,6 +37,7 @@ from kb.store.database import Database
 from kb.store.documents import delete_collection, delete_document
 from kb.store.embeddings import delete_unused_vectors
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
+from kb.text.counted import counted
 from kb.text.file_names import storable
 from kb.tools.session import Session
 
@@ -112,15 +113,16 @@ def remove(kb: Session, options: argparse.Namespace) -> int:
         count = count_documents(connection, row["collection_id"])
     if count and not row["source"] and not options.force:
         raise UsageError(
-            f'the {count} documents of "{row["name"]}" are nowhere but in this file, so they were '
-            "not removed: keep a copy with `kb copy` first; `kb remove --help` says how to go on"
+            f'the documents of "{row["name"]}" ({count:,}) are nowhere but in this file, so they '
+            "were not removed: keep a copy with `kb copy` first; `kb remove --help` says how to go "
+            "on"
         )
     with kb.database.write() as connection:
         delete_collection(connection, row["collection_id"])
     if options.json:
         render.print_json({"removed": row["name"], "documents": count})
     elif not options.quiet:
-        print(f"removed {row['name']} with {count} documents")
+        print(f"removed {row['name']} with {counted(count, 'document')}")
     return 0
 
 
@@ -156,7 +158,8 @@ def reembed_all(kb: Session, options: argparse.Namespace) -> int:
         result = {"model": embedder.name, "embedded": report.embedded, "reused": report.reused}
         render.print_json(result | ({"notice": " ".join(said)} if said else {}))
     elif not options.quiet:
-        print(f"{embedder.name}: {report.embedded} passages embedded, {report.reused} reused")
+        embedded = counted(report.embedded, "passage")
+        print(f"{embedder.name}: {embedded} embedded, {report.reused:,} reused")
     return 0
 
 
@@ -337,7 +340,8 @@ def _show_sync(
                 print(_summary(report))
         if (embedded.embedded or embedded.reused) and not options.quiet:
             reused = f", {embedded.reused} had a known text" if embedded.reused else ""
-            print(f"{embedded.embedded} passages embedded with {kb.model.model_name()}{reused}")
+            made = counted(embedded.embedded, "passage")
+            print(f"{made} embedded with {kb.model.model_name()}{reused}")
     if notice and (embedding_error or not options.quiet):
         render.say(notice)
 
@@ -367,7 +371,7 @@ def _summary(report: SyncReport) -> str:
     if report.errors and not report.errors[0]["path"]:  # of the whole collection
         return f"{report.collection}: not synced"
     changes = [
-        f"{count} {word}"
+        f"{count:,} {word}"
         for count, word in (
             (report.added, "added"),
             (report.updated, "updated"),
@@ -377,17 +381,19 @@ def _summary(report: SyncReport) -> str:
         )
         if count
     ]
-    return (
-        f"{report.collection}: {', '.join(changes) or 'nothing there'} ({report.total} documents)"
-    )
+    total = counted(report.total, "document")
+    return f"{report.collection}: {', '.join(changes) or 'nothing there'} ({total})"
 
 
 def _say_problems(report: SyncReport, options: argparse.Namespace) -> None:
     if options.quiet:
         return
-    for problems_, what in ((report.errors, "files that failed"), (report.notices, "notices")):
+    for problems_, what in (
+        (report.errors, ("more file that failed", "more files that failed")),
+        (report.notices, ("more notice", "more notices")),
+    ):
         for problem in problems_[:MOST_SHOWN]:
             place = f"{problem['path']}: " if problem["path"] else ""
             render.say(f"{report.collection}: {place}{problem['message']}")
         if (more := len(problems_) - MOST_SHOWN) > 0:
-            render.say(f"{report.collection}: {more} more {what}: see --json")
+            render.say(f"{report.collection}: {counted(more, *what)}: see --json")

@@ -18,6 +18,7 @@ from kb.ingest.discoveries import (
 from kb.ingest.forget import forget_discovery
 from kb.project.tree import STORED, grep_project
 from kb.search.files import Together
+from kb.text.counted import counted
 from kb.tools.searches import from_each
 from kb.tools.session import Session
 
@@ -125,7 +126,7 @@ def grep(kb: Session, options: argparse.Namespace) -> int:
             render.say("nothing found")
         left = found.total_matches - len(found.matches)
         if left:
-            render.say(f"{left} more matching lines; see them with -n")
+            render.say(f"{counted(left, 'more matching line')}; see all with -n")
         if found.truncated:
             render.say("the time was over before all was searched")
         if searched == STORED:

@@ -12,6 +12,7 @@ from kb.ingest.move import Moved, move_collection
 from kb.store.collections import all_collections
 from kb.store.database import Database
 from kb.store.names import Names
+from kb.text.counted import counted
 from kb.tools.session import Session
 
 
@@ -67,12 +68,13 @@ def _move(names: Names, source: Database, target: Database, options: argparse.Na
         for one in moved
     ]
     lines = [
-        f"{one.collection}: {one.documents} documents moved to {target.path}"
+        f"{one.collection}: {counted(one.documents, 'document')} moved to {target.path}"
         + (f" as {one.name}" if one.name != one.collection else "")
         for one in moved
     ]
     if waiting := sum(one.waiting for one in moved):
-        lines.append(f"{waiting} passages wait there for their vector: run `kb sync`")
+        wait = counted(waiting, "passage waits", "passages wait")
+        lines.append(f"{wait} there for a vector: run `kb sync`")
     if not options.quiet or options.json:
         render.text({"moved": result}, "\n".join(lines), options)
     return 0 if moved else 1

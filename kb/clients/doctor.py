@@ -31,6 +31,7 @@ from kb.store.embeddings import current_model
 from kb.store.findings import BROKEN, HINT, SOUND, Finding, quick
 from kb.store.health import REPAIRS, repair, thorough
 from kb.store.tokens import EXPIRED, VALID, count_tokens
+from kb.text.counted import counted
 from kb.text.secrets import secrets_in
 
 SHOWN = 5  # names in one message
@@ -87,7 +88,7 @@ def mend(
             waiting = count_waiting(connection)
         if waiting and not database.read_only:
             done = embed_pending(model, progress=progress)
-            yield f"{done.embedded + done.reused} passages got their vector"
+            yield f"{counted(done.embedded + done.reused, 'passage')} got a vector"
 
 
 def _opened(database: Database) -> Iterator[Finding]:
@@ -142,7 +143,7 @@ def _collection(database: Database, collection: Row) -> Iterator[Finding]:
         yield Finding(
             "skipped files",
             HINT,
-            f"{name}: {len(found.failed) - SHOWN} more files cannot be stored",
+            f"{name}: {counted(len(found.failed) - SHOWN, 'more file')} cannot be stored",
             f"`kb sync {name}` names them all",
         )
     if found.unavailable:
@@ -177,7 +178,8 @@ def _secrets(database: Database, collections: Sequence[Row]) -> Iterator[Finding
         yield Finding(
             "secrets",
             HINT,
-            f"{len(found)} places look like secrets: {_some(found)}",
+            f"{counted(len(found), 'place looks like a secret', 'places look like secrets')}: "
+            f"{_some(found)}",
             "if one is real: change it at its owner's, take it out of the document, `kb sync`",
         )
     else:

@@ -7,6 +7,7 @@ import json
 from kb.errors import SourceError, UsageError
 from kb.ingest.report import SyncReport
 from kb.store.connection import Row
+from kb.text.counted import counted
 
 
 def require_source(collection: Row) -> None:
@@ -30,9 +31,10 @@ def would_empty(collection: Row, count: int, *, is_addition: bool) -> SourceErro
         if is_addition
         else f"bring the files back, give other globs with `kb add`, or `kb remove {name}`"
     )
+    documents = counted(count, "document")
     return SourceError(
         f"{source} holds no matching file{shown_globs(collection)} that can be read, but the "
-        f'collection "{name}" has {count} documents: nothing was changed; {way_out}',
+        f'collection "{name}" has {documents}: nothing was changed; {way_out}',
         path=source,
     )
 

@@ -13,6 +13,7 @@ from kb.search.query import Query
 from kb.store.chunks import count_chunks, count_waiting
 from kb.store.connection import Connection
 from kb.store.ids import WHOLE_FILE, ChunkRange
+from kb.text.counted import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,6 +84,6 @@ def some_wait(together: Together, asked: Sequence[Asked]) -> str:
         return ""
     total = count(count_chunks)
     return (
-        f"{total - waiting} of {total} passages have vectors yet: the others are found by words "
-        "alone until `kb sync` has made theirs."
+        f"{total - waiting:,} of {counted(total, 'passage has', 'passages have')} vectors yet: the "
+        "others are found by words alone until `kb sync` has made theirs."
     )

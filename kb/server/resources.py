@@ -14,6 +14,7 @@ from kb.search.files import SearchedFile
 from kb.store.connection import Connection, Row
 from kb.store.contents import documents_of_project
 from kb.store.names import BROWSABLE_KINDS
+from kb.text.counted import counted
 from kb.text.suffixes import MARKDOWN_SUFFIXES
 from kb.tools.reading import read_lines
 from kb.tools.replies import bounded
@@ -195,7 +196,9 @@ def _read_document(session: Session, name: str, document: str) -> tuple[str, str
         return _mime_type(found["path"]), found["content"]
     readable = collection["kind"] in BROWSABLE_KINDS
     rest = f"Read on with documents_get_document, {part.rest}." if readable else ""
-    said = f"[This is the beginning of {found['line_count']} lines. {rest}".rstrip() + "]"
+    said = (
+        f"[This is the beginning of {counted(found['line_count'], 'line')}. {rest}".rstrip() + "]"
+    )
     return _mime_type(found["path"]), f"{part.content}\n\n{said}\n"
 
 

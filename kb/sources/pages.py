@@ -17,6 +17,7 @@ from kb.errors import SourceError, UsageError
 from kb.sources.address import web_address
 from kb.sources.folder import Accepts
 from kb.sources.web import AGENT, Fetched, Web
+from kb.text.counted import counted
 
 __all__ = ["HTML_TYPES", "Pages", "document_path", "is_sitemap", "pages_of", "predicted_path"]
 
@@ -197,7 +198,7 @@ def _allowed(web: Web, origin: str, listed: Iterable[str]) -> Pages:
         (malformed, "whose addresses are malformed"),
     ):
         if count:
-            pages.notices.append(f"left out: {count} pages {why}")
+            pages.notices.append(f"left out: {counted(count, 'page')} {why}")
     try:
         pages.pause = min(float(robots.crawl_delay(AGENT) or 0), MOST_PAUSE)
     except ValueError:

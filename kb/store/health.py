@@ -23,6 +23,7 @@ from kb.store.findings import BROKEN, HINT, SOUND, Finding
 from kb.store.vectors import rebuild_all_vectors
 from kb.store.vocabulary import count_wrong_endings, rebuild_endings
 from kb.store.waiting_log import waiting_log
+from kb.text.counted import counted
 
 REBUILD = "make it anew from the texts: `kb doctor --fix`"
 _KEYWORD_INDEXES = {"check_keyword_index": "passages", "check_document_index": "whole documents"}
@@ -80,15 +81,16 @@ def thorough(database: Database) -> Iterator[Finding]:
     yield Finding(
         "file",
         SOUND,
-        f"{counts['documents']} documents, {counts['chunks']} passages and {counts['vectors']} "
-        f"vectors looked through in {seconds:.1f} s",
+        f"{counted(counts['documents'], 'document')}, {counted(counts['chunks'], 'passage')} and "
+        f"{counted(counts['vectors'], 'vector')} looked through in {seconds:.1f} s",
     )
     if counts["waiting"]:
         yield Finding(
             "vectors",
             HINT,
-            f"{counts['waiting']} passages have no vector yet and are found by keywords alone",
-            "`kb sync` embeds them",
+            f"{counted(counts['waiting'], 'passage has', 'passages have')} no vector yet: found by "
+            "keywords alone",
+            "`kb sync` makes the vectors",
             "embed",
         )
 
@@ -164,21 +166,25 @@ def _vectors(database: Database) -> Iterator[Finding]:
         if model is None:
             return
         width = model["width"]
-        counts: dict[str, Any] = {
-            "vectors are not as wide as their model says": connection.value(
-                "count_misshapen_vectors"
-            ),
-            "passages have the vector of another model": connection.value(
-                "count_chunks_of_other_models"
-            ),
-            "parts of the vector index do not match the vectors": connection.value(
-                "count_wrong_slabs", width=width
-            ),
-            "documents have no fitting mean vector": connection.value(
-                "count_wrong_document_vectors", width=width
-            ),
+        counts: dict[tuple[str, str], Any] = {
+            (
+                "vector is not as wide as its model says",
+                "vectors are not as wide as their model says",
+            ): connection.value("count_misshapen_vectors"),
+            (
+                "passage has the vector of another model",
+                "passages have the vector of another model",
+            ): connection.value("count_chunks_of_other_models"),
+            (
+                "part of the vector index does not match the vectors",
+                "parts of the vector index do not match the vectors",
+            ): connection.value("count_wrong_slabs", width=width),
+            (
+                "document has no fitting mean vector",
+                "documents have no fitting mean vector",
+            ): connection.value("count_wrong_document_vectors", width=width),
         }
-    wrong = [f"{count} {what}" for what, count in counts.items() if count]
+    wrong = [counted(count, *what) for what, count in counts.items() if count]
     if wrong:
         yield Finding("vectors", BROKEN, "; ".join(wrong), REBUILD, "vectors")
     else:

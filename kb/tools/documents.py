@@ -13,6 +13,7 @@ from kb.store.addresses import address_of
 from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_page, sections_of
 from kb.store.places import place_fields, place_of_lines
+from kb.text.counted import counted
 from kb.tools.call import Call
 from kb.tools.document_types import (
     BatchQuery,
@@ -65,8 +66,8 @@ def documents_list_collections(call: Call) -> Collections:
     rows.sort(key=lambda row: row.collection_id or row.collection)
     fitted = call.fit(
         rows,
-        "{left} more collections; `kb list` on the command line shows them all, and every tool "
-        "takes their names.",
+        "collections left out: {left}; `kb list` on the command line shows them all, and every "
+        "tool takes their names.",
     )
     return Collections(
         collections=fitted.rows,
@@ -179,8 +180,8 @@ def documents_search_batch(
     lists = shared_rows(rows, call.reply_tokens - cost_of(empty))
     less = sum(kept != own for kept, own in zip(lists, rows, strict=True))
     full = (
-        f"The reply is full: rows of {less} queries were left out or cut; ask fewer at once, or "
-        "with a lower limit."
+        f"The reply is full: rows of {counted(less, 'query', 'queries')} were left out or cut; ask "
+        "fewer at once, or with a lower limit."
     )
     return BatchResults(
         results=[
@@ -275,8 +276,8 @@ def documents_get_outline(
     notice = None
     if len(kept) < len(outline):
         notice = (
-            f"The reply is full: {len(kept)} of {len(outline)} headings. Go on with startLine "
-            f"{outline[len(kept)].line}, or ask for a lower maxDepth."
+            f"The reply is full: {len(kept)} of {counted(len(outline), 'heading')}. Go on with "
+            f"startLine {outline[len(kept)].line}, or ask for a lower maxDepth."
         )
     called = file.names.called(found)
     return Outline(
@@ -345,8 +346,8 @@ def documents_get_section(
         or None,
         truncated=bool(part.rest) or None,
         notice=said(
-            f"{more} more headings match: name the one meant by its path, such as "
-            '"Install > Linux".'
+            f"{counted(more, 'more heading matches', 'more headings match')}: name the one meant "
+            'by its path, such as "Install > Linux".'
             if more > 0
             else "",
             f"The reply is full: go on with documents_get_document, {part.rest}."

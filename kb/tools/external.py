@@ -22,6 +22,7 @@ from kb.store.chunks import count_waiting
 from kb.store.contents import count_documents, counts_by_kind
 from kb.store.ids import collection_range
 from kb.store.projects import external_documents
+from kb.text.counted import counted
 from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_NAME
 from kb.tools.registry import tool
@@ -211,7 +212,7 @@ def search_external_docs(
             f"{best.path}, has {best.relevance_score:g}."
         )
     unseen = (
-        f"{waiting} passages are not embedded yet: they are judged by their words alone."
+        f"{counted(waiting, 'passage is', 'passages are')} not embedded yet: judged by words alone."
         if waiting
         else ""
     )

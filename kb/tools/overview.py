@@ -6,6 +6,7 @@ from kb.search.files import SearchedFile, Together
 from kb.store.chunks import count_waiting
 from kb.store.connection import Connection
 from kb.store.contents import count_documents
+from kb.text.counted import counted
 from kb.tools.session import Session
 
 MOST_DESCRIBED = 20  # collections that the server's instructions name
@@ -18,7 +19,7 @@ def describe(session: Session) -> str:
         rows = file.names.collections(connection)
         names = [
             f"{file.names.called(row).collection} "
-            f"({count_documents(connection, row['collection_id'])} documents"
+            f"({counted(count_documents(connection, row['collection_id']), 'document')}"
             + (f": {row['description']}" if row["description"] else "")
             + ")"
             for row in rows[:MOST_DESCRIBED]
@@ -40,5 +41,6 @@ def describe(session: Session) -> str:
         )
     shown = [name for name in names if name][:MOST_DESCRIBED]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    pending = f" {waiting} passages are not embedded yet: found by keywords." if waiting else ""
+    are = counted(waiting, "passage is", "passages are")
+    pending = f" {are} not embedded yet: found by keywords." if waiting else ""
     return f"Collections: {', '.join(shown)}{more}.{pending}{wrong}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kb.errors import UsageError
+from kb.text.counted import counted
 from kb.tools.replies import lines_within
 
 
@@ -33,7 +34,7 @@ def first_line(start: int, end: int, total: int, what: str) -> int:
         raise UsageError(f"endLine {end} lies before startLine {first}", field="endLine")
     if first > max(total, 1):
         raise UsageError(
-            f"startLine {start} lies behind the end: the {what} has {total} lines",
+            f"startLine {start} lies behind the end: the {what} has {counted(total, 'line')}",
             field="startLine",
             totalLines=total,
         )
@@ -55,7 +56,7 @@ def read_lines(text: str, first: int, last: int, tokens: int, *, skipped: int = 
     if skipped > len(lines[0]):
         raise UsageError(
             f"startCharacter {skipped} lies behind the end of line {first}, which has "
-            f"{len(lines[0])} characters",
+            f"{counted(len(lines[0]), 'character')}",
             field="startCharacter",
         )
     lines[0] = lines[0][skipped:]

@@ -254,7 +254,7 @@ def test_adding_says_what_was_done(run: Run) -> None:
 
 
 def test_one_file_can_be_added(run: Run, project: Path) -> None:
-    assert run("add", "docs/wind.md", "--no-embed").out == "wind.md: 1 added (1 documents)\n"
+    assert run("add", "docs/wind.md", "--no-embed").out == "wind.md: 1 added (1 document)\n"
     assert run("get", "docs/wind.md:3").out == "quartz line\n"
     assert run("get", str(project / "docs" / "wind.md:3")).out == "quartz line\n"
     assert run("search", "quartz", "--format", "files").out == "docs/wind.md\n"
@@ -267,7 +267,7 @@ def test_adding_again_with_other_globs_changes_what_is_in(run: Run) -> None:
     )
     assert "3 unchanged" in run("add", "docs", "--no-embed").out
     again = run("add", "docs", "--include", "**/*.md", "--exclude", "guide/**", "--no-embed")
-    assert again.out == "docs: 1 added, 3 removed (1 documents)\n"
+    assert again.out == "docs: 1 added, 3 removed (1 document)\n"
     assert run("list", "docs").lines[0].startswith("wind.md\t")
 
 
@@ -587,7 +587,7 @@ def test_a_folder_that_is_a_projects_docs_can_be_a_collection_too(
     (project / "manual").mkdir()
     (project / "manual" / "pump.md").write_text("# Pump\n\nPrime it with water.\n")
     assert filled("tool", "activate_project", "{}").code == 0
-    assert filled("add", "manual", "--no-embed").out == "manual: 1 added (1 documents)\n"
+    assert filled("add", "manual", "--no-embed").out == "manual: 1 added (1 document)\n"
 
 
 def test_a_tool_answers_in_json_where_the_file_is_damaged(filled: Run, project: Path) -> None:

@@ -95,7 +95,7 @@ def test_what_is_broken_ends_with_three_and_is_mended(kb: Run, file: Path) -> No
     mended = kb("doctor", "--fix")
     assert mended.code == 0, mended.out
     assert "mended: orphans" in mended.out
-    assert "got their vector" in mended.out
+    assert "got a vector" in mended.out
     assert kb("doctor").code == 0
     assert kb("sync").code == 0  # the document that was deleted by hand is stored again
     assert "rain.md" in kb("search", "about rain", "--format", "files").out
@@ -176,9 +176,7 @@ def test_passages_without_vectors_are_a_hint_that_fix_sees_to(kb: Run, project: 
     outcome = kb("doctor", "--json")
     assert outcome.code == 0
     assert "3 passages have no vector" in outcome.messages("vectors")
-    assert json.loads(kb("doctor", "--fix", "--json").out)["fixed"] == [
-        "3 passages got their vector"
-    ]
+    assert json.loads(kb("doctor", "--fix", "--json").out)["fixed"] == ["3 passages got a vector"]
     assert "have no vector" not in kb("doctor").out
 
 

@@ -160,8 +160,8 @@ def test_an_emptied_folder_keeps_its_documents_whatever_is_tried(project: Path, 
 def test_a_change_that_works_is_kept(project: Path, kb: Run) -> None:
     assert kb("add", "docs", "--no-embed").returncode == 0
     done = kb("add", "docs", "--include", "a.*", "--kind", "archive", "--no-embed")
-    assert (done.returncode, done.stdout) == (0, "docs: 1 updated, 1 removed (1 documents)\n")
-    assert kb("sync", "--no-embed").stdout == "docs: 1 unchanged (1 documents)\n"
+    assert (done.returncode, done.stdout) == (0, "docs: 1 updated, 1 removed (1 document)\n")
+    assert kb("sync", "--no-embed").stdout == "docs: 1 unchanged (1 document)\n"
     assert '"archive"' in kb("list", "--json").stdout
 
 
@@ -169,7 +169,7 @@ def test_other_collections_are_not_embedded_by_an_addition(project: Path, kb: Ru
     assert kb("add", "docs", "--no-embed").returncode == 0
     assert kb("add", "empty").returncode == 1
     done = kb("add", "other")
-    assert "1 passages embedded" in done.stdout
+    assert "1 passage embedded" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_what_stderr_does_not_take_changes_no_result(redirection: str, shell: Sh
     assert shell("search nothing", redirection).returncode == 1
     assert shell("nonsense", redirection).returncode == 2
     ended = shell("sync --no-embed", redirection)
-    assert (ended.returncode, ended.stdout) == (0, "docs: 1 unchanged (1 documents)\n")
+    assert (ended.returncode, ended.stdout) == (0, "docs: 1 unchanged (1 document)\n")
 
 
 def test_a_closed_stdin_is_an_empty_one(shell: Shell) -> None:
@@ -92,7 +92,7 @@ def test_a_server_whose_replies_cannot_be_written_says_so(
 
 def test_names_are_the_same_in_a_locale_without_their_letters(shell: Shell) -> None:
     plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    assert shell("sync --no-embed", **plain).stdout == "docs: 1 unchanged (1 documents)\n"
+    assert shell("sync --no-embed", **plain).stdout == "docs: 1 unchanged (1 document)\n"
     assert shell("get café.md", **plain).stdout.startswith("# Caf\\xe9\n")
     assert shell("get docs/café.md", **plain).returncode == 0
     found = json.loads(shell("search Café --json", **plain).stdout)["results"]

@@ -106,8 +106,8 @@ def test_a_sitemap_is_its_pages(kb: Session, site: Site, packed: bool) -> None:
     assert paths(kb) == ["a.html", "b/index.html"]
     assert sorted(one["path"] for one in report.errors) == ["gone.html", "picture.png.html"]
     told = " ".join(one["message"] for one in report.notices)
-    assert "1 pages of other hosts" in told
-    assert "1 pages that robots.txt closes" in told
+    assert "1 page of other hosts" in told
+    assert "1 page that robots.txt closes" in told
     assert "/closed/x" not in dict(site.asked)
     site.asked.clear()
     site.put("/a", PAGE.format("Amber"))

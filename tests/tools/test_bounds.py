@@ -133,7 +133,7 @@ def test_resource_of_external_docs_stays_within_the_budget(much: Session) -> Non
 
 def test_cut_resource_says_how_to_read_on(much: Session) -> None:
     _, text = read_resource(much, "kb://docs/big.md")
-    assert "[This is the beginning of 1202 lines. Read on with documents_get_document" in text
+    assert "[This is the beginning of 1,202 lines. Read on with documents_get_document" in text
     whole = json.loads(read_resource(much, "context://project/overview")[1])
     assert "The reply is full" in whole["notice"]
 

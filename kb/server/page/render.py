@@ -14,6 +14,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kb.text.counted import counted
+
 __all__ = ["FORM_SECRET", "STATIC", "VENDOR", "Sealed", "document_address", "page"]
 
 ASSETS = Path(str(resources.files("kb") / "assets"))
@@ -76,6 +78,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.globals |= {"document_address": document_address, "form_secret": FORM_SECRET}
+    made.filters["counted"] = counted
     made.filters["score_word"] = _score_word
     made.filters["day"] = lambda time: str(time or "").replace("T", " ").removesuffix("Z")
     return made
