@@ -15,7 +15,7 @@ from kb.search.coverage import (
     look_up_documents,
     rows_titled,
 )
-from kb.search.keywords import WordLists, typed, word_lists
+from kb.search.keywords import WordLists, word_lists
 from kb.search.operators import Filters, chunk_filters
 from kb.search.query import Query, scripts_asked
 from kb.search.ranking import (
@@ -117,7 +117,6 @@ class Collected:
     passages: LookedUp = field(default_factory=LookedUp)
     documents: LookedUp = field(default_factory=LookedUp)
     titled: Container[int] = frozenset()
-    typed: Container[int] = frozenset()
     readable: float = 1.0
 
 
@@ -168,7 +167,6 @@ def collect(
         passages,
         look_up_documents(connection, words.alternatives, passages, document_of),
         titled=rows_titled(connection, words.units, chunk_ids) if is_short else frozenset(),
-        typed=typed(connection, query, words.literal),
         readable=0.0 if query.is_exact else readable,
     )
 
@@ -290,7 +288,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
             script,
             chunk_id in collected.titled,
             chunk_id in literal,
-            chunk_id in collected.typed,
+            chunk_id in words.typed,
             is_title,
             distance,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from kb.store.ids import ChunkRange
 
 DEPTH = 300  # rows of a list whose scores are known; 1,000 ranked no better
 LITERAL_DEPTH = 50
+TYPED_DEPTH = 300  # of these those are looked for that hold what was typed with its signs
+_IN_NAME = re.compile(r"[\w-]")
+NO_NAME_BEFORE, NO_NAME_BEHIND = r"(?<![\w-])", r"(?![\w-])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class WordLists:
 
     Attributes:
         counted: in how many passages each of `alternatives` is, as far as it was counted.
+        literal: chunks with the query's words in a row; `typed`: those with its very characters.
     """
 
     alternatives: list[str]
@@ -33,6 +38,7 @@ class WordLists:
     chunks: dict[int, float]
     documents: dict[int, float]
     literal: list[int]
+    typed: set[int]
 
 
 def word_lists(
@@ -50,9 +56,9 @@ def word_lists(
     most = max(DEPTH, depth)
     found = keyword_hits(connection, match, ranges, most, only=only, without=without)
     documents = document_hits(connection, match, ranges, most)
-    literal = literal_hits(connection, query, ranges, only, without)
+    literal, typed = literal_hits(connection, query, ranges, only, without)
     units_ = units(query, prefixes)
-    return WordLists(alternatives, counted, units_, dict(found), dict(documents), literal)
+    return WordLists(alternatives, counted, units_, dict(found), dict(documents), literal, typed)
 
 
 def keyword_hits(
@@ -93,28 +99,42 @@ def literal_hits(
     ranges: Sequence[ChunkRange],
     only: set[int] | None = None,
     without: set[int] | None = None,
-) -> list[int]:
-    """Passages that hold the query's very words in a row.
+) -> tuple[list[int], set[int]]:
+    """Passages that hold the query's very words in a row, and those with its very characters.
 
-    Somebody who types an error message or the name of an option wants its occurrence first.
+    Somebody who types an error message or the name of an option wants its occurrence first. The
+    words of an option may be everywhere (`--all`), so that more passages are looked at for it.
     """
     match = match_literally(query)
     if not match:
-        return []
-    found = keyword_hits(connection, match, ranges, LITERAL_DEPTH, only=only, without=without)
-    return [chunk_id for chunk_id, _ in found]
+        return [], set()
+    as_typed = _as_typed(query)
+    depth = LITERAL_DEPTH if as_typed is None else TYPED_DEPTH
+    found = keyword_hits(connection, match, ranges, depth, only=only, without=without)
+    chunk_ids = [chunk_id for chunk_id, _ in found]
+    if as_typed is None:
+        return chunk_ids, set()
+    typed = {
+        chunk_id
+        for chunk_id, _, *texts in bodies(connection, chunk_ids)
+        if any(as_typed.search(" ".join(one.split()).casefold()) for one in texts)
+    }
+    first = [chunk_id for chunk_id in chunk_ids if chunk_id in typed]
+    others = [chunk_id for chunk_id in chunk_ids if chunk_id not in typed]
+    return [*first, *others][:LITERAL_DEPTH], typed
 
 
-def typed(connection: Connection, query: Query, literal: Sequence[int]) -> set[int]:
-    """Of the passages with the query's words in a row, those with its very characters."""
+def _as_typed(query: Query) -> re.Pattern[str] | None:
+    """What the very characters of a query are found by; None where it has no signs.
+
+    As a part of a longer name they are another name: `foreign_server_type` is not `foreign_server`.
+    """
     text = " ".join(query.text.split()).casefold()
     if text.replace(" ", "").isalnum():
-        return set()
-    return {
-        chunk_id
-        for chunk_id, _, *texts in bodies(connection, literal)
-        if any(text in " ".join(one.split()).casefold() for one in texts)
-    }
+        return None
+    before = NO_NAME_BEFORE if _IN_NAME.match(text[0]) else ""
+    behind = NO_NAME_BEHIND if _IN_NAME.match(text[-1]) else ""
+    return re.compile(before + re.escape(text) + behind)
 
 
 def _index_hits(

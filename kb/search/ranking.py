@@ -1,15 +1,15 @@
 """How evidence becomes a score, and scores an order.
 
     words    = 0.65 p ** 0.73 + 0.61 d ** 0.73    bm25 of the passage (p) and of its document (d),
-                                                  each as a share of the greatest possible
+                                                  each as a share of the greatest possible;
+                                                  and what words in a row add, or with their signs
     meaning  = cosine(passage) + 0.87 cosine(mean of its document's vectors)
     support  = words + r (meaning - 0.32 background) + (1 - r) 1.75 words + bonuses
     probable = 1 / (1 + exp(-(3.1 (support - 1.44) + 0.847)))
     typed    = 0.7, where the passage holds the query's words as they were typed and they are rare
     score    = 1 - (1 - probable) (1 - typed), at most 0.99
 
-Bonuses are for the question's script, for its words in a row, for its very characters and where
-they are the document's title.
+Bonuses are for the question's script and where it is the document's title.
 r is the share of the query's letters that the model can read. What it cannot read, and what has no
 vector yet, is taken to mean as much as its words say. The background is the meaning of the eleventh
 nearest document: where many are near, as in the handbook of one product, being near tells less.
@@ -44,7 +44,7 @@ class Weights:
     )
     script: float = 0.1
     literal: float = 0.2  # for the query's words in a row
-    typed: float = 1.0  # for its very characters: `use_debug` is not "use debug"
+    typed: float = 2.0  # for its very characters: `use_debug` is not "use debug"
     title: float = 0.2  # where they are the document's title, and all of it
     slope: float = 3.1
     threshold: float = 1.44  # the support that has a score of 0.7
@@ -202,6 +202,10 @@ def support(
         words = weights.passage_words * min(one.words, 1.0) ** weights.share_power
     if one.document_words:
         words += weights.document_words * min(one.document_words, 1.0) ** weights.share_power
+    if one.is_literal:
+        words += weights.literal
+    if one.is_typed:
+        words += weights.typed
     found = words + weights.script * one.script
     if one.cosine is None:
         readable = 0.0
@@ -209,10 +213,6 @@ def support(
         found += readable * (meaning(one, weights) - weights.background * usual)
     if readable < 1:
         found += (1 - readable) * weights.words_for_meaning * words
-    if one.is_literal:
-        found += weights.literal
-    if one.is_typed:
-        found += weights.typed
     if one.is_title:
         found += weights.title
     return found

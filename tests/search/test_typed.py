@@ -1,0 +1,56 @@
+"""Names with signs (`--all`, `foreign_server`) are found as they were typed."""
+
+from __future__ import annotations
+
+import pytest
+from support import Filler, call
+
+LONG = "Nothing here tells of it. " * 30
+
+
+def first(kb: object, query: str) -> str:
+    rows = call(kb, "documents_search", query=query)["results"]  # type: ignore[arg-type]
+    return str(rows[0]["documentId"])
+
+
+@pytest.mark.parametrize("embed", [True, False])
+def test_an_option_is_found_where_its_word_is_everywhere(fill: Filler, embed: bool) -> None:
+    pages: dict[str, str | bytes] = {
+        f"{n}.md": f"# All of page {n}\n\nAll of all is all that page {n} has.\n" for n in range(90)
+    }
+    pages["options.md"] = f"# Options\n\n{LONG}With `--all` hidden entries are shown.\n"
+    assert first(fill(pages, embed=embed), "--all") == "options.md"
+
+
+@pytest.mark.parametrize("embed", [True, False])
+@pytest.mark.parametrize(
+    ("query", "longer"),
+    [
+        ("foreign_server", "foreign_server_name"),
+        ("foreign_server", "my_foreign_server"),
+        ("--since", "--since-start"),
+        ("app.state", "app.state_of"),
+    ],
+)
+def test_as_a_part_of_a_longer_name_it_is_another_name(
+    fill: Filler, query: str, longer: str, embed: bool
+) -> None:
+    kb = fill(
+        {
+            "longer.md": f"# The {longer}\n\nThe `{longer}` and the `{longer}` again.\n",
+            "right.md": f"# Others\n\n{LONG}One is `{query}`.\n\n{LONG}\n",
+            "other.md": "# Bread\n\nKnead it.\n",
+        },
+        embed=embed,
+    )
+    assert first(kb, query) == "right.md"
+
+
+def test_signs_at_the_ends_are_no_part_of_a_name(fill: Filler) -> None:
+    kb = fill(
+        {
+            "call.md": f"# Calls\n\n{LONG}Write `use_cache=False)` there.\n",
+            "words.md": "# Caches\n\nUse cache: false, or use cache false.\n",
+        }
+    )
+    assert first(kb, "use_cache=False") == "call.md"
