@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,34 @@ def test_the_columns_of_a_table_are_the_heading_of_its_rows() -> None:
     assert outline(parse(table, "a.csv")) == [(2, "Name | Note on two lines", 1)]
     assert outline(parse("1,2\n3,4\n", "numbers.csv")) == []
     assert outline(parse("a\tb\n1\t2\n", "a.tsv")) == [(2, "a | b", 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("a,b;c\n1,2;3\n", "a | b;c"),
+        ("name;price\nvane;1,5\nmast;2,25\n", "name | price"),
+        ("name|what\na, b, c|d\ne, f|g\n", "name | what"),
+        ("name\twhat\na, b, c\td\ne, f\tg\n", "name | what"),
+        ('"a;b",c\n"d;e;f",g\n', "a;b | c"),
+        ("'a'; b\n\n'c'; d\n", "'a' | b"),
+        ("one\ntwo\n", "one"),
+        ("name, what\n" + "x, y\n" * 30 + "a;b;c\n" * 30, "name | what"),
+    ],
+)
+def test_the_separator_is_the_sign_by_which_records_are_like_the_header(
+    text: str, columns: str
+) -> None:
+    assert outline(parse(text, "a.csv")) == [(2, columns, 1)]
+
+
+def test_a_table_full_of_quotes_is_read_in_no_time() -> None:
+    code = (
+        "import resource; from kb.formats.parse import parse\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (15, 15))\n"
+        "parse(\"> ' >\\n\" * 11_000, 'a.csv')"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 CODE = {
