@@ -80,7 +80,7 @@ def test_the_package_has_a_name_of_its_own_and_its_command_two(wheel: Path) -> N
         text = archive.read(entries).decode()
     assert text.split() == [
         "[console_scripts]",
-        *"kb = kb.cli.main:main kbfile = kb.cli.main:main".split(),
+        *"kb = kb.__main__:main kbfile = kb.__main__:main".split(),
     ]
 
 

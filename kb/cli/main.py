@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except OutputError as error:
         render.say(str(error), style=render.ERROR)
         code = FAILURE
+    except KeyboardInterrupt:
+        render.say("interrupted; what was done is kept")
+        code = INTERRUPTED
     sys.exit(code)
 
 
@@ -64,9 +67,6 @@ def _outcome(arguments: list[str]) -> int:
             return _tool_failure(error, options.name)
         _print_error(error, as_json=options.json)
         return _exit_code(error)
-    except KeyboardInterrupt:
-        render.say("interrupted; what was done is kept")
-        return INTERRUPTED
     except (BrokenPipeError, OutputError):
         raise
     except OSError as error:

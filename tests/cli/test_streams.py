@@ -176,3 +176,18 @@ def test_an_answer_by_words_comes_before_the_embedding(options: list[str], tmp_p
     is_for_a_person = not options
     assert ("for a better answer" in said.decode()) == is_for_a_person
     assert printed.count("calibrate the vane.md") == (2 if is_for_a_person else 1)
+
+
+@pytest.mark.parametrize("module", ["kb.cli.main", "argparse", "kb.cli.streams"])
+def test_ctrl_c_while_modules_are_loaded_prints_no_traceback(module: str) -> None:
+    code = (
+        "import os, runpy, signal, sys\n"
+        "class CtrlC:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, CtrlC())\n"
+        "runpy.run_module('kb', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
