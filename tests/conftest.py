@@ -36,6 +36,7 @@ SLOW_FILES = {
     "test_packaging.py",
     "test_page.py",
     "test_readme.py",
+    "test_replication.py",
     "test_server.py",
     "test_stress.py",
     "test_streams.py",

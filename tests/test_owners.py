@@ -32,7 +32,7 @@ OWNERS = {
     "docutils": {"formats.restructured_text"},
     "httpcore2": {"sources.public", "sources.web"},
     "httpx2": {"sources.public", "sources.web"},
-    "filelock": {"sources.git"},
+    "filelock": {"replication.follow", "replication.replicate", "replication.state", "sources.git"},
     "fastembed": {"models.named"},
     "onnxruntime": {"models.encoder"},
     "py3langid": {"models.choose"},

@@ -17,6 +17,7 @@ from kb.store.contents import count_documents, passages_of_collections, sizes
 from kb.store.database import Database
 from kb.store.embeddings import current_model
 from kb.store.findings import HINT, Finding
+from kb.store.replicated import is_replicated
 from kb.store.sessions import file_scores
 from kb.store.tokens import count_tokens
 from kb.store.waiting_log import waiting_log
@@ -113,6 +114,8 @@ def _show_status(result: dict[str, Any], options: argparse.Namespace) -> None:
     facts += [
         f"{one['message']}; {one['remedy']}" for one in result["problems"] if one["check"] == "log"
     ]
+    if result["replication"]:
+        facts.append(result["replication"]["message"])
     read = [
         f"  {f['score']:.2f}  {f['path']} ({counted(f['reads'], 'read')})"
         for f in result["topFiles"]
@@ -158,6 +161,7 @@ def _facts(database: Database) -> dict[str, Any]:
         "waiting": counts["chunks"] - counts["embedded_chunks"],
         **({"tokens": dict(tokens)} if tokens else {}),
         "problems": [finding.as_dict() for finding in found],
+        "replication": _replication(path),
         "model": model["name"] if model else None,
         **({"width": model["width"]} if model else {}),
         "collections": [
@@ -182,6 +186,19 @@ def _facts(database: Database) -> dict[str, Any]:
             for file in files[:TOP_FILES]
         ],
     }
+
+
+def _replication(path: Path) -> dict[str, Any] | None:
+    """How far a copy elsewhere is, of a file that has one."""
+    if not is_replicated(path):
+        return None
+    from kb.replication.state import replication_state
+
+    state = replication_state(path)
+    if state is None:
+        return None
+    remedy = f"; {state.remedy()}" if state.is_behind else ""
+    return {**state.as_dict(), "message": f"{state.sentence()}{remedy}"}
 
 
 def _line_of_collection(row: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kb.cli import soundness
 from kb.cli.streams import OutputError
-from kb.errors import FileError, KbError, SourceError
+from kb.errors import FileError, KbError, SourceError, UsageError
 from kb.models.choose import make_embedder
 from kb.search.files import left_out
 from kb.settings import database_paths
@@ -35,11 +35,15 @@ def run_command(options: argparse.Namespace) -> int:
     """Its exit code. What goes wrong is raised."""
     module, name = options.command.split(".")
     path, *others = database_paths(options.db) if options.needs_file else [Path(":memory:")]
-    is_new = options.creates and not path.exists()
+    replica = getattr(options, "replica", "")
+    is_new = options.creates and not replica and not path.exists()
     has_folder = path.parent.exists()
     if is_new:
         _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
-    database, beside = _opened(path, others, create=options.creates)
+    if replica:
+        database, beside = _replica(replica, options), FilesBeside()
+    else:
+        database, beside = _opened(path, others, create=options.creates)
     with database:
         rate_limit = getattr(options, "rate_limit", "")
         session = open_session(
@@ -91,6 +95,18 @@ def _opened(path: Path, others: Sequence[Path], *, create: bool) -> tuple[Databa
                 first = Database(other, create=False, refusal=refusal)
                 return first, FilesBeside(others[number:], lost)
         raise
+
+
+def _replica(address: str, options: argparse.Namespace) -> Database:
+    """A copy that follows a destination."""
+    from kb.replication.destination import parse_destination
+    from kb.replication.follow import open_replica
+
+    if options.db or options.watch:
+        raise UsageError(
+            "--replica is a file of its own, and is not written: leave out --db, --watch"
+        )
+    return open_replica(parse_destination(address), options.writer)
 
 
 def _withdraw(database: Database, *, with_folder: bool) -> None:

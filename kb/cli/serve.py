@@ -68,6 +68,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="the project to serve (default: that of the folder it is started in)",
     )
     add_allow_docs(sub)
+    _add_replica_options(sub)
 
     sub = add(
         "ui",
@@ -95,6 +96,21 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         type=Path,
         metavar="FOLDER",
         help="the project to show (default: that of the folder it is started in)",
+    )
+
+
+def _add_replica_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--replica",
+        default="",
+        metavar="DESTINATION",
+        help="serve a copy that follows what `kb replicate` keeps there, and write nothing",
+    )
+    sub.add_argument(
+        "--writer",
+        default="",
+        metavar="ADDRESS",
+        help="with --replica: where to write instead, told to those who try",
     )
 
 

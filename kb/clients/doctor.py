@@ -20,6 +20,7 @@ from kb.ingest.freshness import Freshness, look_at
 from kb.ingest.progress import Progress, no_progress
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import BUILDS, Embedder
+from kb.replication.state import finding
 from kb.server.running import running_server
 from kb.settings import find_project
 from kb.store.chunks import count_waiting
@@ -100,6 +101,8 @@ def _opened(database: Database) -> Iterator[Finding]:
     yield from problems
     if model is not None and not problems:
         yield Finding("model", SOUND, f"{model['name']}, {model['width']} dimensions")
+    if (replication := finding(database.path)) is not None:
+        yield replication
     yield from environment.models(model["name"] if model else None)
     yield from environment.disk(database.path)
     for collection in collections:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kb.errors import EmbeddingError
+from kb.errors import ConfigurationError, EmbeddingError
 from kb.ingest.follow import embed_for
 from kb.ingest.progress import Progress
 from kb.ingest.registration import Plan
@@ -65,6 +65,24 @@ def bring_up(
     except EmbeddingError as error:
         result.warnings.append(f"the documents are not embedded, so none is found: {error.message}")
     return result
+
+
+def as_stored(database: Database, project: Project) -> Activation:
+    """A project in a file that is only read: with the documents that are in it.
+
+    Raises:
+        ConfigurationError: it was never activated where the file is written.
+    """
+    with database.read() as connection:
+        found = find_project(connection, project.key)
+        if found is None:
+            raise ConfigurationError(
+                f"this file is only read, and the project {project.config.project_name} is not in "
+                "it: activate it where the file is written"
+            )
+        active = ActiveProject(project, found, external_collection(connection, found))
+    warning = "the file is only read: its documents are as stored, not as in their folder"
+    return Activation(active, None, [*project.warnings, warning])
 
 
 @dataclass(frozen=True, slots=True)

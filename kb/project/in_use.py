@@ -100,7 +100,7 @@ class ProjectInUse:
             ConfigurationError: the configuration is missing or cannot be used.
             PermissionDenied: it is another project's than the one that is served.
         """
-        from kb.project.external_docs import bring_up  # here: it brings all that syncs
+        from kb.project.external_docs import as_stored, bring_up  # here: it brings all that syncs
 
         if config_path and not self._may_choose:
             raise PermissionDenied(
@@ -109,6 +109,12 @@ class ProjectInUse:
         warnings: list[str] = []
         allowed = allowed_folders(self._allowed_docs, warnings.append)
         project = load_project(config_path, branch, start=self._start(), allowed=allowed)
+        if self.knowledge.database.read_only:
+            result = as_stored(self.knowledge.database, project)
+            result.warnings = [*warnings, *result.warnings]
+            self.stop()
+            self._active = result.active
+            return result
         with self.knowledge.sync_lock:
             wait = seconds if self._keeps_fresh else math.inf
             result = bring_up(

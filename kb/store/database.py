@@ -34,6 +34,7 @@ class Database:
         create: make the file (and its folder) when it is missing.
         most_log: bytes beyond which no write begins while the log cannot be merged.
         refusal: why nothing is written, for a file that must not be; "" where it may.
+        is_renewed: newer copies take the file's place, and are read from then on.
 
     Raises:
         FileError: missing without `create`, or unreadable.
@@ -48,9 +49,12 @@ class Database:
         create: bool = True,
         most_log: int = MOST_LOG,
         refusal: str = "",
+        is_renewed: bool = False,
     ) -> None:
         self.path = Path(path)
         self._refusal = refusal
+        self._is_renewed = is_renewed
+        self._old: set[Connection] = set()  # to a file that a newer one has taken the place of
         self.in_memory = str(path) == ":memory:"
         self._folders = ("", "") if self.in_memory else folders(self.path)
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
@@ -282,7 +286,11 @@ class Database:
         with self._reading_changed:
             self._reading.discard(connection)
             self._of_thread.reads -= 1
-            self._idle.put(connection)
+            if connection in self._old:
+                self._old.discard(connection)
+                connection.apsw.close()
+            else:
+                self._idle.put(connection)
             self._reading_changed.notify_all()
         # A write that ended meanwhile could not merge the log under us.
         if self._log.waits and self._write_lock.acquire(blocking=False):
@@ -328,8 +336,16 @@ class Database:
             self._log.merge(self._writer.apsw, wait=wait)
 
     def _require_same_file(self) -> None:
-        if self._same_file is not None:
+        if self._same_file is None:
+            return
+        if not self._is_renewed:
             self._same_file.require()
+            return
+        with self._reading_changed:
+            if self._same_file.take_up():
+                self._old |= self._reading
+                while not self._idle.empty():
+                    self._idle.get_nowait().apsw.close()
 
     def _connect(self) -> Connection:
         connection = connect(self.path, in_memory=self.in_memory, read_only=self.read_only)

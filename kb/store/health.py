@@ -192,7 +192,9 @@ def _vectors(database: Database) -> Iterator[Finding]:
 
 
 def _log(database: Database) -> Iterator[Finding]:
-    if (waiting := waiting_log(database)) is None:
+    if database.is_replicated:
+        yield Finding("log", SOUND, "Litestream alone merges it: `kb copy` writes a whole file")
+    elif (waiting := waiting_log(database)) is None:
         yield Finding("log", SOUND, "the file alone is complete: nothing waits in a log")
     else:
         yield Finding("log", HINT, waiting.sentence(with_commands=True), waiting.remedy)

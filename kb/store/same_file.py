@@ -23,6 +23,14 @@ class SameFile:
         """Whether it is still there."""
         return self._identity() == self._opened
 
+    def take_up(self) -> bool:
+        """Go on with the file that is at the path now; whether that is another one."""
+        now = self._identity()
+        if now is None or now == self._opened:
+            return False
+        self._opened = now
+        return True
+
     def require(self) -> None:
         """Refuse to go on with a file that is no longer where it was.
 

@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 import kb
-from kb.cli import completion, datasette, doctor, install, serve, token
+from kb.cli import completion, datasette, doctor, install, replicate, serve, token
 from kb.cli.arguments import Parser, positive
 from kb.cli.options import browsing, care, collecting, context
 
@@ -55,6 +55,7 @@ def make_parser() -> Parser:
     install.add_options(add)
     care.add_options(add)
     care.add_parts_options(add)
+    replicate.add_options(add)
     doctor.add_options(add)
     datasette.add_options(add)
     completion.add_options(add)

@@ -1,0 +1,1 @@
+"""Copies of the file in other places, kept by Litestream."""

@@ -1,0 +1,282 @@
+"""A copy on this machine that follows a destination, and is whole at every moment.
+
+`litestream restore -f` writes each transaction that arrives into its file in place. Nobody reads
+that file: a transfer that breaks off leaves half a transaction in it, and SQLite does not see that
+its pages have changed under it. When Litestream is between two transactions, the file is copied,
+and the copy takes the place of the one that is read, at once. Those who read the old one keep it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
+
+from kb.errors import KbError, SourceError
+from kb.replication.destination import Destination
+from kb.replication.litestream import environment, explain, newest, program, temporary_configuration
+from kb.store.database import Database
+
+try:
+    import fcntl
+except ImportError:  # Windows: Litestream may write while we copy, and we copy again
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Follower", "open_replica"]
+
+log = logging.getLogger("kb.replication")
+
+# How often the destination is asked. Each time is one listing, nine when nothing is new, which
+# cost money where they are counted.
+INTERVALS = {"s3": "2s"}
+INTERVAL = "1s"
+LOOK_SECONDS = 0.2
+FIRST_SECONDS = 600.0  # for the first copy of all
+PAUSE_SECONDS = 2.0  # at most, after a copy that took long
+WATCH_SECONDS = 15.0  # between two looks whether Litestream stands still
+AGAIN_SECONDS = 5.0
+# Where SQLite locks for reading: Litestream waits for that before it writes.
+SHARED_FIRST, SHARED_SIZE = 0x40000002, 510
+APPLIED = "follow: applied updates"
+FAILED = "follow: error applying updates"
+
+
+class Follower:
+    """The copy, and the thread that keeps it new.
+
+    Args:
+        destination: what is followed.
+
+    Raises:
+        SourceError: there is no copy at the destination, or it cannot be reached.
+    """
+
+    def __init__(self, destination: Destination) -> None:
+        self.destination = destination
+        self._folder = _own_folder()
+        self._lock = FileLock(self._folder / "lock")
+        self._lock.acquire()
+        self.file = self._folder / "kb.db"
+        self._copied = 0  # the number of the transaction that the copy is as of
+        self._failed = False  # the last thing that Litestream said of a transaction
+        self._first_failure: SourceError | None = None
+        self._ended = threading.Event()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="following", daemon=True)
+        try:
+            if newest(destination) is None:
+                raise SourceError(
+                    f"there is no copy at {destination.address} yet: `kb replicate "
+                    f"{destination.address}` makes one, where the file is written"
+                )
+            self._thread.start()
+            if not self._ready.wait(FIRST_SECONDS) or self._first_failure:
+                raise self._first_failure or SourceError(
+                    f"the copy at {destination.address} has not arrived in {FIRST_SECONDS:.0f} s"
+                )
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Stop following, and take the copy away."""
+        self._ended.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(AGAIN_SECONDS)
+        self._lock.release()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _follow(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._one()
+            except (KbError, OSError) as error:
+                log.warning("following %s: %s", self.destination.address, error)
+                if not self._ready.is_set():
+                    self._first_failure = SourceError(str(error))
+                    self._ready.set()
+                    return
+            self._ended.wait(AGAIN_SECONDS)
+
+    def _one(self) -> None:
+        """Follow by one Litestream until it ends or stands still.
+
+        It begins with a whole copy: what an earlier one left may be half a transaction.
+        """
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            file = Path(folder) / "arriving.db"
+            with temporary_configuration(self.destination) as (name, configuration):
+                interval = INTERVALS.get(self.destination.kind, INTERVAL)
+                process = subprocess.Popen(
+                    [
+                        *(program(), "restore", "-config", str(configuration), "-json", "-f"),
+                        *("-follow-interval", interval, "-o", str(file), name),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
+                    env=environment(self.destination),
+                )
+                said: list[str] = []
+                reader = threading.Thread(
+                    target=self._listen, args=[process.stderr, said], daemon=True
+                )
+                reader.start()
+                try:
+                    self._failed, self._copied = False, 0
+                    self._publish_until_still(process, file)
+                finally:
+                    process.kill()
+                    process.wait()
+                    reader.join(LOOK_SECONDS)
+            if not self._ended.is_set() and said:
+                raise SourceError(explain(said[-1], self.destination))
+
+    def _publish_until_still(self, process: subprocess.Popen[str], file: Path) -> None:
+        next_watch = time.monotonic() + WATCH_SECONDS
+        behind = 0
+        while process.poll() is None and not self._ended.wait(LOOK_SECONDS):
+            started = time.monotonic()
+            if self._publish(file):
+                took = time.monotonic() - started
+                self._ready.set()
+                self._ended.wait(min(3 * took, PAUSE_SECONDS))
+            if time.monotonic() > next_watch:
+                next_watch = time.monotonic() + WATCH_SECONDS
+                stands = _number(file)
+                found = newest(self.destination)
+                is_behind = found is not None and found.number > _number(file) == stands
+                # Once may be an unlucky moment.
+                if is_behind and behind == stands:
+                    log.warning("following %s anew: it stood still", self.destination.address)
+                    return
+                behind = stands if is_behind else 0
+
+    def _publish(self, arriving: Path) -> bool:
+        """Copy what has arrived, if it is whole and new."""
+        number = _number(arriving)
+        if number <= self._copied or not _is_between(arriving):
+            return False
+        fresh = self._folder / "fresh.db"
+        with open(arriving, "rb") as source, open(fresh, "wb") as target:
+            if not _lock_shared(source) or _number(arriving) != number:
+                return False
+            if not _is_between(arriving) or self._failed:
+                return False
+            _copy(source, target)
+        if self._failed or not _is_between(arriving):
+            return False
+        os.replace(fresh, self.file)
+        self._copied = number
+        return True
+
+    def _listen(self, lines: TextIO, said: list[str]) -> None:
+        """What it logs: a transaction that could not be read has left half of it in the file."""
+        with lines:
+            for line in lines:
+                self._hear(line.strip(), said)
+
+    def _hear(self, text: str, said: list[str]) -> None:
+        if APPLIED in text:
+            self._failed = False
+        elif FAILED in text:
+            self._failed = True
+            log.warning("following %s: %s", self.destination.address, text)
+        elif text:
+            said[:] = [text]
+
+
+def open_replica(destination: Destination, writer: str) -> Database:
+    """A file that follows a destination and refuses what would be written to it.
+
+    Args:
+        writer: where to write instead.
+
+    Raises:
+        SourceError: there is no copy at the destination, or it cannot be reached.
+    """
+    follower = Follower(destination)
+    where = writer or f"the server of the file that `kb replicate {destination.address}` copies"
+    try:
+        return _Replica(
+            follower,
+            f"this is a copy that follows {destination.address}, and is only read: "
+            f"write to {where}",
+        )
+    except BaseException:
+        follower.end()
+        raise
+
+
+class _Replica(Database):
+    """The file of a follower, which ends with it."""
+
+    def __init__(self, follower: Follower, refusal: str) -> None:
+        self._follower = follower
+        super().__init__(follower.file, create=False, refusal=refusal, is_renewed=True)
+
+    def close(self) -> None:
+        super().close()
+        self._follower.end()
+
+
+def _own_folder() -> Path:
+    """A new folder for one process; those of processes that were killed go."""
+    folder = user_cache_path("kb", appauthor=False) / "replicas"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for other in folder.iterdir():
+        with contextlib.suppress(Timeout, OSError), FileLock(other / "lock").acquire(timeout=0):
+            shutil.rmtree(other, ignore_errors=True)
+    return Path(tempfile.mkdtemp(dir=folder))
+
+
+def _number(file: Path) -> int:
+    """The last transaction that is wholly in the file, as Litestream notes it; 0 for none."""
+    try:
+        return int(Path(f"{file}-txid").read_text(encoding="ascii"), 16)
+    except (OSError, ValueError):
+        return 0
+
+
+def _is_between(file: Path) -> bool:
+    """Whether nothing was written to the file since Litestream noted that it is whole."""
+    try:
+        return os.stat(file).st_mtime_ns <= os.stat(f"{file}-txid").st_mtime_ns
+    except OSError:
+        return False
+
+
+def _lock_shared(file: BinaryIO) -> bool:
+    """Keep Litestream from writing until the file is closed; False while it writes."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, SHARED_SIZE, SHARED_FIRST)
+    except OSError:
+        return False
+    return True
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy within the kernel where it can: without moving a byte on some file systems."""
+    size = os.fstat(source.fileno()).st_size
+    try:
+        while (done := target.seek(0, os.SEEK_END)) < size:
+            if not os.copy_file_range(source.fileno(), target.fileno(), size - done, done, done):
+                return
+    except (AttributeError, OSError):
+        source.seek(0)
+        target.seek(0)
+        shutil.copyfileobj(source, target, 1 << 20)
