@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ class Report:
 class Server:
     """One `kb serve` and the client that talks to it."""
 
-    def __init__(self, project: Path, *options: str) -> None:
+    def __init__(self, project: Path, *options: str, more: Mapping[str, str] | None = None) -> None:
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "kb", "serve", "--rate-limit", "off", *options],
@@ -107,7 +107,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
-            env=environment(project),
+            env={**environment(project), **(more or {})},
         )
         self.number = 0
         self.ask(

@@ -37,6 +37,7 @@ def test_whatever_a_client_sends_is_answered_and_nothing_ends_the_server(tmp_pat
         ("calls", ["--calls", "120"]),
         ("growth", ["--pages", "8", "--rounds", "3"]),
         ("sources", ["--cases", "10"]),
+        ("replication", ["--writes", "40", "--rounds", "1", "--kinds", "1", "--turns", "2"]),
         ("workers", ["--rounds", "1", "--documents", "12"]),
     ],
 )
