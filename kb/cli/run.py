@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kb.models.rerank import Reranker
 
 
-FILLING = ("collect.add", "browse.search")  # may refuse what they were given to read
 FAILURE = 3
 
 
@@ -37,47 +36,57 @@ def run_command(options: argparse.Namespace) -> int:
     path, *others = database_paths(options.db) if options.needs_file else [Path(":memory:")]
     replica = getattr(options, "replica", "")
     is_new = options.creates and not replica and not path.exists()
-    has_folder = path.parent.exists()
+    made = [folder for folder in path.parents if is_new and not folder.exists()]
     if is_new:
         _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
     if replica:
         database, beside = _replica(replica, options), FilesBeside()
     else:
         database, beside = _opened(path, others, create=options.creates)
-    with database:
-        rate_limit = getattr(options, "rate_limit", "")
-        session = open_session(
-            database,
-            model=options.model,
-            reranker=_reranker(options),
-            make_embedder=partial(
-                make_embedder, threads=options.threads, allow_download=options.download
-            ),
-            reply_tokens=getattr(options, "max_reply_tokens", None) or DEFAULT_REPLY_TOKENS,
-            limits=RateLimits(parse_limits(rate_limit)) if rate_limit else None,
-            allowed_docs=getattr(options, "allow_docs", ()),
-            beside=beside,
-        )
-        with session:
-            if options.needs_file:
-                soundness.warn(database)
-            # Only now, so that a search does not wait for the import of what syncs and serves.
-            command = getattr(importlib.import_module(f"kb.cli.{module}"), name)
-            code: int = FAILURE
-            try:
-                code = command(session, options)
-            except (KbError, OutputError, BrokenPipeError):
-                raise
-            except Exception as error:
-                from kb.store.health import require_sound  # here: it is hardly ever needed
+    code: int = FAILURE
+    try:
+        with database:
+            code = _run_on(database, beside, options, module, name)
+    finally:
+        # A server that fails may have been written to by others until then.
+        if is_new and code and module != "serve":
+            _withdraw(database, made)
+    return code
 
-                require_sound(database, error)
-                raise
-            finally:
-                if is_new and code and options.command in FILLING:
-                    _withdraw(database, with_folder=not has_folder)
-            soundness.warn_of_waiting_log(database)
-            return code
+
+def _run_on(
+    database: Database, beside: FilesBeside, options: argparse.Namespace, module: str, name: str
+) -> int:
+    """The exit code of a function of a module of commands, run on an open file."""
+    rate_limit = getattr(options, "rate_limit", "")
+    session = open_session(
+        database,
+        model=options.model,
+        reranker=_reranker(options),
+        make_embedder=partial(
+            make_embedder, threads=options.threads, allow_download=options.download
+        ),
+        reply_tokens=getattr(options, "max_reply_tokens", None) or DEFAULT_REPLY_TOKENS,
+        limits=RateLimits(parse_limits(rate_limit)) if rate_limit else None,
+        allowed_docs=getattr(options, "allow_docs", ()),
+        beside=beside,
+    )
+    with session:
+        if options.needs_file:
+            soundness.warn(database)
+        # Only now, so that a search does not wait for the import of what syncs and serves.
+        command = getattr(importlib.import_module(f"kb.cli.{module}"), name)
+        try:
+            code: int = command(session, options)
+        except (KbError, OutputError, BrokenPipeError):
+            raise
+        except Exception as error:
+            from kb.store.health import require_sound  # here: it is hardly ever needed
+
+            require_sound(database, error)
+            raise
+        soundness.warn_of_waiting_log(database)
+        return code
 
 
 def _opened(path: Path, others: Sequence[Path], *, create: bool) -> tuple[Database, FilesBeside]:
@@ -109,11 +118,14 @@ def _replica(address: str, options: argparse.Namespace) -> Database:
     return open_replica(parse_destination(address), options.writer)
 
 
-def _withdraw(database: Database, *, with_folder: bool) -> None:
-    """Take back a new file that a refused command put nothing into."""
+def _withdraw(database: Database, made: Sequence[Path]) -> None:
+    """Take back a new file that a refused command put nothing into.
+
+    Args:
+        made: the folders that were made for it, the innermost first.
+    """
     file = database.path
-    database.close()
-    if Path(f"{file}-wal").exists():  # another process has it open
+    if database.in_memory or Path(f"{file}-wal").exists():  # another process has it open
         return
     aside = file.with_name(f"{file.name}.withdrawn")
     file.rename(aside)
@@ -123,9 +135,11 @@ def _withdraw(database: Database, *, with_folder: bool) -> None:
         aside.rename(file)
         return
     aside.unlink()
-    if with_folder and [one.name for one in file.parent.iterdir()] == [".gitignore"]:
-        (file.parent / ".gitignore").unlink()
-        file.parent.rmdir()
+    for folder in made:
+        if [one.name for one in folder.iterdir()] == [".gitignore"]:
+            (folder / ".gitignore").unlink()
+        with contextlib.suppress(OSError):  # not empty: others put something there
+            folder.rmdir()
 
 
 def _reranker(options: argparse.Namespace) -> Reranker | None:

@@ -33,6 +33,7 @@ from kb.store.contents import count_documents, stored_file, stored_files, stored
 from kb.store.database import Database
 from kb.store.documents import NewDocument, delete_document, store_document, touch_documents
 from kb.store.embeddings import delete_unused_vectors
+from kb.store.file_on_disk import is_part_of
 from kb.store.tidying import tidy
 
 __all__ = [
@@ -112,6 +113,7 @@ def _sync_files(
     withheld: list[str] = []
     skipped: list[str] = []
     files = files_of(row, source, report=note, withhold=withheld.append, skip=skipped.append)
+    skipped = [path for path in skipped if not is_part_of(database.path, source.root / path)]
     if registration is not None and skipped:
         report.notices.append({"path": "", "message": _other_formats(skipped)})
     if stored and not files and not may_become_empty:

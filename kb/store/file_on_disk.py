@@ -34,6 +34,13 @@ def folders(path: Path) -> tuple[str, str]:
     return storable(folder), ""
 
 
+def is_part_of(path: Path, other: Path) -> bool:
+    """Whether a file is the one at a path, or SQLite's log, index of the log or journal of it."""
+    name = path.name
+    names = (name, f"{name}-wal", f"{name}-shm", f"{name}-journal")
+    return other.name in names and other.parent.resolve() == path.absolute().parent.resolve()
+
+
 def find_or_make(path: Path, *, create: bool) -> bool:
     """Look at the file before SQLite does, and make it where it may be made.
 

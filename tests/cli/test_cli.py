@@ -134,6 +134,48 @@ def test_misspelt_folder_leaves_no_file_behind(command: str, run: Run, project: 
     assert not (project / ".kb").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "add http://127.0.0.1:1/page",
+        "add empty",
+        "add docs --include *.mdd",
+        "add docs --model no/such-model",
+        "search x --from empty",
+        "record password=3Tq8vLz0",
+        "grep [",
+        "tool no_such_tool {}",
+        "merge nowhere.db",
+    ],
+)
+@pytest.mark.parametrize("where", [".kb/kb.db", "some/where/new.db"])
+def test_a_refused_command_leaves_nothing_that_it_made(
+    command: str, where: str, run: Run, project: Path
+) -> None:
+    (project / "empty").mkdir()
+    before = sorted(project.rglob("*"))
+    assert run("--db", where, *command.split()).code != 0
+    assert sorted(project.rglob("*")) == before
+
+
+def test_what_others_put_beside_a_withdrawn_file_stays(run: Run, project: Path) -> None:
+    (project / "empty").mkdir()
+    (project / ".kb").mkdir()
+    (project / ".kb" / "config.json").write_text("{}")
+    assert run("add", "empty").code == 1
+    assert (project / ".kb" / "config.json").exists()
+    assert not (project / ".kb" / "kb.db").exists()
+
+
+def test_the_file_itself_is_not_told_among_other_formats(run: Run, project: Path) -> None:
+    (project / "docs" / "data.db").write_text("another file")
+    told = run("--db", "docs/kb.db", "add", "docs", "--no-embed")
+    assert (told.code, told.errors) == (
+        0,
+        "kb: docs: left out for their formats: 1 .db (--include takes any text files)\n",
+    )
+
+
 def test_what_is_not_found_is_exit_code_1_with_near_names(filled: Run) -> None:
     assert filled("search", "zzzz") == (1, "", "kb: nothing found\n")
     outcome = filled("get", "wnd.md")
