@@ -71,6 +71,7 @@ def recall(kb: Session, options: argparse.Namespace) -> int:
         ]
         rows.sort(key=lambda row: (row.get("module", ""), row["type"], row["date"]))
         render.text({"discoveries": rows}, as_markdown(rows).rstrip("\n") if rows else "", options)
+        render.remark("" if rows else "nothing is recorded yet", options)
         return 0 if rows else 1
     found, lost = from_each(
         kb,

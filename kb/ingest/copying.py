@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kb.disk.read import reason
 from kb.errors import FileError
 from kb.ingest.forget import erase_documents, write_anew
 from kb.store.collections import all_collections, update_source
@@ -37,15 +39,16 @@ def copy_file(database: Database, destination: Path, *, share: bool = False) -> 
     if destination.exists():
         raise FileError(f"{destination} exists already: choose another name or remove it")
     unfinished = destination.with_name(f"{destination.name}.adapted")
-    unfinished.unlink(missing_ok=True)
-    database.copy_to(unfinished)
     try:
+        unfinished.unlink(missing_ok=True)
+        database.copy_to(unfinished, shown=destination)
         lost = _adapt(database, unfinished, share=share)
         unfinished.rename(destination)
     except OSError as error:
-        raise FileError(f"cannot write the copy {destination}: {error.strerror}") from error
+        raise FileError(f"cannot write the copy {destination}: {reason(error)}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
     return Copied(destination, destination.stat().st_size, lost)
 
 

@@ -105,9 +105,14 @@ def pack(files: list[SourceFile], destination: Path, manifest: dict[str, object]
                 _add(archive, file.path, file.location.read_bytes())
         waiting.replace(destination)
     except OSError as error:
-        waiting.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            waiting.unlink(missing_ok=True)
+        is_own = error.filename in (None, str(waiting))
+        failed = (
+            f"{destination} cannot be written" if is_own else f"{error.filename} cannot be read"
+        )
         raise SourceError(
-            f"{error.filename or destination} cannot be packed: {reason(error)}",
+            f"{failed}: {reason(error)}",
             path=str(destination),
         ) from error
     return destination.stat().st_size

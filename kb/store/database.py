@@ -14,6 +14,7 @@ from pathlib import Path
 import apsw
 
 from kb.disk.holders import holders
+from kb.disk.read import reason
 from kb.errors import BusyError, FileError
 from kb.store.connection import Connection
 from kb.store.file_on_disk import find_or_make, folders, require_whole
@@ -189,8 +190,11 @@ class Database:
         if self._own("reads"):
             raise RuntimeError(f"end the read before you {action}")
 
-    def copy_to(self, destination: Path) -> None:
+    def copy_to(self, destination: Path, shown: Path | None = None) -> None:
         """Write one clean, compact copy. The destination must not exist.
+
+        Args:
+            shown: the place that is named where it fails.
 
         Raises:
             FileError: it exists, or cannot be written.
@@ -209,8 +213,10 @@ class Database:
                 connection.apsw.execute("VACUUM INTO ?", (sqlite_name(unfinished),))
             unfinished.rename(destination)
         except (OSError, FileError, apsw.Error) as error:
+            why = reason(error) if isinstance(error, OSError) else str(error)
             raise FileError(
-                f"cannot write the copy {destination}: {error}", path=str(destination)
+                f"cannot write the copy {shown or destination}: {why}",
+                path=str(shown or destination),
             ) from error
         finally:
             with contextlib.suppress(OSError):

@@ -199,3 +199,31 @@ def test_a_name_that_is_too_long_for_the_system_is_refused_in_one_line(
     assert "internal error" not in said.stderr
     assert len(said.stderr.splitlines()) == 1
     assert content(project) == before
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a place where nobody may write")
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        (["copy"], "/proc/x.db"),
+        (["copy", "--share"], "/proc/x.db"),
+        (["pack", "docs", "-o"], "/proc/x.tar.gz"),
+        (["graph", "--format", "html", "-o"], "/proc/x.html"),
+        (["split"], "/proc/x.db"),
+    ],
+)
+def test_what_cannot_be_written_is_named_as_it_was_typed(
+    kb: Run, command: list[str], place: str
+) -> None:
+    assert kb("add", "docs", "--no-embed").returncode == 0
+    said = kb(*command, place, *(["docs"] if command == ["split"] else []))
+    assert said.returncode == 3
+    assert f"{place}" in said.stderr.replace(f"{place}.", "another ")
+    assert "internal error" not in said.stderr
+
+
+def test_recall_says_that_nothing_is_recorded(kb: Run) -> None:
+    assert kb("add", "docs", "--no-embed").returncode == 0
+    said = kb("recall")
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr == "kb: nothing is recorded yet\n"
