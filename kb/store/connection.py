@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -137,6 +138,10 @@ class Connection:
 
     def integrity(self, limit: int) -> list[str]:
         """What SQLite finds wrong with pages, rows and indexes; reads the whole file."""
+        # FTS5 remembers where an index's parts lie, and asks whether another connection has merged
+        # them only before a query: without one it takes those that are gone for lost.
+        with contextlib.suppress(apsw.Error):
+            self.tuples("refresh_keyword_index")
         found: Any = self.apsw.execute(f"PRAGMA integrity_check({int(limit)})").fetchall()
         return [message for (message,) in found if message != "ok"]
 

@@ -283,3 +283,14 @@ def test_a_log_that_cannot_be_merged_is_told_with_who_holds_it(
     reader.wait(30)
     assert [finding.state for finding in look(path) if finding.check == "log"] == [SOUND]
     assert holders.readers_of_log(path) == []
+
+
+def test_an_index_that_another_connection_has_merged_is_sound(fill: Filler) -> None:
+    knowledge = fill({}, embed=False)
+    for number in range(6):
+        call_tool(
+            knowledge, "search_add_document", {"doc_id": f"note-{number}", "content": "A vane."}
+        )
+        with knowledge.database.read() as connection:
+            assert connection.integrity(1) == []
+            assert connection.apsw.execute("SELECT count(*) FROM keyword_index('vane')").get
