@@ -25,6 +25,8 @@ class KnowledgeBase:
         database: the file.
         project: where alias files are looked for; found from the working directory by default.
         beside: files that are read together with this one.
+        has_project: whether a project's files and configuration belong to it: not to one of many
+            that are served side by side.
     """
 
     def __init__(
@@ -33,8 +35,10 @@ class KnowledgeBase:
         *,
         project: Path | None = None,
         beside: FilesBeside | None = None,
+        has_project: bool = True,
     ) -> None:
         self.database = database
+        self.has_project = has_project
         self.beside = beside or FilesBeside()
         self.project = project or find_project()
         self.sync_lock = threading.Lock()  # held while folders are synced in the background

@@ -21,10 +21,13 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HANDS
 class HttpServer(Killed):
     """`kb serve --http` on a free port, or another command that serves."""
 
-    def __init__(self, file: Path, *more: str, command: str = "serve", **variables: str) -> None:
+    def __init__(
+        self, file: Path | None, *more: str, command: str = "serve", **variables: str
+    ) -> None:
         where = [] if "--http" in more else ["--http", "127.0.0.1:0"]
+        of = [] if file is None else ["--db", str(file)]
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "kb", "--db", str(file), command, *where, *more],
+            [sys.executable, "-m", "kb", *of, command, *where, *more],
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env={**environment(), **variables},

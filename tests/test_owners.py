@@ -11,7 +11,6 @@ OWNERS = {
     "apsw": {
         "store.connection",
         "store.database",
-        "store.file_on_disk",
         "store.opening",
         "store.schema",
         "store.sqlite_errors",
@@ -62,8 +61,10 @@ OWNERS = {
     "rich": {"cli.progress", "cli.terminal"},
     "starlette": {
         "server.access",
+        "server.access_log",
         "server.authentication",
         "server.endpoint",
+        "server.folder",
         "server.http",
         "server.page.render",
         "server.page.views",

@@ -33,9 +33,10 @@ FAILURE = 3
 def run_command(options: argparse.Namespace) -> int:
     """Its exit code. What goes wrong is raised."""
     module, name = options.command.split(".")
-    path, *others = database_paths(options.db) if options.needs_file else [Path(":memory:")]
+    needs_file = options.needs_file and getattr(options, "db_folder", None) is None
+    path, *others = database_paths(options.db) if needs_file else [Path(":memory:")]
     replica = getattr(options, "replica", "")
-    is_new = options.creates and not replica and not path.exists()
+    is_new = needs_file and options.creates and not replica and not path.exists()
     made = [folder for folder in path.parents if is_new and not folder.exists()]
     if is_new:
         _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))

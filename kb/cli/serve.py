@@ -15,7 +15,7 @@ from kb.server.running import running_server
 from kb.settings import find_project
 
 if TYPE_CHECKING:
-    from kb.server.http import Binding
+    from kb.server.http import Binding, HttpSettings
     from kb.tools.session import Session
 
 TOKEN_VARIABLE = "KB_TOKEN"
@@ -42,7 +42,21 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="serve several clients over HTTP, at /mcp (default: 127.0.0.1:8642); beyond this "
         f"machine with tokens: see kb token, or {TOKEN_VARIABLE} and --token-file",
     )
+    sub.add_argument(
+        "--db-folder",
+        type=Path,
+        metavar="FOLDER",
+        help="with --http: serve each file NAME.db of a folder at /NAME/mcp, for its own tokens",
+    )
     _add_access_options(sub)
+    sub.add_argument(
+        "--access-log",
+        metavar="FILE",
+        help='with --http: one line of JSON a request, "-" for stderr; never a token',
+    )
+    sub.add_argument(
+        "--log-queries", action="store_true", help="tell in the access log what was searched for"
+    )
     sub.add_argument("--tools", default="", metavar="FAMILY,...", help="only these tool families")
     add_reply_tokens(sub)
     sub.add_argument(
@@ -140,22 +154,63 @@ def serve(kb: Session, options: argparse.Namespace) -> NoReturn:
     """Run the MCP server until its client goes, or over HTTP until it is ended."""
     from kb.server import run
 
-    families = tuple(filter(None, options.tools.split(",")))
+    _require_sense(options)
     if options.http is None:
+        families = tuple(filter(None, options.tools.split(",")))
         run.serve(kb, families, watch_folders=options.watch)
+    if options.db_folder is not None:
+        _serve_folder(kb, options)
     binding = _binding(options.http, options, has_tokens=_asks(kb))
 
     def ready(address: str) -> None:
         if not options.quiet:
             render.say(f"serving at {address}/mcp, for people at {address}/; Ctrl-C ends it")
 
-    run.serve_over_http(
-        kb,
-        binding,
-        families,
+    run.serve_over_http(kb, binding, _settings(options), ready)
+
+
+def _serve_folder(kb: Session, options: argparse.Namespace) -> NoReturn:
+    from kb.server import run
+    from kb.server.folder import files_in
+
+    folder = options.db_folder.expanduser()
+    names = files_in(folder)
+    # The files have their own tokens, or will have: what has none answers nobody from elsewhere.
+    binding = _binding(options.http, options, has_tokens=True)
+
+    def ready(address: str) -> None:
+        if not options.quiet:
+            known = ", ".join(names) or "there is none yet"
+            render.say(f"serving each NAME.db of {folder} at {address}/NAME/mcp: {known}")
+
+    run.serve_folder(folder, kb, binding, _settings(options), ready)
+
+
+def _require_sense(options: argparse.Namespace) -> None:
+    """Refuse what makes no sense together, before anything is opened or bound."""
+    if options.http is None:
+        for name in ("db_folder", "access_log"):
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is for a server over HTTP: add --http"
+                )
+    if options.db_folder is not None and (options.db or options.replica):
+        raise UsageError("give one of --db FILE, --db-folder FOLDER and --replica DESTINATION")
+    if options.log_queries and options.access_log is None:
+        raise UsageError("--log-queries is for --access-log: add it")
+
+
+def _settings(options: argparse.Namespace) -> HttpSettings:
+    from kb.server.access_log import make_writer
+    from kb.server.http import HttpSettings
+
+    place = options.access_log
+    return HttpSettings(
+        families=tuple(filter(None, options.tools.split(","))),
         watch_folders=options.watch,
         requests_per_minute=options.token_limit,
-        ready=ready,
+        write_access=None if place is None else make_writer(place),
+        log_queries=options.log_queries,
     )
 
 
@@ -178,6 +233,7 @@ def ui(kb: Session, options: argparse.Namespace) -> int:
 
 def _serve_page(kb: Session, host: str, options: argparse.Namespace) -> NoReturn:
     from kb.server import run
+    from kb.server.http import HttpSettings
 
     try:
         binding = _binding(options.http, options)
@@ -191,7 +247,7 @@ def _serve_page(kb: Session, host: str, options: argparse.Namespace) -> NoReturn
         _show_page(f"{address}/", token, options)
         render.say("Ctrl-C ends it")
 
-    run.serve_over_http(kb, binding, watch_folders=options.watch, ready=ready)
+    run.serve_over_http(kb, binding, HttpSettings(watch_folders=options.watch), ready)
 
 
 def _show_page(address: str, token: str, options: argparse.Namespace) -> None:

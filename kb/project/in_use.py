@@ -67,6 +67,8 @@ class ProjectInUse:
 
     def archives(self) -> tuple[dict[str, tuple[Path, str]], list[str]]:
         """The archives that the project's configuration names: see `configured_archives`."""
+        if not self.knowledge.has_project:
+            return {}, []
         problems: list[str] = []
         allowed = allowed_folders(self._allowed_docs, problems.append)
         found, wrong = configured_archives(self._start(), allowed)
@@ -102,6 +104,11 @@ class ProjectInUse:
         """
         from kb.project.external_docs import as_stored, bring_up  # here: it brings all that syncs
 
+        if not self.knowledge.has_project:
+            raise PermissionDenied(
+                "this server has files of several, and no project: ask documents_search for what "
+                "is stored"
+            )
         if config_path and not self._may_choose:
             raise PermissionDenied(
                 "this token is for the project that is served: leave config_path empty"

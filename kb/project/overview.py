@@ -72,7 +72,7 @@ def project_overview(project: ProjectInUse) -> dict[str, Any]:
     overview: dict[str, Any] = {
         "name": active.project.config.project_name if active else storable(root.name),
         **({"branch": active.project.branch} if active else {}),
-        "stack": read_stack(root, (file.path for file in files)),
+        "stack": read_stack(root, (file.path for file in files)) if files else [],
         "languages": dict(languages.most_common()),
         "modules": [
             {

@@ -57,6 +57,8 @@ def tree_is_here(project: ProjectInUse, connection: Connection) -> bool:
     inside the present project. Sources of a project are kept relative to it, so that those of a
     copied file seem to have been where the copy lies now.
     """
+    if not project.knowledge.has_project:
+        return False
     rows = project.knowledge.names.collections(connection)
     sources = [
         local(row["source"]) for row in rows if row["source"] and not is_remote(row["source"])
@@ -77,6 +79,8 @@ def read_text(project: ProjectInUse, path: str) -> TextFile:
         SourceError: it is binary.
     """
     try:
+        if not project.knowledge.has_project:
+            raise FileNotFound("File not found", path=path)
         file = read_inside(project.root, path)
     except FileNotFound:
         stored = _read_stored(project, path)

@@ -24,16 +24,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kb.errors import KbError
 from kb.server.access import Access, refused
+from kb.server.access_log import exchange_of
 from kb.store.database import Database
 from kb.store.tokens import WRITE, find_token, has_tokens, hash_of, valid_hashes
 from kb.tools.limits import Window
 from kb.tools.session import ALL_RIGHTS, Rights
 
+__all__ = ["ANYBODY", "Authentication", "Principal", "principal_of", "shown_tokens"]
+
 log = logging.getLogger("kb.server")
 
 T = TypeVar("T")
-
-__all__ = ["ANYBODY", "Authentication", "Principal", "principal_of"]
 
 COOKIE = "kb_token"
 KEY = "kb.principal"  # of the ASGI scope
@@ -77,6 +78,15 @@ def principal_of(scope: Scope) -> Principal:
     return found
 
 
+def shown_tokens(connection: HTTPConnection) -> list[str]:
+    """The tokens that a request shows: as clients of the protocol do, else as the page does."""
+    scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+    if given:
+        return [given.strip()] if scheme.casefold() == "bearer" else []
+    cookie = connection.cookies.get(COOKIE)
+    return [cookie] if cookie else []
+
+
 class Authentication:
     """Around one file's application: lets in whoever shows a token that is valid for the file.
 
@@ -115,6 +125,7 @@ class Authentication:
             await _unknown(scope)(scope, receive, send)
             return
         scope[KEY] = principal
+        exchange_of(scope).token = principal.name
         if (refusal := self._too_many(scope, principal)) is not None:
             await refusal(scope, receive, send)
             return
@@ -168,22 +179,19 @@ class Authentication:
                 self._open.pop(scope, None)
 
     async def _principal(self, connection: HTTPConnection) -> Principal | None:
-        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
-        shown = [given.strip()] if scheme.casefold() == "bearer" else []
-        cookie = connection.cookies.get(COOKIE, "")
-        for token in filter(None, [*shown, cookie]):
-            if self._access.is_token(token):
-                return OWNER
-        return await self._look(self._found, shown[0] if shown else "")
+        shown = shown_tokens(connection)
+        if any(map(self._access.is_token, shown)):
+            return OWNER
+        return await self._look(self._found, shown)
 
-    def _found(self, token: str) -> Principal | None:
+    def _found(self, shown: list[str]) -> Principal | None:
         with self._database.read() as connection:
-            found = find_token(connection, token) if token else None
-            if found is None:
-                asks = self._access.asks or has_tokens(connection)
-                return None if asks else ANYBODY
-        rights = Rights(may_write=found.role == WRITE, may_choose_project=False)
-        return Principal(found.name, hash_of(token), rights, found.requests_per_minute)
+            for token in shown:
+                if (found := find_token(connection, token)) is not None:
+                    rights = Rights(may_write=found.role == WRITE, may_choose_project=False)
+                    return Principal(found.name, hash_of(token), rights, found.requests_per_minute)
+            asks = self._access.asks or has_tokens(connection)
+            return None if asks else ANYBODY
 
     def _valid(self, hashes: Collection[bytes]) -> set[bytes]:
         with self._database.read() as connection:

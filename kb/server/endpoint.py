@@ -25,6 +25,7 @@ from kb.models.embedder import BUILDS
 from kb.search.files import SearchedFile
 from kb.search.results import search_for_people
 from kb.server.access import Access, refused
+from kb.server.access_log import exchange_of
 from kb.server.authentication import Authentication, principal_of
 from kb.server.clients import (
     IDLE_SECONDS,
@@ -157,8 +158,11 @@ def _search(session: Session) -> Callable[[Request], Any]:
     """The search of `kb search`, whose options it takes."""
 
     async def search(request: Request) -> JSONResponse:
+        exchange = exchange_of(request.scope)
+        exchange.asked = "/api/search"
         try:
             asked = await request.json()
+            exchange.note_query(asked["query"])
             answer = await anyio.to_thread.run_sync(_found, session, asked)
         except KbError as error:
             return JSONResponse(error.as_result(), 400)

@@ -15,8 +15,17 @@ from starlette.types import ASGIApp
 
 from kb.errors import SourceError, UsageError
 from kb.server.access import Access, Guard
+from kb.server.access_log import AccessLog
 
-__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "Binding", "bind", "parse_address", "run_over_http"]
+__all__ = [
+    "DEFAULT_HOST",
+    "DEFAULT_PORT",
+    "Binding",
+    "HttpSettings",
+    "bind",
+    "parse_address",
+    "run_over_http",
+]
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642
 BACKLOG = 128
@@ -24,6 +33,25 @@ BACKLOG = 128
 # fails on its way, and a busy client notices late.
 KEEP_SECONDS = 120
 LEAVE_SECONDS = 2  # that answers under way may take after the end was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How files are served.
+
+    Attributes:
+        families: of tools; none for all.
+        watch_folders: whether the folders of all collections are followed.
+        requests_per_minute: of each token; None: as many as it likes.
+        write_access: takes a line for each request; None: nobody wants to know.
+        log_queries: whether such a line holds what was searched for.
+    """
+
+    families: tuple[str, ...] = ()
+    watch_folders: bool = False
+    requests_per_minute: int | None = None
+    write_access: Callable[[str], None] | None = None
+    log_queries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +109,7 @@ def bind(host: str, port: int, access: Access) -> Binding:
 async def run_over_http(
     app: ASGIApp,
     binding: Binding,
+    settings: HttpSettings,
     stop: anyio.Event,
     beside: AbstractAsyncContextManager[None],
     ready: Callable[[], object],
@@ -91,9 +120,12 @@ async def run_over_http(
         beside: what has to run while the application answers; its end ends open streams.
         ready: called once the server answers.
     """
+    guarded: ASGIApp = Guard(app, binding.access)
+    if settings.write_access is not None:
+        guarded = AccessLog(guarded, settings.write_access, with_queries=settings.log_queries)
     web = _Web(
         uvicorn.Config(
-            Guard(app, binding.access),
+            guarded,
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,13 +19,14 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 
 import kb
 from kb.errors import EmbeddingError, KbError
+from kb.server.access_log import exchange_of
 from kb.server.changes import tell_changes
 from kb.server.client_logs import ClientLogs
 from kb.server.clients import Clients
 from kb.server.features import add_completion, add_logging, add_prompts, add_subscriptions
 from kb.server.refusals import explained, in_thread
 from kb.server.resources import TEMPLATES, list_resources, read_resource
-from kb.tools.registry import Tool, call_tool
+from kb.tools.registry import Tool, ToolResult, call_tool
 from kb.tools.session import Rights, Session
 
 log = logging.getLogger("kb.server")
@@ -67,6 +68,7 @@ def make_server(
                 call_tool, client.session, parameters.name, parameters.arguments, tools, progress
             )
         await logs.sent()
+        _note_call(context, parameters, result if parameters.name in tools else None)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=result.text)],
             # Some clients hold it against the output schema even where it tells of an error.
@@ -140,7 +142,23 @@ def make_server(
     add_subscriptions(server, clients, bus)
     add_logging(server, clients, logs)
     server.middleware.insert(0, explained)
+    server.middleware.insert(0, _noted)
     return server
+
+
+async def _noted(ctx: Any, call_next: Callable[[Any], Any]) -> Any:
+    """For the access log: what is asked over HTTP."""
+    if ctx.request is not None:
+        exchange_of(ctx.request.scope).note_method(ctx.method)
+    return await call_next(ctx)
+
+
+def _note_call(
+    context: Any, parameters: types.CallToolRequestParams, result: ToolResult | None
+) -> None:
+    if context.request is not None and result is not None:
+        code = str(result.content.get("code", "")) if result.is_error else ""
+        exchange_of(context.request.scope).note_call(parameters.name, parameters.arguments, code)
 
 
 class _Server(Server[Any]):

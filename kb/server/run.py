@@ -23,8 +23,10 @@ from kb.tools.registry import load_tools
 from kb.tools.session import Session
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kb.server.endpoint import Endpoint
-    from kb.server.http import Binding
+    from kb.server.http import Binding, HttpSettings
 
 log = logging.getLogger("kb.server")
 
@@ -47,7 +49,7 @@ def serve(
     async def run() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_on_signal, partial(_end, clients))
-            _start_beside(tasks, clients, watch_folders)
+            tasks.start_soon(_run_beside, watch_folders, clients)
             await run_over_stdio(server, partial(_end, clients))
             tasks.cancel_scope.cancel()
 
@@ -59,45 +61,90 @@ def serve(
 def serve_over_http(
     session: Session,
     binding: Binding,
-    families: tuple[str, ...] = (),
-    *,
-    watch_folders: bool = False,
-    requests_per_minute: int | None = None,
+    settings: HttpSettings,
     ready: Callable[[str], object] = lambda _: None,
 ) -> NoReturn:
     """Serve several clients over HTTP until a signal comes.
 
     Args:
         binding: where, and for whom.
-        requests_per_minute: of each token; None: as many as it likes.
         ready: called with the server's address once it answers.
     """
     from kb.server.access import is_loopback
-    from kb.server.endpoint import Endpoint  # here: stdio needs no web server
-    from kb.server.http import run_over_http
+    from kb.server.http import run_over_http  # here: stdio needs no web server
 
     clients = Clients(session, several=True)
-    endpoint = Endpoint(
-        make_server(session, load_tools(families), clients),
-        clients,
+    endpoint = _endpoint(clients, binding, settings, with_page=is_loopback(binding.host))
+
+    async def run() -> None:
+        stop = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_on_signal, stop.set)
+            tasks.start_soon(_run_beside, settings.watch_folders, clients)
+            warm_up_soon(session)
+            beside = _announced(session, binding, endpoint)
+            said = partial(ready, binding.address)
+            await run_over_http(endpoint, binding, settings, stop, beside, said)
+            tasks.cancel_scope.cancel()
+
+    start_embedding(session)
+    anyio.run(run)
+    _end(clients)
+
+
+def serve_folder(
+    folder: Path,
+    session: Session,
+    binding: Binding,
+    settings: HttpSettings,
+    ready: Callable[[str], object] = lambda _: None,
+) -> NoReturn:
+    """Serve each file of a folder at its own address until a signal comes.
+
+    Args:
+        session: on no file, whose choices those on the files have.
+    """
+    from kb.server.folder import Folder
+    from kb.server.http import run_over_http
+
+    def opened(path: Path) -> Session:
+        found = session.on_file(path)
+        start_embedding(found)
+        return found
+
+    application = Folder(
+        folder,
         binding.access,
-        with_page=is_loopback(binding.host),
-        requests_per_minute=requests_per_minute,
+        opened,
+        lambda clients: _endpoint(clients, binding, settings, with_page=False),
+        partial(_run_beside, settings.watch_folders),
     )
 
     async def run() -> None:
         stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_on_signal, stop.set)
-            _start_beside(tasks, clients, watch_folders)
-            warm_up_soon(session)
-            beside = _announced(session, binding, endpoint)
-            await run_over_http(endpoint, binding, stop, beside, lambda: ready(binding.address))
+            said = partial(ready, binding.address)
+            beside = application.running()
+            await run_over_http(application, binding, settings, stop, beside, said)
             tasks.cancel_scope.cancel()
 
-    start_embedding(session)
     anyio.run(run)
-    _end(clients)
+    _end(Clients(session))
+
+
+def _endpoint(
+    clients: Clients, binding: Binding, settings: HttpSettings, *, with_page: bool
+) -> Endpoint:
+    from kb.server.endpoint import Endpoint
+
+    return Endpoint(
+        make_server(clients.host, load_tools(settings.families), clients),
+        clients,
+        binding.access,
+        with_page=with_page,
+        requests_per_minute=settings.requests_per_minute,
+    )
 
 
 @contextlib.asynccontextmanager
@@ -123,10 +170,12 @@ async def _announced(session: Session, binding: Binding, endpoint: Endpoint) -> 
         retract(said)
 
 
-def _start_beside(tasks: Any, clients: Clients, watch_folders: bool) -> None:
-    tasks.start_soon(_flush, clients)
-    if watch_folders:
-        tasks.start_soon(_watch_folders, clients.host)
+async def _run_beside(watch_folders: bool, clients: Clients) -> None:
+    """What goes on beside the calls of a file. Does not return."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_flush, clients)
+        if watch_folders:
+            tasks.start_soon(_watch_folders, clients.host)
 
 
 async def _on_signal(action: Callable[[], object]) -> None:

@@ -256,6 +256,22 @@ class Session:
             rights=rights,
         )
 
+    def on_file(self, path: Path) -> Session:
+        """A session on another file, served without a project, with the same choices.
+
+        Raises:
+            FileError: it cannot be opened.
+        """
+        database = Database(path, create=False)
+        # By its name, though nothing lies there: the files of a project are not served.
+        knowledge = KnowledgeBase(database, project=path.with_suffix(""), has_project=False)
+        return Session(
+            knowledge,
+            self.model.beside(database),
+            reply_tokens=self.reply_tokens,
+            limits=self.limits.renewed(),
+        )
+
     def flush(self) -> None:
         """Write what is collected in memory: calls, accesses, what happened in the session."""
         self.calls.flush()

@@ -231,7 +231,7 @@ def test_the_page_is_for_whoever_runs_the_server(windrose_copy: Path) -> None:
             for path in ("/", "/activity", "/results?q=wind"):
                 assert server.request("GET", path, None, bearer(token))[0] == status
         cookie = {"Cookie": f"kb_token={guest}"}
-        assert server.request("GET", "/", None, cookie)[0] == 401
+        assert server.request("GET", "/", None, cookie)[0] == 403
         assert server.request("GET", f"/?token={guest}")[0] == 401
 
 

@@ -17,7 +17,10 @@ __all__ = ["PATH_OPTIONS", "make_parser"]
 
 # What is opened as it is; every other argument is text, which UTF-8 must be able to hold.
 PATH_OPTIONS = frozenset(
-    {"db", "file", "source", "folder", "judged", "allow_docs", "root", "token_file"}
+    {
+        *("access_log", "allow_docs", "db", "db_folder", "file", "folder", "judged", "root"),
+        *("source", "token_file"),
+    }
 )
 LOG_LEVELS = ("debug", "info", "warning", "error")
 ABOUT = "A project's knowledge in one SQLite file: add folders, search, serve."

@@ -21,6 +21,7 @@ from kb.ingest.discoveries import all_discoveries
 from kb.ingest.forget import forget_discovery
 from kb.search.files import SearchedFile
 from kb.search.results import search_for_people
+from kb.server.access_log import exchange_of
 from kb.server.authentication import principal_of
 from kb.server.clients import Clients
 from kb.server.page.document import shown_document
@@ -72,6 +73,7 @@ def _answering(clients: Clients, view: View) -> Any:
     """A view, run where it may wait for the disk; what goes wrong is a page too."""
 
     async def endpoint(request: Request) -> Response:
+        exchange_of(request.scope).asked = request.url.path  # one of ours
         if principal_of(request.scope).is_guest:
             message = "This page is for the one who runs the server: its token opens it."
             return page("error.html", 403, message=message, query="", here="")

@@ -1,0 +1,141 @@
+"""One line a request over HTTP: when, with whose token, what, how it ended, how long it took.
+
+The line is JSON. Never in it: a token, or a name that is not known here, which could be one; what
+was searched for only where that is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kb.disk.read import reason
+from kb.errors import SourceError
+
+__all__ = ["AccessLog", "Exchange", "exchange_of", "make_writer"]
+
+KEY = "kb.exchange"  # of the ASGI scope
+LONGEST_QUERY = 1000
+STDERR = "-"
+UNKNOWN = "unknown"
+_METHOD = re.compile(r"[a-z]{1,30}(?:/[a-zA-Z_]{1,30}){0,3}")
+_OF_HTTP = {"GET": "stream", "DELETE": "end of session", "POST": "notification"}
+_QUERIES = ("query", "queries", "pattern")  # arguments of tools that hold what is looked for
+
+Write = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What is known of a request, as those who answer it find it out."""
+
+    token: str = ""  # its name
+    file: str = ""  # of several
+    asked: str = ""  # a method of the protocol, or an address
+    tool: str = ""
+    code: str = ""  # of a tool's error
+    query: str = ""
+
+    def note_method(self, method: str) -> None:
+        """A method as the client wrote it, which may be anything."""
+        self.asked = method if _METHOD.fullmatch(method) else UNKNOWN
+
+    def note_call(self, tool: str, arguments: Any, code: str) -> None:
+        """A tool that there is was called."""
+        self.tool, self.code = tool, code
+        if isinstance(arguments, dict):
+            found = [arguments[name] for name in _QUERIES if name in arguments]
+            self.note_query(found[0] if found else "")
+
+    def note_query(self, query: Any) -> None:
+        text = query if isinstance(query, str) else json.dumps(query, default=str)
+        self.query = text[:LONGEST_QUERY]
+
+
+def exchange_of(scope: Scope) -> Exchange:
+    """The exchange that a request belongs to."""
+    found: Exchange = scope.setdefault(KEY, Exchange())
+    return found
+
+
+def make_writer(place: str) -> Write:
+    """Writes lines to a file, which may be moved away at any time, or to stderr for "-".
+
+    Raises:
+        SourceError: the file cannot be written.
+    """
+    handler: logging.Handler
+    if place == STDERR:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        path = Path(place).expanduser()
+        try:
+            path.touch(mode=0o600)  # it tells who asked for what
+            handler = WatchedFileHandler(path, encoding="utf-8")
+        except OSError as error:
+            raise SourceError(f"cannot write the access log {place}: {reason(error)}") from error
+    logger = logging.Logger("kb.access")  # of its own: no level or handler of others concerns it
+    logger.addHandler(handler)
+    return logger.info
+
+
+class AccessLog:
+    """Around everything: also who is refused is told.
+
+    Args:
+        write: takes the lines.
+        with_queries: whether they hold what was searched for.
+    """
+
+    def __init__(self, app: ASGIApp, write: Write, *, with_queries: bool = False) -> None:
+        self._app = app
+        self._write = write
+        self._with_queries = with_queries
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange_of(scope)  # now: who answers may be given a copy of the scope
+        status, began = 0, time.perf_counter()  # 0: the client was gone before an answer
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        finally:
+            seconds = time.perf_counter() - began
+            self._write(self._line(scope, status, seconds))
+
+    def _line(self, scope: Scope, status: int, seconds: float) -> str:
+        exchange = exchange_of(scope)
+        asked = exchange.asked
+        if not asked and scope["path"].endswith("/mcp") and status < 400:
+            asked = _OF_HTTP.get(scope["method"], "")
+        shown = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "token": exchange.token,
+            "file": exchange.file,
+            "asked": asked or UNKNOWN,
+            "tool": exchange.tool,
+            "status": status,
+            "code": exchange.code,
+            "ms": round(seconds * 1000, 1),
+            "query": exchange.query if self._with_queries else "",
+        }
+        return json.dumps({key: value for key, value in shown.items() if value != ""})

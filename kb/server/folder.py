@@ -1,0 +1,189 @@
+"""A folder of files over HTTP, each at an address of its own: /NAME/mcp is NAME.db.
+
+A file is found when it is first asked for, also one that came after the start, and opened then. The
+name in an address is only ever compared with the names that the folder has: no path is made of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+import anyio.to_thread
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from kb.disk.read import reason
+from kb.errors import FileError, KbError, SourceError
+from kb.server.access import Access, refused
+from kb.server.access_log import exchange_of
+from kb.server.authentication import shown_tokens
+from kb.server.clients import Clients
+from kb.server.endpoint import Endpoint
+from kb.tools.session import Session
+
+__all__ = ["Folder", "files_in"]
+
+log = logging.getLogger("kb.server")
+
+SUFFIX = ".db"
+LOOK_SECONDS = 5.0  # between two looks whether open files are still there
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """The files of a folder by the names of their addresses. Links are none: they may lead out.
+
+    Raises:
+        SourceError: the folder cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return {
+                entry.name.removesuffix(SUFFIX): Path(entry.path)
+                for entry in sorted(entries, key=lambda entry: entry.name)
+                if entry.name.endswith(SUFFIX)
+                and not entry.name.startswith(".")
+                and entry.is_file(follow_symlinks=False)
+            }
+    except OSError as error:
+        raise SourceError(f"cannot read the folder {folder}: {reason(error)}") from error
+
+
+@dataclass(eq=False)
+class _Served:
+    """One file that is open."""
+
+    clients: Clients
+    endpoint: Endpoint
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def is_in_place(self) -> bool:
+        return self.clients.host.database.is_in_place()
+
+
+class Folder:
+    """The application of a folder; `running` has to be entered while it answers.
+
+    Args:
+        open_file: opens a file of the folder. Raises FileError where it is damaged.
+        make_endpoint: what answers for an open file.
+        beside: what goes on beside the answers of a file; cancelled at its end.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        access: Access,
+        open_file: Callable[[Path], Session],
+        make_endpoint: Callable[[Clients], Endpoint],
+        beside: Callable[[Clients], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._folder = folder
+        self._access = access
+        self._open_file = open_file
+        self._make_endpoint = make_endpoint
+        self._beside = beside
+        self._served: dict[str, _Served] = {}
+        self._problems: dict[str, str] = {}
+        self._opening = anyio.Lock()
+        self._tasks: Any = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope["path"].split("/")[1]
+        try:
+            files = await anyio.to_thread.run_sync(files_in, self._folder)
+            if name not in files:
+                await self._no_file(scope, files)(scope, receive, send)
+                return
+            exchange_of(scope).file = name
+            served = await self._at(name, files[name])
+        except KbError as error:
+            if self._problems.get(name) != error.message:
+                log.error("%s", error.message)
+            self._problems[name] = error.message
+            why = "this file cannot be opened now: the server's log says why; others are served"
+            await refused(scope, 503, why)(scope, receive, send)
+            return
+        self._problems.pop(name, None)
+        await served.endpoint({**scope, "root_path": f"/{name}"}, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """What goes on beside the answers; its end closes the files."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._close_lost)
+            yield
+            for served in self._served.values():
+                served.ended.set()
+            tasks.cancel_scope.cancel()
+
+    async def _at(self, name: str, path: Path) -> _Served:
+        served = self._served.get(name)
+        if served is not None and served.is_in_place:
+            return served
+        async with self._opening:
+            served = self._served.get(name)
+            if served is not None:
+                if served.is_in_place:
+                    return served
+                served.ended.set()  # another file lies in its place
+            session = await anyio.to_thread.run_sync(self._open_file, path)
+            clients = Clients(session, several=True)
+            served = self._served[name] = _Served(clients, self._make_endpoint(clients))
+            await self._tasks.start(self._serve, served)
+            return served
+
+    async def _serve(self, served: _Served, *, task_status: Any) -> None:
+        """Keep one file open until it is taken away, or all is ended."""
+        try:
+            async with served.endpoint.running(), anyio.create_task_group() as beside:
+                beside.start_soon(self._beside, served.clients)
+                task_status.started()
+                await served.ended.wait()
+                beside.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(_close, served.clients)
+
+    async def _close_lost(self) -> None:
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            for name, served in list(self._served.items()):
+                if not served.is_in_place:
+                    self._served.pop(name)
+                    served.ended.set()
+
+    def _no_file(self, scope: Scope, files: dict[str, Path]) -> Response:
+        """What is told of a name that the folder does not have: who may not know gets no list."""
+        is_owner = any(map(self._access.is_token, shown_tokens(HTTPConnection(scope))))
+        if is_owner:
+            exchange_of(scope).token = "owner"
+            if scope["path"] == "/":
+                return JSONResponse({"files": [self._listed(name) for name in files]})
+        if self._access.asks and not is_owner:
+            refusal = refused(scope, 401, "a valid token is needed, for a file that is here")
+            refusal.headers["WWW-Authenticate"] = "Bearer"
+            return refusal
+        return refused(scope, 404, "no such file is served: the address is /NAME/mcp for NAME.db")
+
+    def _listed(self, name: str) -> dict[str, str]:
+        found = {"name": name, "address": f"/{quote(name)}/mcp"}
+        return {**found, "problem": self._problems[name]} if name in self._problems else found
+
+
+def _close(clients: Clients) -> None:
+    try:
+        clients.end()
+        clients.host.close()
+    except FileError as error:  # it is gone: what was noted of sessions goes with it
+        log.info("%s", error.message)
