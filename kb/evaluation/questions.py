@@ -209,7 +209,7 @@ def read_made_questions(file: Path) -> list[MadeQuestion]:
 def identifier_questions(
     pages: Sequence[Page], count: int, rng: random.Random
 ) -> list[MadeQuestion]:
-    """Names that few documents hold."""
+    """Names that few documents hold, in their text or as the end of their path."""
     candidates = {match.group() for page in pages for match in IDENTIFIER.finditer(page.text)}
     names = sorted(name for name in candidates if SHORTEST_NAME <= len(name) <= LONGEST_NAME)
     rng.shuffle(names)
@@ -217,7 +217,11 @@ def identifier_questions(
     for name in names:
         # As a part of a longer name it is held too: `--since` in `--since-start` is not.
         as_typed = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
-        holding = tuple(page.path for page in pages if as_typed.search(page.text))
+        holding = tuple(
+            page.path
+            for page in pages
+            if as_typed.search(page.text) or f"/{page.path}".endswith(f"/{name}")
+        )
         if 0 < len(holding) <= MOST_HOLDING:
             made.append(MadeQuestion("identifier", name, holding))
         if len(made) == count:

@@ -21,3 +21,11 @@ JOIN documents ON documents.document_id = chunks.document_id
 LEFT JOIN vectors USING (vector_id)
 LEFT JOIN document_vectors ON document_vectors.document_id = chunks.document_id
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+
+-- name: first_chunks_named
+-- The first chunk of each document of a range of chunk ids that answers to a key.
+SELECT chunks.chunk_id
+FROM document_keys JOIN chunks USING (document_id)
+WHERE document_keys.key = :key AND chunks.position = 1
+  AND chunks.chunk_id BETWEEN :first AND :last
+ORDER BY chunks.chunk_id LIMIT :limit;

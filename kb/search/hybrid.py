@@ -27,6 +27,7 @@ from kb.search.ranking import (
     script_fit,
     shown,
 )
+from kb.store.citation_keys import page_key
 from kb.store.connection import Connection
 from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.vectors import nearest_chunks, query_blob
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 DEPTH = 100  # passages of each list that become candidates
 MOST_TITLE_WORDS = 3  # of a query that may be a title
+LONGEST_PATH = 300  # characters
+MOST_NAMED = 20  # documents of whose path a query is the end
 FARTHEST = 2.0  # the greatest cosine distance
 
 
@@ -105,6 +108,7 @@ class Collected:
 
     Attributes:
         nearest: chunk ids with their distance, nearest first.
+        named: first chunks of the documents whose path is asked for.
         rows: of the statement `candidates`.
         readable: the share of the query that the file's model can read.
     """
@@ -116,6 +120,7 @@ class Collected:
     rows: Sequence[tuple[Any, ...]] = ()
     passages: LookedUp = field(default_factory=LookedUp)
     documents: LookedUp = field(default_factory=LookedUp)
+    named: Container[int] = frozenset()
     titled: Container[int] = frozenset()
     readable: float = 1.0
 
@@ -151,6 +156,8 @@ def collect(
     if query.must and only is not None and len(ids) < DEPTH:
         # What the operators let pass is found, even where no single word of it ranks.
         ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
+    named = _named(connection, query, ranges, only, without)
+    ids |= dict.fromkeys(named)
     chunk_ids = list(ids)
     blob = None if vector is None else query_blob(vector)
     rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
@@ -166,6 +173,7 @@ def collect(
         rows,
         passages,
         look_up_documents(connection, words.alternatives, passages, document_of),
+        named=frozenset(named),
         titled=rows_titled(connection, words.units, chunk_ids) if is_short else frozenset(),
         readable=0.0 if query.is_exact else readable,
     )
@@ -290,10 +298,32 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
             chunk_id in literal,
             chunk_id in words.typed,
             is_title,
+            chunk_id in collected.named,
             distance,
         )
         found.append(one)
     return found
+
+
+def _named(
+    connection: Connection,
+    query: Query,
+    ranges: Sequence[ChunkRange],
+    only: set[int] | None,
+    without: set[int] | None,
+) -> list[int]:
+    """The first passages of the documents whose path, or the end of it, is the query."""
+    path = query.text.strip()
+    if query.has_operators or len(path) > LONGEST_PATH or not {".", "/"} & {*path}:
+        return []
+    return [
+        row[0]
+        for first, last in ranges
+        for row in connection.tuples(
+            "first_chunks_named", key=page_key(path), first=first, last=last, limit=MOST_NAMED
+        )
+        if (only is None or row[0] in only) and row[0] not in (without or ())
+    ]
 
 
 def _plain(title: str) -> str:

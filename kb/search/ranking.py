@@ -46,6 +46,7 @@ class Weights:
     literal: float = 0.2  # for the query's words in a row
     typed: float = 2.0  # for its very characters: `use_debug` is not "use debug"
     title: float = 0.2  # where they are the document's title, and all of it
+    named: float = 10.0  # where the query is its document's path: before all that mention it
     slope: float = 3.1
     threshold: float = 1.44  # the support that has a score of 0.7
     background: float = 0.32
@@ -104,6 +105,7 @@ class Evidence(NamedTuple):
         is_titled: the title or a heading holds all of a short query.
         is_literal: the query's words stand in a row; `is_typed`: so do its very characters.
         is_title: the query is the document's title.
+        is_named: it is the first of the document whose path the query is.
         distance: the true cosine distance, for who reads the row; nothing is judged by it.
     """
 
@@ -120,6 +122,7 @@ class Evidence(NamedTuple):
     is_literal: bool = False
     is_typed: bool = False
     is_title: bool = False
+    is_named: bool = False
     distance: float | None = None
 
 
@@ -215,6 +218,8 @@ def support(
         found += (1 - readable) * weights.words_for_meaning * words
     if one.is_title:
         found += weights.title
+    if one.is_named:
+        found += weights.named
     return found
 
 
@@ -230,6 +235,8 @@ def explained(one: Evidence | None) -> str:
     if one is None:
         return "near in meaning"
     parts: list[str] = []
+    if one.is_named:
+        parts.append("begins the document of this name")
     if one.is_typed:
         parts.append("holds the query as it was typed")
     elif one.is_literal:

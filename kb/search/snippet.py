@@ -26,7 +26,7 @@ _CODE_FENCE = re.compile(r"^[ \t>]*(?P<fence>`{3,}|~{3,})")
 _BLOCK_FENCE = re.compile(r"^[ \t>]*(?::{3,}|/{3,})[^|]*(?:\|\s*(?P<title>.*))?$")
 _ADMONITION = re.compile(r"^[ \t>]*(?:!{3}|\?{3}\+?)[ \t]+[\w-]+[ \t]*(?P<title>.*)$")
 _ALERT = re.compile(r"^[ \t>]*\[!\w+\][+-]?[ \t]*")
-_ATTRIBUTE = r"""(?:[#.][\w-]+|[\w-]+=(?:"[^"\n]*"|'[^'\n]*'|[^\s{}"']+))"""
+_ATTRIBUTE = r"""(?:[#.][\w.:-]+|[\w-]+=(?:"[^"\n]*"|'[^'\n]*'|[^\s{}"']+))"""
 _ATTRIBUTES = re.compile(rf"[ \t]*\{{:?\s*{_ATTRIBUTE}(?:\s+{_ATTRIBUTE})*\s*\}}")
 # Those that documents hold; `List<int>` and `<path>` are text.
 _TAGS = (

@@ -39,7 +39,8 @@ def test_names_and_titles_are_those_of_few_documents(
     for one in made:
         if one.kind == "identifier":
             assert 1 <= len(one.documents) <= 3
-            assert all(one.question.lower() in texts[path].text.lower() for path in one.documents)
+            held = [f"{texts[path].text}\n{path}".lower() for path in one.documents]
+            assert all(one.question.lower() in text for text in held)
         if one.kind == "title":
             assert [texts[path].title for path in one.documents] == [one.question]
         if one.kind == "near-miss":

@@ -50,6 +50,7 @@ def test_without_a_model_no_sentence_is_the_nearest(kb: Session) -> None:
 
 def test_a_heading_that_is_shown_is_not_repeated() -> None:
     assert shown("## Set up {#setup}\n\nRun it.", "run", "Guide", "Set up")[0] == "Run it."
+    assert shown("## Set up {#id-1.9.3}\n\nRun it.", "run", "Guide", "Set up")[0] == "Run it."
     assert shown("Guide\n=====\n\nRun it.", "run", "Guide")[0] == "Run it."
     assert shown("### Another\n\nRun it.", "run", "Guide")[0] == "Another Run it."
 

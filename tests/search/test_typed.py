@@ -54,3 +54,29 @@ def test_signs_at_the_ends_are_no_part_of_a_name(fill: Filler) -> None:
         }
     )
     assert first(kb, "use_cache=False") == "call.md"
+
+
+PATHS: dict[str, str | bytes] = {
+    "guide/body.md": f"# Request bodies\n\n{LONG}\n\n## More\n\n{LONG}\n",
+    "guide/style.css": "p { color: red } /* the look of it */",
+    "notes.md": "# Notes\n\n- `guide/body.md` was changed.\n- `guide/body.md` was changed again.\n",
+    "more.md": "# More\n\nSee body.md and guide/body.md, and guide/style.css.\n",
+}
+
+
+@pytest.mark.parametrize("query", ["guide/body.md", "body.md", "guide/body", " Body.md "])
+@pytest.mark.parametrize("embed", [True, False])
+def test_the_document_of_a_path_stands_before_those_that_mention_it(
+    fill: Filler, query: str, embed: bool
+) -> None:
+    kb = fill(PATHS, embed=embed)
+    rows = call(kb, "documents_search", query=query)["results"]
+    assert (rows[0]["documentId"], rows[0]["chunkIndex"]) == ("guide/body.md", 1)
+    assert rows[0]["relevanceScore"] >= 0.7
+    assert {"notes.md", "more.md"} < {row["documentId"] for row in rows}
+    outside = call(kb, "documents_search", query=f"{query.strip()} -changed")["results"]
+    assert outside[0]["documentId"] != "notes.md"
+
+
+def test_a_path_in_a_question_is_a_word_among_others(fill: Filler) -> None:
+    assert first(fill(PATHS), "what was changed in guide/body.md") == "notes.md"
