@@ -41,7 +41,7 @@ def run_command(options: argparse.Namespace) -> int:
     if is_new:
         _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
     if replica:
-        database, beside = _replica(replica, options), FilesBeside()
+        database, beside = _replica(replica, options)
     else:
         database, beside = _opened(path, others, create=options.creates)
     code: int = FAILURE
@@ -107,7 +107,7 @@ def _opened(path: Path, others: Sequence[Path], *, create: bool) -> tuple[Databa
         raise
 
 
-def _replica(address: str, options: argparse.Namespace) -> Database:
+def _replica(address: str, options: argparse.Namespace) -> tuple[Database, FilesBeside]:
     """A copy that follows a destination."""
     from kb.replication.destination import parse_destination
     from kb.replication.follow import open_replica

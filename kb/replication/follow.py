@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -25,6 +27,7 @@ from platformdirs import user_cache_path
 from kb.errors import KbError, SourceError
 from kb.replication.destination import Destination
 from kb.replication.litestream import environment, explain, newest, program, temporary_configuration
+from kb.store.beside import FilesBeside
 from kb.store.database import Database
 
 try:
@@ -43,8 +46,9 @@ INTERVAL = "1s"
 LOOK_SECONDS = 0.2
 FIRST_SECONDS = 600.0  # for the first copy of all
 PAUSE_SECONDS = 2.0  # at most, after a copy that took long
-WATCH_SECONDS = 15.0  # between two looks whether Litestream stands still
+WATCH_SECONDS = 30.0  # between two looks whether Litestream stands still
 AGAIN_SECONDS = 5.0
+LATE_SECONDS = 15.0  # after the last failure, for which it is told
 # Where SQLite locks for reading: Litestream waits for that before it writes.
 SHARED_FIRST, SHARED_SIZE = 0x40000002, 510
 APPLIED = "follow: applied updates"
@@ -69,6 +73,8 @@ class Follower:
         self.file = self._folder / "kb.db"
         self._copied = 0  # the number of the transaction that the copy is as of
         self._failed = False  # the last thing that Litestream said of a transaction
+        self._failed_at = -math.inf  # by the clock that only goes on
+        self._failing_since = ""
         self._first_failure: SourceError | None = None
         self._ended = threading.Event()
         self._ready = threading.Event()
@@ -96,12 +102,27 @@ class Follower:
         self._lock.release()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def late(self) -> list[str]:
+        """That the copy may be behind, while the destination cannot be asked."""
+        if time.monotonic() - self._failed_at > LATE_SECONDS:
+            return []
+        return [
+            f"This copy may lack what was written since {self._failing_since}: "
+            f"{self.destination.address} does not answer."
+        ]
+
+    def _note_failure(self) -> None:
+        if not self.late():
+            self._failing_since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        self._failed_at = time.monotonic()
+
     def _follow(self) -> None:
         while not self._ended.is_set():
             try:
                 self._one()
             except (KbError, OSError) as error:
                 log.warning("following %s: %s", self.destination.address, error)
+                self._note_failure()
                 if not self._ready.is_set():
                     self._first_failure = SourceError(str(error))
                     self._ready.set()
@@ -193,16 +214,20 @@ class Follower:
             self._failed = False
         elif FAILED in text:
             self._failed = True
+            self._note_failure()
             log.warning("following %s: %s", self.destination.address, text)
         elif text:
             said[:] = [text]
 
 
-def open_replica(destination: Destination, writer: str) -> Database:
+def open_replica(destination: Destination, writer: str) -> tuple[Database, FilesBeside]:
     """A file that follows a destination and refuses what would be written to it.
 
     Args:
         writer: where to write instead.
+
+    Returns:
+        the file, and what says when it may be behind.
 
     Raises:
         SourceError: there is no copy at the destination, or it cannot be reached.
@@ -210,11 +235,10 @@ def open_replica(destination: Destination, writer: str) -> Database:
     follower = Follower(destination)
     where = writer or f"the server of the file that `kb replicate {destination.address}` copies"
     try:
-        return _Replica(
-            follower,
-            f"this is a copy that follows {destination.address}, and is only read: "
-            f"write to {where}",
+        refusal = (
+            f"this is a copy that follows {destination.address}, and is only read: write to {where}"
         )
+        return _Replica(follower, refusal), FilesBeside(late=follower.late)
     except BaseException:
         follower.end()
         raise

@@ -42,6 +42,9 @@ SYNC_INTERVAL = "200ms"  # the log is looked at and copied that often: both belo
 # Litestream merges a log of this many pages (245 MB) even if writers have to wait for it, well
 # before kb would refuse to write on.
 TRUNCATE_PAGES = 30_000
+# How long single transactions lie at the destination after they were joined to larger ones, which
+# happens twice a minute. All of them are listed again and again; its own default is five minutes.
+SINGLE_RETENTION = "1m"
 END_SECONDS = "10s"  # for what is not copied yet when it is ended
 LOOK_SECONDS = 120.0
 _MOST = 200  # characters of a reason that are shown
@@ -78,6 +81,7 @@ def configuration(file: Path, destination: Destination) -> str:
                 "logging": {"level": "info", "type": "json", "stderr": True},
                 "socket": {"enabled": True, "path": CONTROL, "permissions": 0o600},
                 "shutdown-sync-timeout": END_SECONDS,
+                "l0-retention": SINGLE_RETENTION,
                 "dbs": [
                     {
                         "path": os.path.realpath(file),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kb.errors import FileError
@@ -18,14 +18,26 @@ class FilesBeside:
 
     Args:
         lost: what is wrong with a file that will not be looked at again.
+        late: says what the file that is read itself may lack, whenever it is asked.
     """
 
-    def __init__(self, paths: Sequence[Path] = (), lost: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path] = (),
+        lost: Sequence[str] = (),
+        late: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self.paths = paths
         self._always_lost = list(lost)
+        self._late = late
         self._open: dict[Path, Database] = {}
         self._lock = threading.Lock()
-        self.lost = self._always_lost
+        self._lost = self._always_lost
+
+    @property
+    def lost(self) -> list[str]:
+        """What was not to be had when the files were last asked for, in sentences."""
+        return [*self._lost, *self._late()]
 
     def databases(self) -> list[Database]:
         """Those that can be read now; `lost` tells of the others."""
@@ -39,7 +51,7 @@ class FilesBeside:
                     found.append(self._database(path))
                 except FileError as error:
                     lost.append(f"Left out: {error.message.rstrip('.')}.")
-            self.lost = lost
+            self._lost = lost
             return found
 
     def close(self) -> None:

@@ -175,8 +175,10 @@ def test_a_copy_follows_and_answers_every_tool_that_reads(
     copy = parse_destination(str(tmp_path / "copy"))
     with replicating(written.database.path, copy.address) as replicator:
         replicator.wait_until_copied()
+        database, beside = open_replica(copy, "http://writer:8642/mcp")
         with open_session(
-            open_replica(copy, "http://writer:8642/mcp"),
+            database,
+            beside=beside,
             project=written.knowledge.project,
             make_embedder=lambda _: model,
         ) as replica:
@@ -208,6 +210,31 @@ def test_a_copy_follows_and_answers_every_tool_that_reads(
             assert _sees(replica, "new")
         folder = Path(os.environ["HOME"]) / ".cache" / "kb" / "replicas"
         assert list(folder.iterdir()) == []
+
+
+def test_a_replica_says_that_it_may_be_behind_while_the_destination_does_not_answer(
+    kb: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := missing("sftp"):
+        pytest.skip(reason)
+    add(kb, "one")
+    with place("sftp", tmp_path / "place") as made:
+        for name, value in made.environment.items():
+            monkeypatch.setenv(name, value)
+        with replicating(kb.database.path, made.address) as replicator:
+            replicator.wait_until_copied()
+        database, beside = open_replica(parse_destination(made.address), "")
+        session = open_session(database, beside=beside)
+        assert "notice" not in call(session, "documents_list_collections")
+    with session:
+        deadline = time.monotonic() + PATIENCE
+        while "notice" not in call(session, "documents_list_collections"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        said = call(session, "documents_list_collections")["notice"]
+        assert "may lack what was written since" in said
+        assert made.address in said
+        assert _sees(session, "one")
 
 
 def _sees(session: Session, name: str) -> bool:
