@@ -75,6 +75,7 @@ class Follower:
         self._failed = False  # the last thing that Litestream said of a transaction
         self._failed_at = -math.inf  # by the clock that only goes on
         self._failing_since = ""
+        self._process: subprocess.Popen[str] | None = None
         self._first_failure: SourceError | None = None
         self._ended = threading.Event()
         self._ready = threading.Event()
@@ -97,6 +98,8 @@ class Follower:
     def end(self) -> None:
         """Stop following, and take the copy away."""
         self._ended.set()
+        if self._process is not None:
+            self._process.kill()  # a server does not wait for its threads
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(AGAIN_SECONDS)
         self._lock.release()
@@ -156,18 +159,19 @@ class Follower:
                 )
                 reader.start()
                 try:
-                    self._failed, self._copied = False, 0
+                    self._process, self._failed, self._copied = process, False, 0
                     self._publish_until_still(process, file)
+                    ended = process.poll() is not None
                 finally:
                     process.kill()
                     process.wait()
                     reader.join(LOOK_SECONDS)
-            if not self._ended.is_set() and said:
-                raise SourceError(explain(said[-1], self.destination))
+            if ended and not self._ended.is_set():
+                raise SourceError(explain(" ".join(said), self.destination))
 
     def _publish_until_still(self, process: subprocess.Popen[str], file: Path) -> None:
         next_watch = time.monotonic() + WATCH_SECONDS
-        behind = 0
+        stood = 0  # where it was when it was seen to be behind
         while process.poll() is None and not self._ended.wait(LOOK_SECONDS):
             started = time.monotonic()
             if self._publish(file):
@@ -176,14 +180,21 @@ class Follower:
                 self._ended.wait(min(3 * took, PAUSE_SECONDS))
             if time.monotonic() > next_watch:
                 next_watch = time.monotonic() + WATCH_SECONDS
-                stands = _number(file)
-                found = newest(self.destination)
-                is_behind = found is not None and found.number > _number(file) == stands
-                # Once may be an unlucky moment.
-                if is_behind and behind == stands:
+                before, stood = stood, self._stands_behind(file)
+                if stood and before == stood:  # once may be an unlucky moment
                     log.warning("following %s anew: it stood still", self.destination.address)
                     return
-                behind = stands if is_behind else 0
+
+    def _stands_behind(self, file: Path) -> int:
+        """The number of the last transaction that arrived, if more of them are there; else 0."""
+        number = _number(file)
+        try:
+            found = newest(self.destination)
+        except SourceError as error:
+            log.warning("following %s: %s", self.destination.address, error)
+            self._note_failure()
+            return 0
+        return number if found is not None and found.number > number == _number(file) else 0
 
     def _publish(self, arriving: Path) -> bool:
         """Copy what has arrived, if it is whole and new."""

@@ -216,7 +216,9 @@ class _Watch:
                 raise SourceError(explain(self._last_line, self.destination))
             is_first = False
             failures = 0 if copied else failures + 1
-            self._say(error=explain(self._last_line, self.destination))
+            said = self._last_line
+            why = explain(said, self.destination) if said else "Litestream ended unasked"
+            self._say(error=f"{why}; it is started again")
             pause = AGAIN_SECONDS[min(failures, len(AGAIN_SECONDS) - 1)]
             time.sleep(max(pause - (time.monotonic() - started), AGAIN_SECONDS[0]))
 
@@ -242,8 +244,8 @@ class _Watch:
             try:
                 while process.poll() is None:
                     if at := self._copied_at():
-                        copied = True
-                        self._say(copied_at=at, error=self._error)
+                        copied, self._error = True, ""
+                        self._say(copied_at=at)
                         if self.once:
                             self._end(process)
                             break
@@ -259,6 +261,7 @@ class _Watch:
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         """Ask for the last copy, and wait for it."""
+        asked = _now()
         process.terminate()
         try:
             process.wait(END_SECONDS)
@@ -266,7 +269,7 @@ class _Watch:
             process.kill()
             process.wait()
         if process.returncode == 0 and not self._error:
-            self._say(copied_at=_now())
+            self._say(copied_at=asked)
 
     def _listen(self, lines: TextIO) -> None:
         with lines:
@@ -307,8 +310,9 @@ class _Watch:
         with contextlib.suppress(OSError):  # a full disk must not end the copying
             say(self.file, self.said)
         line = error or f"{self.file.name} is copied to {self.destination.address}"
-        if line != self._told and (error or copied_at):
-            self._told = line
+        gist = line.split(" (")[0]  # a retry may fail at another step
+        if gist != self._told and (error or copied_at):
+            self._told = gist
             self.tell(line)
 
 
