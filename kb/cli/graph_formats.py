@@ -72,6 +72,7 @@ def to_mermaid(graph: Graph) -> str:
 def to_html(picture: Mapping[str, Any]) -> str:
     """A page with a graph's picture in it and a script that draws it; nothing is loaded."""
     page = _asset("graph.html")
+    data = json.dumps(picture, ensure_ascii=False, separators=(",", ":"))
     parts = {
         "style": "".join(_asset("page", "static", name) for name in ("colours.css", "graph.css")),
         "script": "".join(
@@ -79,7 +80,7 @@ def to_html(picture: Mapping[str, Any]) -> str:
         ),
         "licence": _asset("vendor", "d3-LICENSE.txt"),
         # No text of a document may end the script element.
-        "graph": escaped_in_json(json.dumps(picture, ensure_ascii=False)).replace("<", "\\u003c"),
+        "graph": escaped_in_json(data).replace("<", "\\u003c"),
     }
     return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], page)
 

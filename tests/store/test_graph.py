@@ -16,6 +16,7 @@ from support import WINDROSE, Filler
 from kb.cli.collect import register
 from kb.cli.graph_formats import FORMATS, to_dot, to_graphml, to_html, to_mermaid
 from kb.ingest.sync import sync_collection
+from kb.store import graph_picture as graph_picture_module
 from kb.store.citation_graph import Graph, broken_links, citation_graph, whole_graph
 from kb.store.contents import find_document
 from kb.store.graph_picture import graph_picture
@@ -184,7 +185,8 @@ def test_a_picture_says_what_documents_say_of_each_other_and_where_they_lie(
         "→ https://example.com/x": ("external", ""),
     }
     first = found["edges"][0]
-    assert (first["from"], first["to"]) == ("docs/guide/a.md", "docs/ref/b.md")
+    names = [found["nodes"][first[end]]["id"] for end in ("from", "to")]
+    assert names == ["docs/guide/a.md", "docs/ref/b.md"]
     assert [said["line"] for said in first["said"]] == [3, 3]
     assert first["said"][0]["text"].startswith("First see")
     hrefs = {node["id"]: node["href"] for node in found["nodes"]}
@@ -194,6 +196,24 @@ def test_a_picture_says_what_documents_say_of_each_other_and_where_they_lie(
     near = picture(kb, within={"docs/ref/b.md"})["nodes"]
     assert near[0]["id"] == "docs/ref/b.md"
     assert "docs/guide/a.md" not in {node["id"] for node in near}
+
+
+def test_the_sentences_of_a_large_picture_are_bounded(
+    fill: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "The rain gauge is read each morning " * 8
+    files = {
+        f"{n}.md": f"{said} [next]({(n + 1) % 30}.md).\n\n{said} [other]({(n + 2) % 30}.md)."
+        for n in range(30)
+    }
+    kb = fill(files, embed=False)
+    monkeypatch.setattr(graph_picture_module, "MOST_CHARACTERS", 1800)
+    pairs = [edge["said"] for edge in picture(kb)["edges"]]
+    texts = [one.get("text", "") for own in pairs for one in own]
+    assert len(pairs) == len(texts) == 60  # each pair tells a line
+    assert 0 < sum(map(len, texts)) <= 1800
+    with_text = {number // 10 for number, text in enumerate(texts) if text}
+    assert len(with_text) == 6  # not only the documents that come first
 
 
 def test_a_large_folder_is_grouped_by_the_folders_below(fill: Filler) -> None:

@@ -171,7 +171,7 @@ def graph(clients: Clients, _: Request) -> Response:
     with clients.host.database.read() as connection:
         picture = graph_picture(connection, lambda name, path, _: document_address(name, path))
     # No text of a document may end the element that the data stands in.
-    data = json.dumps(picture, ensure_ascii=False).replace("<", "\\u003c")
+    data = json.dumps(picture, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return page("graph.html", data=data, query="", here="graph")
 
 
