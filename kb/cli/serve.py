@@ -57,6 +57,14 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument(
         "--log-queries", action="store_true", help="tell in the access log what was searched for"
     )
+    sub.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="with --http: a page elsewhere that may use the protocol from a browser, such as "
+        "http://localhost:6274",
+    )
     sub.add_argument("--tools", default="", metavar="FAMILY,...", help="only these tool families")
     add_reply_tokens(sub)
     sub.add_argument(
@@ -264,7 +272,13 @@ def _binding(address: str, options: argparse.Namespace, *, has_tokens: bool = Fa
     from kb.server.http import bind, parse_address
 
     host, port = parse_address(address)
-    access = make_access(host, _token(options), options.allow_host, has_tokens=has_tokens)
+    access = make_access(
+        host,
+        _token(options),
+        options.allow_host,
+        has_tokens=has_tokens,
+        origins=getattr(options, "allow_origin", ()),
+    )
     return bind(host, port, access)
 
 

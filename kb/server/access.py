@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,6 +26,7 @@ __all__ = ["SHORTEST_TOKEN", "Access", "Guard", "is_loopback", "make_access", "r
 
 SHORTEST_TOKEN = 16
 REFUSED = -32000  # of JSON-RPC: an error of the server's own
+_ORIGIN = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?")
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -36,12 +39,14 @@ class Access:
         any_address: whether it may be any IP address: no site can make one its own name.
         token: of whoever runs the server, made for this process where none was given.
         asks: whether a token is asked for also where a file has none.
+        origins: of pages elsewhere that may use the protocol, such as "https://inspector.example".
     """
 
     names: frozenset[str]
     any_address: bool
     token: str
     asks: bool
+    origins: frozenset[str] = frozenset()
 
     def may_be_called(self, host: str) -> bool:
         """Whether a Host header names this server."""
@@ -53,7 +58,12 @@ class Access:
 
 
 def make_access(
-    host: str, token: str, names: Sequence[str] = (), *, has_tokens: bool = False
+    host: str,
+    token: str,
+    names: Sequence[str] = (),
+    *,
+    has_tokens: bool = False,
+    origins: Sequence[str] = (),
 ) -> Access:
     """What requests to a server at this address have to show.
 
@@ -61,10 +71,18 @@ def make_access(
         token: that opens everything; "" for none.
         names: under which it is reached besides, such as a reverse proxy's.
         has_tokens: whether what is served has tokens of its own.
+        origins: of pages elsewhere that may use the protocol.
 
     Raises:
-        UsageError: beyond this machine without any token, or with a poor one.
+        UsageError: beyond this machine without any token, or with a poor one; an origin that is
+            none.
     """
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise UsageError(
+                f"{origin} is no origin: give scheme, host and port as the browser sends them, "
+                "such as https://tools.example or http://localhost:6274"
+            )
     inside = is_loopback(host)
     if not inside and not token and not has_tokens:
         raise UsageError(
@@ -87,6 +105,7 @@ def make_access(
         any_address=not inside,
         token=token or secrets.token_urlsafe(32),
         asks=bool(token) or not inside,
+        origins=frozenset(origin.casefold() for origin in origins),
     )
 
 
@@ -106,6 +125,15 @@ class Guard:
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
+        # It answers what browsers ask in advance, which shows no token, and lets the page read.
+        self._for_pages = CORSMiddleware(
+            app,
+            allow_origins=sorted(access.origins),
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),  # those of the protocol carry names of parameters
+            allow_private_network=True,
+            expose_headers=("Mcp-Session-Id", "WWW-Authenticate", "Retry-After"),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # the start and the end; there are no web sockets
@@ -114,13 +142,21 @@ class Guard:
         if (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        app = self._for_pages if self._is_from_page(scope) else self._app
+        await app(scope, receive, send)
+
+    def _is_from_page(self, scope: Scope) -> bool:
+        """Whether a page elsewhere asks that may use the protocol, which is all that it may."""
+        origin = HTTPConnection(scope).headers.get("origin", "").casefold()
+        return origin in self._access.origins and scope["path"].endswith("/mcp")
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = HTTPConnection(scope).headers
         host = headers.get("host", "")
         if len(headers.getlist("host")) != 1 or not self._access.may_be_called(host):
             return refused(scope, 421, f"this server is not called {host!r}: see --allow-host")
+        if self._is_from_page(scope):
+            return None
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].casefold() != host.casefold():
             return refused(scope, 403, "requests from pages of other sites are refused")

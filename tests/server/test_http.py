@@ -134,6 +134,51 @@ def test_a_page_of_the_same_origin_is_let_through(shared_server: HttpServer) -> 
     assert shared_server.request("POST", "/mcp", INITIALIZE, headers)[0] == 200
 
 
+PAGE = "http://localhost:6274"
+
+
+def test_a_page_that_is_allowed_may_use_the_protocol_and_nothing_else(windrose_copy: Path) -> None:
+    asked = {
+        "Origin": PAGE,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,mcp-protocol-version",
+    }
+    foreign = {"Origin": PAGE, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+    shown = {**foreign, "Authorization": f"Bearer {TOKEN}"}
+    with HttpServer(windrose_copy, "--allow-origin", PAGE, KB_TOKEN=TOKEN) as server:
+        # Before the request itself the browser asks whether it may be sent, without a token.
+        status, headers, _ = server.request("OPTIONS", "/mcp", None, asked)
+        assert (status, headers["access-control-allow-origin"]) == (200, PAGE)
+        for name in ("authorization", "content-type", "mcp-protocol-version"):
+            assert name in headers["access-control-allow-headers"].lower()
+        status, headers, _ = server.request("POST", "/mcp", INITIALIZE, shown)
+        assert (status, headers["access-control-allow-origin"]) == (200, PAGE)
+        assert "Mcp-Session-Id" in headers["access-control-expose-headers"]
+        status, headers, _ = server.request("POST", "/mcp", INITIALIZE, foreign)
+        assert (status, headers["access-control-allow-origin"]) == (401, PAGE)
+        for path in ("/", "/api/search", "/forget"):
+            assert server.request("POST", path, ASKED, shown)[0] == 403
+        for origin in ("http://localhost:6275", "null", "http://localhost:6274.evil.example"):
+            status, headers, _ = server.request(
+                "POST", "/mcp", INITIALIZE, {**shown, "Origin": origin}
+            )
+            assert status == 403
+            assert "access-control-allow-origin" not in headers
+
+
+def test_an_origin_that_no_browser_sends_is_refused_at_the_start(windrose_copy: Path) -> None:
+    command = [sys.executable, "-m", "kb", "--db", str(windrose_copy), "serve", "--http"]
+    for origin in ("*", "localhost:6274", "http://localhost:6274/", "file://"):
+        refused = subprocess.run(
+            [*command, "127.0.0.1:0", "--allow-origin", origin],
+            env=environment(),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=HANGS,
+        )
+        assert (refused.returncode, "is no origin" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("body", ['{"a": ' * 5000, "[]", "no JSON", '{"id": 1e999}', "\ud800", ""])
 def test_what_is_no_message_is_refused_and_ends_nothing(
     body: str, shared_server: HttpServer
