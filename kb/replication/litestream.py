@@ -38,7 +38,12 @@ __all__ = [
 INSTALL = 'pip install "kbfile[replicate]"'
 CONFIGURATION = "kb.json"  # Litestream reads YAML, of which JSON is a part
 CONTROL = "control.sock"  # relative to the folder it works in: a socket's name has to be short
-SYNC_INTERVAL = "200ms"  # the log is looked at and copied that often: both below half a second
+LOOK_INTERVAL = "100ms"  # between two looks at the log
+SYNC_INTERVALS = {"s3": "200ms"}  # between two copies of what was found; S3 counts each
+SYNC_INTERVAL = "100ms"
+# Pages (33 MB) in the log after which it is merged, which takes a sync of the disk and the lock of
+# writers. Its own number comes after 8 MB, every two seconds where much is written.
+MERGE_PAGES = 4000
 # Litestream merges a log of this many pages (245 MB) even if writers have to wait for it, well
 # before kb would refuse to write on.
 TRUNCATE_PAGES = 30_000
@@ -74,7 +79,8 @@ def program() -> str:
 
 def configuration(file: Path, destination: Destination) -> str:
     """What Litestream is told: which file, where to, how often."""
-    replica = {**destination.settings, "sync-interval": SYNC_INTERVAL, "auto-recover": True}
+    interval = SYNC_INTERVALS.get(destination.kind, SYNC_INTERVAL)
+    replica = {**destination.settings, "sync-interval": interval, "auto-recover": True}
     return _with_dollars(
         json.dumps(
             {
@@ -85,7 +91,8 @@ def configuration(file: Path, destination: Destination) -> str:
                 "dbs": [
                     {
                         "path": os.path.realpath(file),
-                        "monitor-interval": SYNC_INTERVAL,
+                        "monitor-interval": LOOK_INTERVAL,
+                        "min-checkpoint-page-count": MERGE_PAGES,
                         "truncate-page-n": TRUNCATE_PAGES,
                         "replica": replica,
                     }
