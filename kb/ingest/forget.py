@@ -86,7 +86,8 @@ def write_anew(database: Database) -> str:
     try:
         if database.compact():
             return ""
-        reason = "another program reads it"
+        merges = "Litestream has yet to merge its log, and the copy elsewhere keeps its history"
+        reason = merges if database.is_replicated else "another program reads it"
     except FileError as error:  # the disk is full, or another process writes
         reason = error.message
     return (

@@ -113,7 +113,8 @@ def write_private(place: Path, text: str) -> None:
             stream.write(text)
         os.replace(name, place)
     except BaseException:
-        os.unlink(name)
+        # It is gone if a signal came just after the last step: what that raised has to get out.
+        Path(name).unlink(missing_ok=True)
         raise
 
 

@@ -17,7 +17,7 @@ import pytest
 from destinations import KINDS, Place, free_port, missing, place
 from support import ROOT, call, failure
 
-from kb.errors import SourceError, UsageError
+from kb.errors import ConfigurationError, SourceError, UsageError
 from kb.models.english import EnglishEmbedder
 from kb.replication import litestream
 from kb.replication.destination import parse_destination
@@ -292,6 +292,27 @@ def test_an_address_that_cannot_be_used_is_refused_with_the_reason(
         parse_destination(address)
     assert said in refused.value.message
     assert "secret" not in refused.value.message
+
+
+def test_without_the_program_it_is_said_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigurationError, match="litestream is missing: pip install"):
+        litestream.program()
+
+
+def test_a_signal_between_two_steps_of_a_write_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def interrupted(source: str, target: Path) -> None:
+        replace(source, target)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(SystemExit):
+        litestream.write_private(tmp_path / "state.json", "{}")
 
 
 def test_a_destination_that_does_not_answer_is_told_and_leaves_an_ordinary_file(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import call
 
+from kb.ingest.forget import write_anew
 from kb.store.database import Database
 from kb.store.replicated import is_replicated, litestream_folder
 from kb.store.schema import PAGE_SIZE
@@ -111,6 +112,14 @@ def test_a_copy_of_a_replicated_file_is_an_ordinary_file(tmp_path: Path, kb: Ses
     kb.database.copy_to(copy)
     assert not is_replicated(copy)
     assert documents_of(copy) == 1
+
+
+def test_what_is_taken_out_of_a_replicated_file_is_not_said_to_be_gone(kb: Session) -> None:
+    assert write_anew(kb.database) == ""
+    mark(kb.database.path)
+    said = write_anew(kb.database)
+    assert "Litestream has yet to merge its log" in said
+    assert "the copy elsewhere keeps its history" in said
 
 
 def test_a_link_to_a_replicated_file_is_replicated_too(tmp_path: Path, kb: Session) -> None:
