@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from http_process import INITIALIZE, HttpServer
 from mcp import Client
-from test_tokens import LISTED, bearer, made, opened, with_client
+from test_authentication import LISTED, bearer, made, opened, with_client
 
 
 def lines(log: Path) -> list[dict[str, Any]]:

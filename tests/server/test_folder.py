@@ -15,7 +15,7 @@ from http_process import INITIALIZE, HttpServer
 from mcp import Client
 from server_process import HANGS, environment
 from support import content_of
-from test_tokens import bearer, made, revoked, with_client
+from test_authentication import bearer, made, revoked, with_client
 
 OWNER = "correct-horse-battery-staple"
 QUESTION = {"query": "vane", "limit": 1}

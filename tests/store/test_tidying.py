@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from conftest import Filler
+from support import Filler
 
 from kb.store.database import Database
 from kb.store.tidying import FREE_SHARE, MOST_WASTE, STEP
