@@ -19,6 +19,7 @@ from kb.formats.outline import (
     one_line,
     prose,
 )
+from kb.formats.tags import inline_tags
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -136,7 +137,7 @@ def read_markdown(text: str, lines: Sequence[str], *, has_front_matter: bool = T
     notices = (front.notice,) if front.notice else ()
     links = find_links(found.texts.found, references, front.values, lines, front.line_count)
     blocks = _without_gaps(found.blocks, lines)
-    return Body(headings, blocks, summary, front.values, notices, links)
+    return Body(headings, blocks, summary, front.values, notices, links, tags=tuple(found.tags))
 
 
 def _link_texts() -> LinkTexts:
@@ -155,6 +156,7 @@ class _Found:
     headings: list[tuple[Block, int, str]] = field(default_factory=list)  # level and source
     paragraph: str = ""  # the source of the first one with words to read
     texts: LinkTexts = field(default_factory=_link_texts)  # for `find_links`
+    tags: dict[str, None] = field(default_factory=dict)  # in order
 
     def add(self, tokens: Sequence[Token], line: int) -> None:
         """Take up blocks whose lines count from `line` of the text behind the front matter."""
@@ -163,6 +165,8 @@ class _Found:
             if token.map is not None:
                 at = line + token.map[0]
             self.texts.take(token, at)
+            if token.type == "inline":
+                self.tags |= dict.fromkeys(inline_tags(token.content))
             # The items of a top-level list are blocks of their own; they sit one level down.
             if token.level != (1 if token.type == "list_item_open" else 0) or token.map is None:
                 continue

@@ -87,6 +87,7 @@ class ParsedDocument:
     links: tuple[Link, ...] = ()  # in order
     # Names by which places of the document are referred to in all its collection.
     labels: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # that stand in its text, as they are written
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ class Body:
     notices: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
     labels: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 def build_sections(

@@ -92,7 +92,7 @@ def parse_converted(converted: Converted, path: str) -> ParsedDocument:
     """Parse what a converter made of the file at `path`: Markdown under the file's own title."""
     lines = _lines(converted.text)
     body = read_markdown(converted.text, lines, has_front_matter=False)
-    body = replace(body, front_matter=dict(converted.metadata), notices=converted.notices)
+    body = replace(body, front_matter=dict(converted.metadata), notices=converted.notices, tags=())
     return _document(body, lines, path, one_line(converted.title))
 
 
@@ -115,6 +115,7 @@ def _document(body: Body, lines: Sequence[str], path: str, title: str) -> Parsed
         notices=body.notices,
         links=body.links,
         labels=body.labels,
+        tags=body.tags,
     )
 
 

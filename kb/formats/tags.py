@@ -1,4 +1,4 @@
-"""The tags and aliases that a document's front matter gives it."""
+"""The tags and aliases that a document's front matter gives it, and the tags in its text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,32 @@ from typing import Any
 
 _SEPARATOR = re.compile(r"[,;\n]")
 _BLANKS = re.compile(r"\s+")
+_HTML = re.compile(r"<[^<>]*>")
+_BACKTICKS = re.compile(r"`+")
+# As Obsidian has it: letters of any script, digits, `_ - /` and pictures, behind a blank or at the
+# beginning of a line; as Logseq has it, words in brackets too.
+_INLINE_TAG = re.compile(
+    r"(?<!\S)#(?:\[\[(?P<words>[^\[\]\n]{1,200})\]\]"
+    r"|(?P<name>[^\s!-,.:-@\[-^`{-~\u2000-\u200c\u200e-\u206f\u3000-\u303f\uff01-\uff0f]{1,200}))"
+)
 
 
 def tags_of(metadata: Mapping[str, Any]) -> list[str]:
     """A document's tags as they are written, each once: `tags`, `tag`; without `#`."""
     found = (name.lstrip("#").strip() for name in _values(metadata, "tags", "tag"))
     return list(dict.fromkeys(filter(None, found)))
+
+
+def inline_tags(text: str) -> list[str]:
+    """The tags in one paragraph, heading or the like of Markdown, as they are written.
+
+    What stands in code or within an HTML tag is none, nor is a number: `#12` is an issue.
+    """
+    if "#" not in text:
+        return []
+    shown = _HTML.sub(" ", _without_code(text))
+    found = (match["words"] or match["name"] for match in _INLINE_TAG.finditer(shown))
+    return [name for name in found if any(not (c.isdecimal() or c in "/_-") for c in name)]
 
 
 def aliases_of(metadata: Mapping[str, Any]) -> list[str]:
@@ -43,3 +63,24 @@ def _values(metadata: Mapping[str, Any], *keys: str) -> Iterator[str]:
             yield from value.split() if is_tags else _SEPARATOR.split(value)
         elif isinstance(value, list):
             yield from (str(one) for one in value if isinstance(one, str | int | float))
+
+
+def _without_code(text: str) -> str:
+    """The text without its code spans, each between two runs of equally many backticks."""
+    runs = [match.span() for match in _BACKTICKS.finditer(text)]
+    places: dict[int, list[int]] = {}  # by length: which runs, the last first
+    for number, (start, end) in reversed(list(enumerate(runs))):
+        places.setdefault(end - start, []).append(number)
+    parts: list[str] = []
+    kept = number = 0
+    while number < len(runs):
+        start, end = runs[number]
+        same = places[end - start]
+        while same and same[-1] <= number:
+            same.pop()
+        if same:
+            parts.append(text[kept:start])
+            number = same[-1]
+            kept = runs[number][1]
+        number += 1
+    return " ".join([*parts, text[kept:]])

@@ -27,3 +27,8 @@ WHERE source_document_id = :document_id AND kind <> 'similar' ORDER BY citation_
 -- The labels by which a document's places are referred to in its collection.
 SELECT substr(key, instr(key, '/') + 1) FROM document_keys
 WHERE document_id = :document_id AND key LIKE 'label:%' ORDER BY key;
+
+-- name: stored_tags
+-- A document's tags, those in its text too, in their normal form.
+SELECT substr(key, 5) FROM document_keys
+WHERE document_id = :document_id AND key LIKE 'tag:%' ORDER BY key;

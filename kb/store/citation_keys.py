@@ -101,12 +101,14 @@ def document_keys(
     collection_id: int,
     published: Iterable[tuple[str, str]] = (),
     labels: Iterable[str] = (),
+    tags: Iterable[str] = (),
 ) -> dict[str, int]:
     """Every key that a document answers to, with its rank.
 
     Args:
         metadata: what is stored with it; its captured URL is in `archive`, or it is the front
             matter's `url` or `source`.
+        tags: those in its text, beside those of its metadata.
         published: pairs of a web address and the folder of the collection that is seen there.
     """
     bare = PAGE_SUFFIX.sub("", path)
@@ -130,7 +132,7 @@ def document_keys(
         add(label_key(label, collection_id), 0)
     for name, rank in _other_names(bare, metadata):
         add(page_key(name), rank)
-    for tag in tags_of(metadata):
+    for tag in (*tags_of(metadata), *tags):
         add(f"tag:{normal_tag(tag)}", 0)
     for rank, urls in enumerate(_urls(metadata)):
         for url in urls:

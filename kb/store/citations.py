@@ -42,6 +42,7 @@ def store_citations(
     metadata: Mapping[str, Any],
     links: Sequence[Link],
     labels: Sequence[str] = (),
+    tags: Sequence[str] = (),
 ) -> None:
     """Replace a document's citations and keys. Call when its own row is stored."""
     options = json.loads(connection.value("collection_options", collection_id=collection_id))
@@ -49,7 +50,7 @@ def store_citations(
     if base_url := options.get("base_url"):
         published.append((str(base_url), ""))
     before = _keys_of(connection, document_id)
-    after = document_keys(path, title, metadata, collection_id, published, labels)
+    after = document_keys(path, title, metadata, collection_id, published, labels, tags)
     if before != after:
         connection.run("delete_document_keys", document_id=document_id)
         connection.run(

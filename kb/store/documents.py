@@ -107,6 +107,7 @@ def store_document(
         metadata,
         new.parsed.links,
         new.parsed.labels,
+        new.parsed.tags,
     )
     store_similar(connection, document_id, new.parsed, new.text, metadata)
     rebuild_slabs(connection, {*old_chunk_ids, *with_vector})

@@ -44,6 +44,7 @@ def whole_document(connection: Connection, document_id: int) -> WholeDocument:
         labels=tuple(
             label for (label,) in connection.tuples("stored_labels", document_id=document_id)
         ),
+        tags=tuple(tag for (tag,) in connection.tuples("stored_tags", document_id=document_id)),
     )
     new = NewDocument(
         path=row["path"],

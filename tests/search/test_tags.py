@@ -1,4 +1,4 @@
-"""Tags and aliases of front matter are found, and `tag:NAME` says which documents are meant."""
+"""Tags and aliases are found, and `tag:NAME` says which documents are meant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from support import Filler, call
 
 from kb.cli.main import main
-from kb.formats.tags import aliases_of, normal_tag, tags_of
+from kb.formats.tags import aliases_of, inline_tags, normal_tag, tags_of
 from kb.search.query import parse_query
 
 DOCUMENTS: dict[str, str | bytes] = {
@@ -56,6 +56,43 @@ def test_aliases_and_tags_are_found(fill: Filler, query: str, first: str) -> Non
 )
 def test_a_tag_says_which_documents_are_meant(fill: Filler, query: str, expected: set[str]) -> None:
     assert set(found(fill(DOCUMENTS), query)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#wind and #sea/waves, then #to-do.", ["wind", "sea/waves", "to-do"]),
+        ("a heading #idea", ["idea"]),
+        ("#2026-plan #2026 #12/3 #1_2", ["2026-plan"]),  # a number alone is none
+        ("`#code` ``#more ` #code`` #text", ["text"]),
+        ("```#open and #shut", ["shut"]),  # a run of backticks without its like
+        ("page.md#part [x](#anchor) [[#heading]] {#id} \\#no a#b", []),
+        ("https://example.com/#top <a href='x' title=' #no '> &#35;", []),
+        ("# title ## no", []),
+        ("#日本語/天気 #überblick #✅done", ["日本語/天気", "überblick", "✅done"]),
+        ("#[[rain gauge]] of Logseq", ["rain gauge"]),
+    ],
+)
+def test_tags_in_a_text_are_those_that_obsidian_shows(text: str, expected: list[str]) -> None:
+    assert inline_tags(text) == expected
+
+
+def test_code_without_an_end_takes_no_longer_for_its_length() -> None:
+    runs = " ".join("`" * (1 + number % 500) for number in range(20_000))
+    assert inline_tags(f"{runs} #end")[-1:] in ([], ["end"])
+
+
+def test_tags_of_the_text_count_as_those_of_the_front_matter(fill: Filler) -> None:
+    kb = fill(
+        {
+            "a.md": "# Wind\n\nPods drift. #ops/wind\n\n- a point #Deep\n",
+            "b.md": "# Code\n\nPods.\n\n```\n#deep\n```\n\nand `#deep`\n",
+            "c.txt": "Pods #deep\n",
+        }
+    )
+    assert set(found(kb, "pods tag:ops")) == {"a.md"}
+    assert set(found(kb, "pods tag:deep")) == {"a.md"}
+    assert call(kb, "documents_search", query="pods tag:dee")["notice"].endswith("deep.")
 
 
 def test_an_unknown_tag_is_told_with_those_near_it(fill: Filler) -> None:
