@@ -41,6 +41,8 @@ from kb.tools.session import Session
 
 def evaluate(kb: Session, options: argparse.Namespace) -> int:
     """Print the measures of keyword, vector and hybrid search, and what the scores are worth."""
+    if kb.knowledge.beside.paths:
+        render.remark(f"{kb.database.path} alone is measured, not the files beside it", options)
     if options.unrelated is not None:
         return _report_made(kb, _unrelated(options), options)
     if options.judged is None:

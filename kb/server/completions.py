@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
-from kb.errors import KbError
+from kb.errors import FileError, KbError
+from kb.search.files import SearchedFile
 from kb.server.prompts import PROMPTS
 from kb.server.resources import MODULE_TEMPLATE, TEMPLATES, visible_collections
+from kb.store.connection import Row
 from kb.store.contents import document_paths, sections_of
 from kb.tools.session import Session
 
@@ -44,18 +47,30 @@ def _values(
         from kb.project.overview import module_names
 
         return module_names(session.project) if argument == "name" else ()
-    with session.database.read() as connection:
-        collections = {row["name"]: row for row in visible_collections(session, connection)}
-        if argument == "collection":
-            return [session.names.called(row).collection for row in collections.values()]
-        named = others.get("collection", "")
-        row = collections.get(session.names.aliases.get(named, named))
-        if argument == "document":
-            rows = collections.values() if row is None else [row]
-            return [
-                path for one in rows for path in document_paths(connection, one["collection_id"])
-            ]
-        if argument == "section" and row is not None:
-            document = session.names.document(connection, row, others.get("document", ""), named)
+    places = _places(session)
+    if argument == "collection":
+        return [file.names.called(row).collection for file, row in places]
+    named = others.get("collection", "")
+    chosen = [(file, row) for file, row in places if row["name"] == file.names.stored(named)]
+    if argument == "document":
+        return [path for place in chosen or places for path in _documents(*place)]
+    if argument == "section" and chosen:
+        file, row = chosen[0]
+        with file.database.read() as connection:
+            document = file.names.document(connection, row, others.get("document", ""), named)
             return [one["heading"] for one in sections_of(connection, document["document_id"])]
     return ()
+
+
+def _places(session: Session) -> list[tuple[SearchedFile, Row]]:
+    """The collections of all files, each with its file; one that cannot be read has none."""
+    found: list[tuple[SearchedFile, Row]] = []
+    for file in session.files:
+        with contextlib.suppress(FileError), file.database.read() as connection:
+            found += [(file, row) for row in visible_collections(session, file, connection)]
+    return found
+
+
+def _documents(file: SearchedFile, row: Row) -> list[str]:
+    with file.database.read() as connection:
+        return document_paths(connection, row["collection_id"])

@@ -34,6 +34,7 @@ log = logging.getLogger("kb.server")
 # The model is loaded once the client has had its answers, so that starting stays quick.
 WARM_UP_SECONDS = 0.5
 PROGRESS_SECONDS = 0.25
+WRITE_THREADS = 4
 
 
 def make_server(
@@ -49,6 +50,8 @@ def make_server(
     logs = ClientLogs(clients)
     bus = InMemorySubscriptionBus()
     warming = threading.Event()
+    # One writes at a time, and those who wait for their turn keep no thread from those who read.
+    writing = anyio.CapacityLimiter(WRITE_THREADS)
 
     async def list_tools(context: Any, _: Any) -> types.ListToolsResult:
         if not warming.is_set():
@@ -63,9 +66,16 @@ def make_server(
         wants_progress = "progress_token" in (context.meta or {})
         progress = _Progress(context.session) if wants_progress else None
         client = clients.at(context)
+        tool = tools.get(parameters.name)
         with logs.during(client, context):
             result = await anyio.to_thread.run_sync(
-                call_tool, client.session, parameters.name, parameters.arguments, tools, progress
+                call_tool,
+                client.session,
+                parameters.name,
+                parameters.arguments,
+                tools,
+                progress,
+                limiter=None if tool is None or tool.read_only else writing,
             )
         await logs.sent()
         _note_call(context, parameters, result if parameters.name in tools else None)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from kb.errors import UsageError
+from kb.errors import FileError, UsageError
+from kb.search.files import SearchedFile
 from kb.server.resources import TEXT_TYPE, document_uri, visible_collections
-from kb.store.connection import Row
+from kb.store.connection import Connection, Row
 from kb.store.contents import documents_changed_since
 from kb.text.nearest import nearest
 from kb.tools.call import Call
@@ -118,20 +120,16 @@ def _summarise_section(session: Session, arguments: Mapping[str, str]) -> list[P
 def _what_changed(session: Session, arguments: Mapping[str, str]) -> list[Part]:
     since = _since(arguments.get("since", ""), datetime.now(UTC))
     wanted = arguments.get("collection", "").strip()
-    with session.database.read() as connection:
-        if wanted:
-            rows = [session.names.collection(connection, wanted)]
-        else:
-            rows = visible_collections(session, connection)
-        names = {row["collection_id"]: session.names.called(row).collection for row in rows}
-        changed: list[Row] = []
-        for collection_id, name in names.items():
-            changed += [
-                {**row, "collection": name}
-                for row in documents_changed_since(
-                    connection, collection_id, since, MOST_CHANGED + 1
-                )
-            ]
+    if wanted:
+        with session.read_collection(wanted) as (connection, row, file):
+            changed = _changed_in(file, connection, [row], since)
+    else:
+        changed = []
+        for file in session.files:
+            # What cannot be read is told by the tools that the prompt leads to.
+            with contextlib.suppress(FileError), file.database.read() as connection:
+                rows = visible_collections(session, file, connection)
+                changed += _changed_in(file, connection, rows, since)
     changed.sort(key=lambda row: (row["changed_at"], row["path"]), reverse=True)
     shown = changed[:MOST_CHANGED]
     if not shown:
@@ -149,6 +147,19 @@ def _what_changed(session: Session, arguments: Mapping[str, str]) -> list[Part]:
             "not by file, the most important first, each with its documentId. The knowledge base "
             "has no earlier versions: where a text does not say itself what changed, say that it "
             "is new or revised, and no more."
+        )
+    ]
+
+
+def _changed_in(
+    file: SearchedFile, connection: Connection, rows: Sequence[Row], since: str
+) -> list[Row]:
+    """The documents of some collections that changed, with the name that each collection has."""
+    return [
+        {**one, "collection": file.names.called(row).collection}
+        for row in rows
+        for one in documents_changed_since(
+            connection, row["collection_id"], since, MOST_CHANGED + 1
         )
     ]
 

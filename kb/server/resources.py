@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -202,14 +201,12 @@ def _read_document(session: Session, name: str, document: str) -> tuple[str, str
     return _mime_type(found["path"]), f"{part.content}\n\n{said}\n"
 
 
-def visible_collections(
-    session: Session, connection: Connection, kinds: Sequence[str] = (*BROWSABLE_KINDS, "external")
-) -> list[Row]:
-    """The collections that a client may see: those of everybody, and its own project's."""
+def visible_collections(session: Session, file: SearchedFile, connection: Connection) -> list[Row]:
+    """The collections of a file that a client may see: everybody's, and its own project's."""
     return [
         row
-        for row in session.names.collections(connection, kinds)
-        if row["project_id"] in (None, _active_project_id(session))
+        for row in file.names.collections(connection, (*BROWSABLE_KINDS, "external"))
+        if row["project_id"] in (None, _project_id(session, file))
     ]
 
 

@@ -17,6 +17,8 @@ from kb.ingest.embed import embed_pending
 from kb.ingest.move import move_collection
 from kb.ingest.sync import sync_collection
 from kb.search.passages import search_files, search_passages
+from kb.server.completions import completions
+from kb.server.prompts import prompt_parts
 from kb.server.resources import list_resources, read_resource
 from kb.settings import database_paths
 from kb.store.beside import FilesBeside, labels
@@ -331,3 +333,27 @@ def test_merged_collections_of_one_name_stay_apart(make: Make, open_files: Open)
     assert move_collection(other.database, kb.database, row).name == "docs-2"
     listed = call(kb, "documents_list_collections")["collections"]
     assert [row["collection"] for row in listed] == ["docs", "docs-2"]
+
+
+def test_what_is_typed_is_completed_from_all_files(make: Make, open_files: Open) -> None:
+    one = make("one", {"wind.md": PAGES["wind.md"]}, "docs")
+    two = make("two", {"mast.md": PAGES["mast.md"]}, "docs")
+    three = make("three", {"vane.md": PAGES["vane.md"]})
+    kb = open_files(one, two, three)
+
+    def typed(argument: str, text: str = "", **others: str) -> list[str]:
+        return completions(kb, "summarise-section", argument, text, others)[0]
+
+    assert typed("collection") == ["docs@one", "docs@two", "three"]
+    assert typed("document") == ["wind.md", "mast.md", "vane.md"]
+    assert typed("document", collection="docs@two") == ["mast.md"]
+    assert typed("section", collection="three", document="vane.md") == ["Vane"]
+
+
+def test_the_prompt_of_what_changed_tells_of_all_files(make: Make, open_files: Open) -> None:
+    kb = open_files(*(make(name, {f"{name}.md": PAGES["wind.md"]}) for name in ("one", "two")))
+    (part,) = prompt_parts(kb, "what-changed", {})
+    assert "one: one.md" in part.text
+    assert "two: two.md" in part.text
+    (part,) = prompt_parts(kb, "what-changed", {"collection": "two"})
+    assert "one.md" not in part.text

@@ -260,3 +260,30 @@ def test_addresses_keep_every_letter_of_a_name() -> None:
     name = 'a "b" & <c>#?%.md'
     assert quote(name, safe="").replace("%20", "+") in document_address("odd", name, 3, 4)
     assert document_address("odd", name, 3).endswith("#L3")
+
+
+def test_the_page_shows_all_files_and_says_which(windrose_copy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "team"
+    folder.mkdir()
+    (folder / "note.md").write_text("# Note\n\nThe heliotrope stands beside the mast.\n")
+    beside = tmp_path / "beside.db"
+    with open_session(Database(beside), project=folder) as session:
+        sync_collection(session.database, register(session.database, str(folder)))
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(b"nothing that could be opened")
+    with HttpServer(windrose_copy, "--db", str(beside), "--db", str(damaged)) as server:
+
+        def shown(path: str) -> str:
+            status, _, text = server.request("GET", path)
+            assert status == 200, text
+            return text
+
+        listed = shown("/collections")
+        assert listed.index("<td>windrose.db</td>") < listed.index("<td>beside.db</td>")
+        assert "damaged.db" in listed
+        assert "Left out" in listed
+        found = shown("/results?q=heliotrope")
+        address = re.findall(r'href="(/doc\?[^"]+)"', found)[0]
+        assert "The heliotrope stands" in shown(address.replace("&amp;", "&"))
+        assert "note.md" in shown("/collection?name=team")
+        assert "calibrate" in shown("/results?q=calibrate+the+vane")

@@ -17,6 +17,7 @@ from kb.store.citation_graph import citations_made, citations_received
 from kb.store.collections import all_collections
 from kb.store.connection import Connection, Row
 from kb.store.contents import documents_shown, sections_of
+from kb.store.names import Names
 from kb.tools.session import Session
 
 __all__ = ["shown_document"]
@@ -52,20 +53,19 @@ def shown_document(
     Raises:
         CollectionNotFound, DocumentNotFound: with the nearest names.
     """
-    with session.database.read() as connection:
-        row = session.names.collection(connection, collection)
-        found = session.names.document(connection, row, document, collection)
+    with session.read_collection(collection) as (connection, row, origin):
+        found = origin.names.document(connection, row, document, collection)
         sections = sections_of(connection, found["document_id"])
         made = citations_made(connection, found["document_id"], MOST_CITATIONS)
         received = citations_received(connection, found["document_id"], MOST_CITATIONS)
-        addresses = _addresses(session, connection, [*made, *received])
+        addresses = _addresses(origin.names, connection, [*made, *received])
         sources = {one["name"]: one["source"] for one in all_collections(connection)}
     lines = found["content"].split("\n")
     if lines and not lines[-1]:
         lines.pop()
     start, end = _window(lines, first)
     return {
-        **session.names.shown(row),
+        **origin.names.shown(row),
         "name": row["name"],
         "id": found["path"],
         "title": found["title"] or found["path"],
@@ -159,14 +159,12 @@ def _cited(row: Row, end: str, addresses: Mapping[int, Row]) -> dict[str, Any]:
     }
 
 
-def _addresses(
-    session: Session, connection: Connection, citations: Sequence[Row]
-) -> dict[int, Row]:
+def _addresses(names: Names, connection: Connection, citations: Sequence[Row]) -> dict[int, Row]:
     """The documents at the other ends, by their row ids."""
     keys = ("source_document_id", "target_document_id")
     ids = {row[key] for row in citations for key in keys} - {None}
     found = documents_shown(connection, ids)
     return {
-        id_: {**row, "shown": session.names.called({"name": row["collection"]}).collection}
+        id_: {**row, "shown": names.called({"name": row["collection"]}).collection}
         for id_, row in found.items()
     }

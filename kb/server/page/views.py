@@ -6,6 +6,7 @@ import hmac
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -19,7 +20,6 @@ from starlette.staticfiles import StaticFiles
 from kb.errors import KbError, NotFoundError, UsageError
 from kb.ingest.discoveries import all_discoveries
 from kb.ingest.forget import forget_discovery
-from kb.search.files import SearchedFile
 from kb.search.results import search_for_people
 from kb.server.access_log import exchange_of
 from kb.server.authentication import principal_of
@@ -115,7 +115,7 @@ def _found(session: Session, request: Request) -> dict[str, Any]:
         session.activity.note_call()
         try:
             rows, notice = search_for_people(
-                [SearchedFile(session.model, session.names)],
+                session.files,
                 query,
                 [wanted] if wanted else [],
                 limit=RESULTS,
@@ -128,15 +128,13 @@ def _found(session: Session, request: Request) -> dict[str, Any]:
         row["address"] = document_address(
             row["collection"], row["documentId"], row["startLine"], row["endLine"]
         )
-    with session.database.read() as connection:
-        names = [session.names.called(row).collection for row in _listed(session, connection)]
-        counts = sizes(connection)
+    listed, counts = _listed(session)
     return {
         "query": query,
         "wanted": wanted,
         "rows": rows,
-        "notice": notice,
-        "collections": names,
+        "notice": notice or session.lost,
+        "collections": [row["shown"] for row in listed],
         "counts": counts,
     }
 
@@ -176,38 +174,47 @@ def graph(clients: Clients, _: Request) -> Response:
 
 
 def collections(clients: Clients, _: Request) -> Response:
-    """What the file holds."""
+    """What the files hold."""
     session = clients.host
-    with session.database.read() as connection:
-        rows = [
-            {
-                **row,
-                "shown": session.names.called(row).collection,
-                "documents": count_documents(connection, row["collection_id"]),
-            }
-            for row in _listed(session, connection)
-        ]
-        counts = sizes(connection)
+    rows, counts = _listed(session)
+    files = [session.database.path, *session.knowledge.beside.paths]
     return page(
         "collections.html",
         rows=rows,
         counts=counts,
-        file=str(session.database.path),
+        files=[str(path) for path in files],
+        notice=session.lost,
         query="",
         here="collections",
     )
 
 
-def _listed(session: Session, connection: Any) -> list[Any]:
-    return session.names.collections(connection)
+def _listed(session: Session) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """The collections of all files, each with its file, and how much there is in all."""
+    rows: list[dict[str, Any]] = []
+    counts: Counter[str] = Counter()
+    for file in session.files:
+        if file.database.in_memory:
+            continue
+        with file.database.read() as connection:
+            counts.update(sizes(connection))
+            rows += [
+                {
+                    **row,
+                    "shown": file.names.called(row).collection,
+                    "documents": count_documents(connection, row["collection_id"]),
+                    "file": file.database.path.name,
+                }
+                for row in file.names.collections(connection)
+            ]
+    return rows, counts
 
 
 def collection(clients: Clients, request: Request) -> Response:
     """The documents of a collection."""
     session, name = clients.host, request.query_params.get("name", "")
     start = _number(request.query_params.get("start", "0"))
-    with session.database.read() as connection:
-        row = session.names.collection(connection, name)
+    with session.read_collection(name) as (connection, row, _):
         rows = documents_page(connection, row["collection_id"], DOCUMENTS, start)
         total = count_documents(connection, row["collection_id"])
     return page(
