@@ -26,6 +26,19 @@ def test_the_page_lists_the_floors_as_the_contract_has_them() -> None:
     assert [name.removesuffix(".py") for name in rooms_of_the_page()] == floors
 
 
+def test_every_place_that_the_page_names_is_there() -> None:
+    named = set(re.findall(r"`((?:[\w-]+/)*(?:[\w-]+\.(?:py|sql|toml|md)|[\w-]+/))`", PAGE))
+    assert len(named) > 40
+    names = {path.name for path in (ROOT / "kb").rglob("*") if path.suffix in (".py", ".sql")}
+
+    def is_there(place: str) -> bool:
+        roots = (ROOT, ROOT / "kb")
+        return place in names or any((root / place).exists() for root in roots)
+
+    missing = {place for place in named if not is_there(place)}
+    assert missing == {"kb/tools/FAMILY.py"}
+
+
 def test_the_listing_is_short() -> None:
     entries = [path for path in (ROOT / "kb").iterdir() if path.name != "__pycache__"]
     assert len(entries) <= 25
