@@ -30,6 +30,7 @@ SLOW_FILES = {
     "test_context_server.py",
     "test_external_server.py",
     "test_file_names.py",
+    "test_heap.py",
     "test_http.py",
     "test_multilingual.py",
     "test_packaged.py",

@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from kb.server.background import start_embedding
 from kb.server.clients import Clients
+from kb.server.heap import use_one_heap
 from kb.server.mcp import WARM_UP_SECONDS, make_server, warm_up_soon
 from kb.server.stdio import run_over_stdio
 from kb.tools.registry import load_tools
@@ -41,6 +42,7 @@ def serve(
 
     The active project's documents are kept fresh; with `watch_folders` every collection's.
     """
+    use_one_heap()
     session.project.keep_fresh()
     session.log.begin()
     clients = Clients(session)
@@ -73,6 +75,7 @@ def serve_over_http(
     from kb.server.access import is_loopback
     from kb.server.http import run_over_http  # here: stdio needs no web server
 
+    use_one_heap()
     clients = Clients(session, several=True)
     endpoint = _endpoint(clients, binding, settings, with_page=is_loopback(binding.host))
 

@@ -147,9 +147,9 @@ class Server:
         return json.loads(result["content"][0]["text"]), bool(result.get("isError"))
 
     def memory(self) -> float:
-        """What the process holds, in MB."""
+        """What the process holds, in MB, without the pages of files that it has mapped."""
         for line in Path(f"/proc/{self.popen.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith("RssAnon:"):
                 return int(line.split()[1]) / 1024
         return 0.0
 
