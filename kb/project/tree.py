@@ -6,6 +6,7 @@ documents.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from kb.project.source_files import language_of
 from kb.sources.address import is_remote, local
 from kb.store.connection import Connection
 from kb.store.contents import stored_text, texts_of_collection
+from kb.store.database import Database
 from kb.text.decode import NoTextError, decode
 
 __all__ = [
@@ -119,11 +121,18 @@ def grep_project(
         InvalidPattern: the pattern is malformed or too large.
         UsageError: a glob that can match nothing.
     """
-    with project.knowledge.database.read() as connection:
+    with contextlib.ExitStack() as reads:
+        connection = reads.enter_context(project.knowledge.database.read())
         if not tree_is_here(project, connection):
-            texts = stored_texts(project, connection)
+            beside = [reads.enter_context(one.read()) for one in _beside(project)]
+            texts = (pair for one in (connection, *beside) for pair in stored_texts(project, one))
             return grep_texts(texts, pattern, file_pattern, case_sensitive, limit), STORED
     return grep(project.root, pattern, file_pattern, case_sensitive, limit), DISK
+
+
+def _beside(project: ProjectInUse) -> list[Database]:
+    """The files that are read together with the project's own."""
+    return project.knowledge.beside.databases()
 
 
 def _read_stored(project: ProjectInUse, path: str) -> TextFile | None:
@@ -131,10 +140,12 @@ def _read_stored(project: ProjectInUse, path: str) -> TextFile | None:
     with project.knowledge.database.read() as connection:
         if tree_is_here(project, connection):
             return None
-        for row in project.knowledge.names.collections(connection):
-            for inner in (path, path.removeprefix(f"{row['name']}/")):
-                found = stored_text(connection, row["collection_id"], inner)
-                if found is not None:
-                    text, size = found
-                    return TextFile(path, text, size, "", STORED)
+    for database in (project.knowledge.database, *_beside(project)):
+        with database.read() as connection:
+            for row in project.knowledge.names.collections(connection):
+                for inner in (path, path.removeprefix(f"{row['name']}/")):
+                    found = stored_text(connection, row["collection_id"], inner)
+                    if found is not None:
+                        text, size = found
+                        return TextFile(path, text, size, "", STORED)
     return None

@@ -357,3 +357,16 @@ def test_the_prompt_of_what_changed_tells_of_all_files(make: Make, open_files: O
     assert "two: two.md" in part.text
     (part,) = prompt_parts(kb, "what-changed", {"collection": "two"})
     assert "one.md" not in part.text
+
+
+def test_without_a_project_here_files_are_read_as_they_are_stored_in_any(
+    make: Make, open_files: Open, tmp_path: Path
+) -> None:
+    kb = open_files(*(make(name, {f"{name}.md": PAGES["wind.md"]}) for name in ("one", "two")))
+    for name in ("one", "two"):
+        shutil.rmtree(tmp_path / f"of-{name}")
+    kb.knowledge.project = tmp_path / "elsewhere"
+    for name in ("one", "two"):
+        assert "anemometer" in call(kb, "read_file", path=f"{name}.md")["file"]["content"]
+    found = call(kb, "grep_codebase", pattern="anemometer")
+    assert [match["file"] for match in found["matches"]] == ["one.md", "two.md"]
