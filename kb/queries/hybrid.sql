@@ -2,8 +2,8 @@
 
 -- name: candidates
 -- Of each of these chunks (JSON list): its document, the cosine distances of the query's vector
--- (int8; NULL when there is none) to the chunk and to the mean of its document, its
--- title and how it begins.
+-- (int8; NULL when there is none) to the chunk and to the mean of its document, its title, how it
+-- begins, and whether the chunk is its first.
 SELECT
   chunks.chunk_id,
   chunks.document_id,
@@ -15,7 +15,8 @@ SELECT
       vec_int8(coalesce(document_vectors.vector, vectors.vector)), vec_int8(:query))
   END AS document_distance,
   documents.title,
-  documents.title || ' ' || documents.summary AS beginning
+  documents.title || ' ' || documents.summary AS beginning,
+  chunks.position = 1 AS is_first
 FROM chunks
 JOIN documents ON documents.document_id = chunks.document_id
 LEFT JOIN vectors USING (vector_id)

@@ -274,7 +274,15 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
     literal = set(words.literal) if len(split_words(query.text)) > 1 else set()
     of_document: dict[int, tuple[float, float | None, float, bool]] = {}
     found: list[Evidence] = []
-    for chunk_id, document_id, distance, document_distance, title, beginning in collected.rows:
+    for (
+        chunk_id,
+        document_id,
+        distance,
+        document_distance,
+        title,
+        beginning,
+        is_first,
+    ) in collected.rows:
         if (known := of_document.get(document_id)) is None:
             known = of_document[document_id] = (
                 documents.share(document_id, words.documents.get(document_id, 0.0)),
@@ -298,6 +306,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
             chunk_id in literal,
             chunk_id in words.typed,
             is_title,
+            bool(is_first) and chunk_id in collected.titled,
             chunk_id in collected.named,
             distance,
         )

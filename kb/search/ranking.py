@@ -44,9 +44,10 @@ class Weights:
     )
     script: float = 0.1
     literal: float = 0.2  # for the query's words in a row
-    typed: float = 2.0  # for its very characters: `use_debug` is not "use debug"
+    typed: float = 3.0  # for its very characters: `use_debug` is not "use debug"
     title: float = 0.2  # where they are the document's title, and all of it
-    named: float = 10.0  # where the query is its document's path: before all that mention it
+    opening: float = 0.2  # for the beginning of a page that is titled so: it says what it is about
+    named: float = 15.0  # where the query is its document's path: before all that mention it
     slope: float = 3.1
     threshold: float = 1.44  # the support that has a score of 0.7
     background: float = 0.32
@@ -101,10 +102,11 @@ class Evidence(NamedTuple):
         held: the share of the query's information that the passage holds.
         rarity: the query's information as a multiple of that of a word which stands in one passage.
         cosine, document_cosine: None while there is no vector.
-        script: how well the document's script fits the query's, 0 to 1.
+        script: how well the document's script fits the query's, -1 to 1.
         is_titled: the title or a heading holds all of a short query.
         is_literal: the query's words stand in a row; `is_typed`: so do its very characters.
         is_title: the query is the document's title.
+        is_opening: it is the first of its document, and `is_titled`.
         is_named: it is the first of the document whose path the query is.
         distance: the true cosine distance, for who reads the row; nothing is judged by it.
     """
@@ -122,6 +124,7 @@ class Evidence(NamedTuple):
     is_literal: bool = False
     is_typed: bool = False
     is_title: bool = False
+    is_opening: bool = False
     is_named: bool = False
     distance: float | None = None
 
@@ -151,11 +154,10 @@ def rank(
     if usual is None:
         usual = background(nearest_by_document(known, weights).values())
     scored = [
-        (-_score(one, readable, usual, weights), one.document_id, one.chunk_id, one)
-        for one in known
+        (_doubt(one, readable, usual, weights), one.document_id, one.chunk_id, one) for one in known
     ]
     scored.sort()
-    return [Ranked(one, shown(-score)) for score, _, _, one in scored[:limit]]
+    return [Ranked(one, shown(1 - doubt)) for doubt, _, _, one in scored[:limit]]
 
 
 def shown(score: float) -> float:
@@ -218,6 +220,8 @@ def support(
         found += (1 - readable) * weights.words_for_meaning * words
     if one.is_title:
         found += weights.title
+    if one.is_opening:
+        found += weights.opening
     if one.is_named:
         found += weights.named
     return found
@@ -278,18 +282,22 @@ def readable_share(text: str) -> float:
 def script_fit(asked: frozenset[str] | None, beginning: str) -> float:
     """How well a document's script fits the question's (see `scripts_asked`), 0 to 1.
 
+    Names in Latin letters are the same in every language: of translations, those in another script
+    than the one they are asked in stand behind, at -1.
+
     Args:
         beginning: some text of the document.
     """
-    if asked is None:
-        return 0.0
     written = scripts(beginning, PROMINENT_SCRIPT)
+    if asked is None:
+        return -1.0 if written else 0.0
     together = asked | written
     return len(asked & written) / len(together) if together else 1.0
 
 
-def _score(one: Evidence, readable: float, usual: float, weights: Weights) -> float:
+def _doubt(one: Evidence, readable: float, usual: float, weights: Weights) -> float:
+    """What is missing to a score of 1. Unlike the score it tells apart what is nearly sure."""
     logit = weights.slope * (support(one, readable, usual, weights) - weights.threshold) + _MIDDLE
-    doubt = 1 - 1 / (1 + math.exp(-logit))
+    doubt = 1 / (1 + math.exp(logit))
     # Most candidates hold too little of the query's information to be worth a look.
-    return 1 - doubt * (1 - typed_evidence(one)) if one.held > ALMOST_HELD else 1 - doubt
+    return doubt * (1 - typed_evidence(one)) if one.held > ALMOST_HELD else doubt

@@ -44,6 +44,7 @@ def candidates(chance: random.Random, count: int) -> list[Evidence]:
             is_literal=chance.random() < 0.2,
             is_typed=chance.random() < 0.1,
             is_title=chance.random() < 0.1,
+            is_opening=chance.random() < 0.1,
             is_named=chance.random() < 0.1,
         )
         for number in range(count)

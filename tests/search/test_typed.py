@@ -80,3 +80,33 @@ def test_the_document_of_a_path_stands_before_those_that_mention_it(
 
 def test_a_path_in_a_question_is_a_word_among_others(fill: Filler) -> None:
     assert first(fill(PATHS), "what was changed in guide/body.md") == "notes.md"
+
+
+def test_the_beginning_of_the_page_that_is_titled_so_stands_first(fill: Filler) -> None:
+    parts = "".join(f"## Part {n}\n\nThe uuid is told, part {n}. {LONG}\n\n" for n in range(9))
+    kb = fill(
+        {
+            "uuid.md": f"# UUID functions\n\nThis module makes identifiers. {LONG}\n\n{parts}"
+            "## Author\n\nPeter.\n",
+            "bread.md": "# Bread\n\nKnead it.\n",
+        },
+        embed=False,
+    )
+    rows = call(kb, "documents_search", query="uuid")["results"]
+    assert rows[0]["chunkIndex"] == 1
+
+
+@pytest.mark.parametrize("embed", [True, False])
+def test_of_translations_the_one_in_the_script_of_a_bare_name_stands_first(
+    fill: Filler, embed: bool
+) -> None:
+    kb = fill(
+        {
+            "a/cors.md": "# CORS（跨域资源共享）\n\nCORS 指浏览器前端。CORS CORS。\n",
+            "z/cors.md": "# CORS (sharing)\n\nCORS is for frontends. CORS CORS.\n",
+            "bread.md": "# Bread\n\nKnead it.\n",
+        },
+        embed=embed,
+    )
+    assert first(kb, "CORS") == "z/cors.md"
+    assert first(kb, "跨域资源共享 CORS") == "a/cors.md"
