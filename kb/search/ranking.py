@@ -16,7 +16,7 @@ nearest document: where many are near, as in the handbook of one product, being 
 
 All of it is absolute: nothing is divided by the best row of a reply, so that 0.7 means the same
 for every query. Rows are ordered by the score alone. Figures and what was tried and dropped:
-docs/decisions/0009-evidence.md.
+docs/decisions/0009-evidence.md, 0020-languages-together-and-names.md.
 """
 
 from __future__ import annotations
