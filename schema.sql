@@ -254,33 +254,11 @@ CREATE VIRTUAL TABLE keyword_index USING fts5 (
   tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co M*'"
 );
 
--- What the document index covers: one row a document, with all its headings and its whole text.
-CREATE VIEW document_texts AS
-SELECT
-  document_id,
-  title,
-  (SELECT group_concat(heading, char(10)) FROM
-     (SELECT heading FROM sections
-      WHERE sections.document_id = documents.document_id ORDER BY position)) AS heading,
-  content AS body,
-  (SELECT group_concat(extra_terms, ' ') FROM
-     (SELECT extra_terms FROM chunks
-      WHERE chunks.document_id = documents.document_id ORDER BY position)) AS extra
-FROM documents;
-
--- The keyword index of whole documents: a passage ranks higher when its document is about the
--- matter as well. Its text lives in document_texts.
-CREATE VIRTUAL TABLE document_index USING fts5 (
-  title, heading, body, extra,
-  content = 'document_texts', content_rowid = 'document_id',
-  tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co M*'"
-);
-
 -- The terms of the keyword index with the number of chunks that hold them.
 CREATE VIRTUAL TABLE keyword_terms USING fts5vocab (keyword_index, row);
 
--- The occurrences of the document index's terms: doc, col, offset. Named indexes count with it.
-CREATE VIRTUAL TABLE document_instances USING fts5vocab (document_index, instance);
+-- The occurrences of the keyword index's terms: doc, col, offset. Named indexes count with it.
+CREATE VIRTUAL TABLE keyword_instances USING fts5vocab (keyword_index, instance);
 
 -- One row is a word of the keyword index as it is written, lower case and without accents. Added
 -- to whenever a document is stored. A word stays when the last document that holds it goes; that

@@ -1,5 +1,11 @@
 -- The file says the same in less room, and whom a server answers.
 
+-- What documents hold follows from what their passages hold.
+DROP TABLE document_instances;
+DROP TABLE document_index;
+DROP VIEW document_texts;
+CREATE VIRTUAL TABLE keyword_instances USING fts5vocab (keyword_index, instance);
+
 -- A word that is one typo away is found by its beginning or its end, which takes one row a word. One
 -- for each of its letters took a twelfth of the file.
 DROP TABLE word_deletions;

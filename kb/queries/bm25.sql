@@ -7,15 +7,17 @@ FROM documents WHERE collection_id = :collection_id;
 
 -- name: term_counts
 -- How often each document of a range of ids holds a term: in its text, and in extra terms.
-SELECT doc AS document_id, sum(col = 'body') AS body, sum(col = 'extra') AS extra
-FROM document_instances
-WHERE term = :term AND doc BETWEEN :first AND :last AND col IN ('body', 'extra') GROUP BY doc;
+SELECT document_id, sum(col = 'body') AS body, sum(col = 'extra') AS extra
+FROM keyword_instances CROSS JOIN chunks ON chunk_id = doc
+WHERE term = :term AND doc BETWEEN :first AND :last AND col IN ('body', 'extra')
+GROUP BY document_id;
 
 -- name: prefix_counts
 -- How often each document of a range of ids holds extra terms between two texts.
-SELECT doc AS document_id, count(*) AS extra FROM document_instances
+SELECT document_id, count(*) AS extra
+FROM keyword_instances CROSS JOIN chunks ON chunk_id = doc
 WHERE term >= :term AND term < :after AND doc BETWEEN :first AND :last AND col = 'extra'
-GROUP BY doc;
+GROUP BY document_id;
 
 -- name: document_lengths
 -- Ids and lengths of these documents (JSON list).

@@ -9,11 +9,6 @@ FROM chunk_texts JOIN chunks USING (chunk_id)
 JOIN documents ON documents.document_id = chunk_texts.document_id
 WHERE chunk_texts.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
--- name: matching_document_ids
--- All documents of one range of ids that match, unranked.
-SELECT rowid FROM document_index
-WHERE document_index MATCH :match AND rowid BETWEEN :first AND :last;
-
 -- name: matching_chunk_ids
 -- All chunks of one range of ids that match, unranked.
 SELECT rowid FROM keyword_index

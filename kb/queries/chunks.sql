@@ -5,6 +5,11 @@
 SELECT chunk_id FROM json_each(:document_ids)
 CROSS JOIN chunks ON chunks.document_id = json_each.value;
 
+-- name: passages_of_documents
+-- The chunks of these documents (JSON list of ids), so many of them, each with its document.
+SELECT chunk_id, document_id FROM json_each(:document_ids)
+CROSS JOIN chunks ON chunks.document_id = json_each.value LIMIT :most;
+
 -- name: has_vectors$
 -- Whether any passage of one range of ids has a vector.
 SELECT EXISTS (

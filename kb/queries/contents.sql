@@ -120,9 +120,12 @@ FROM documents WHERE collection_id = :collection_id;
 
 -- name: stored_private_keys
 -- The paths of the documents of a collection whose text begins as a private key.
-SELECT path FROM document_index JOIN documents ON document_id = document_index.rowid
-WHERE document_index MATCH 'NEAR(begin private key, 4)'
-  AND document_index.rowid BETWEEN :collection_id << 32 AND (:collection_id << 32) + 4294967295
+SELECT DISTINCT path
+FROM keyword_index
+JOIN chunks ON chunk_id = keyword_index.rowid
+JOIN documents USING (document_id)
+WHERE keyword_index MATCH 'NEAR(begin private key, 4)'
+  AND keyword_index.rowid BETWEEN :collection_id << 32 AND (:collection_id << 32) + 4294967295
   AND ltrim(content, char(9, 10, 32, 65279)) LIKE '-----BEGIN %';
 
 -- name: indexed_document

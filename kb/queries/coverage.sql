@@ -13,13 +13,14 @@ SELECT
          WHERE keyword_index MATCH matches.value LIMIT :limit))
 FROM json_each(:matches) AS matches;
 
--- name: documents_counted
--- Of each expression (JSON list): in how many documents it is, counted to a limit.
-SELECT
-  matches.value,
-  (SELECT count(*)
-   FROM (SELECT 1 FROM document_index WHERE document_index MATCH matches.value LIMIT :limit))
-FROM json_each(:matches) AS matches;
+-- name: chunk_scores
+-- The bm25 scores of some chunks (JSON list) for each expression (JSON list). Weights as in
+-- keyword_hits; "+" for the reason in keyword_hits_among.
+SELECT matches.value, keyword_index.rowid,
+       bm25(keyword_index, :title, :heading, :body, :extra) AS score
+FROM json_each(:matches) AS matches CROSS JOIN keyword_index
+WHERE keyword_index MATCH matches.value
+  AND +keyword_index.rowid IN (SELECT value FROM json_each(:chunk_ids));
 
 -- name: count_all_chunks$
 -- How many chunks the file holds.

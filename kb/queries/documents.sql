@@ -98,15 +98,3 @@ VALUES (:chunk_id, :title, :heading, :body, :extra);
 -- Take a chunk out of the keyword index; with exactly the text that it was entered with.
 INSERT INTO keyword_index (keyword_index, rowid, title, heading, body, extra)
 VALUES ('delete', :chunk_id, :title, :heading, :body, :extra);
-
--- name: index_document!
--- Enter a document into the index of whole documents.
-INSERT INTO document_index (rowid, title, heading, body, extra)
-SELECT document_id, title, heading, body, extra FROM document_texts
-WHERE document_id = :document_id;
-
--- name: unindex_document!
--- Take a document out of the index of whole documents, before anything of it changes.
-INSERT INTO document_index (document_index, rowid, title, heading, body, extra)
-SELECT 'delete', document_id, title, heading, body, extra
-FROM document_texts WHERE document_id = :document_id;

@@ -4,17 +4,9 @@
 -- Compare the index of passages with their texts; it is an error when they differ.
 INSERT INTO keyword_index (keyword_index, rank) VALUES ('integrity-check', 1);
 
--- name: check_document_index!
--- Compare the index of whole documents with their texts; it is an error when they differ.
-INSERT INTO document_index (document_index, rank) VALUES ('integrity-check', 1);
-
 -- name: rebuild_keyword_index!
 -- Make the index of passages anew from their texts.
 INSERT INTO keyword_index (keyword_index) VALUES ('rebuild');
-
--- name: rebuild_document_index!
--- Make the index of whole documents anew from their texts.
-INSERT INTO document_index (document_index) VALUES ('rebuild');
 
 -- name: rebuild_indexes!
 -- Make the indexes of all tables anew.

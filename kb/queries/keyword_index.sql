@@ -4,10 +4,6 @@
 -- Merge the keyword index into one segment, which drops the terms of what was deleted.
 INSERT INTO keyword_index (keyword_index) VALUES ('optimize');
 
--- name: merge_document_segments!
--- Merge the index of whole documents into one segment, as above.
-INSERT INTO document_index (document_index) VALUES ('optimize');
-
 -- name: passages_of_document
 -- All that the keyword index takes of a document's passages.
 SELECT title, heading, body, extra FROM chunk_texts WHERE document_id = :document_id;

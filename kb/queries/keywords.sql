@@ -24,9 +24,3 @@ FROM keyword_index
 WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
 ORDER BY rank, chunk_id LIMIT :limit;
 
--- name: document_hits
--- Documents of one range of ids that match, best first. Weights: title, heading, body, extra.
-SELECT rowid AS document_id, bm25(document_index, :title, :heading, :body, :extra) AS rank
-FROM document_index
-WHERE document_index MATCH :match AND rowid BETWEEN :first AND :last
-ORDER BY rank, document_id LIMIT :limit;

@@ -4,14 +4,6 @@
 -- The segments of the keyword index with about as many pages as each has.
 SELECT segid, count(*) FROM keyword_index_idx GROUP BY segid;
 
--- name: document_segments
--- The same of the index of whole documents.
-SELECT segid, count(*) FROM document_index_idx GROUP BY segid;
-
 -- name: merge_keyword_index!
 -- Merge some pages of the keyword index's segments.
 INSERT INTO keyword_index (keyword_index, rank) VALUES ('merge', :pages);
-
--- name: merge_document_index!
--- The same of the index of whole documents.
-INSERT INTO document_index (document_index, rank) VALUES ('merge', :pages);

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.models.embedder import BUNDLED_CALIBRATION
-from kb.search.candidates import matching_any, matching_documents
+from kb.search.candidates import matching_any
 from kb.search.highlight import excerpts, marked, spans
 from kb.search.hybrid import search
 from kb.search.keywords import keyword_hits
@@ -173,7 +173,8 @@ def _coverage(
     for operand in dict.fromkeys((*query.must, *query.terms)):
         exact = documents_holding(connection, operand, ranges)
         words = near.get(operand.text, ())
-        like = matching_any(connection, matching_documents, words, ranges) - exact
+        near_chunks = matching_any(connection, words, ranges)
+        like = set(documents_of_chunks(connection, near_chunks).values()) - exact
         weight = math.log(1 + max(1, total) / max(1, len(exact) or len(like)))
         whole += weight
         for document_id in exact:

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from kb.search.candidates import matching_documents
-from kb.search.operators import document_filters, documents_holding
+from kb.search.operators import document_filters, documents_holding, matching_documents
 from kb.search.query import Operand, Query, quote
 from kb.search.ranking import LENGTH_WEIGHT, SATURATION, SCORE_DIGITS
 from kb.search.words import Pattern, pattern, split, unspaced_runs
@@ -165,7 +164,7 @@ class _Counter:
             return {}
         match = " OR ".join(map(quote, words))
         within = (self._range["first"], self._range["last"])
-        document_ids = iter(matching_documents(self._connection, match, within))
+        document_ids = iter(sorted(matching_documents(self._connection, match, [within])))
         found: dict[str, dict[int, int]] = {word: {} for word in words}
         while some := list(islice(document_ids, DOCUMENTS_AT_ONCE)):
             for row in texts_of(self._connection, some):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from kb.search.candidates import IdRange, bodies, match_words_of, matching, matching_chunks, slices
+from kb.search.candidates import IdRange, bodies, match_words_of, matching, slices
 from kb.search.query import quote
 from kb.search.words import (
     Pattern,
@@ -53,9 +53,7 @@ def across_chunks(connection: Connection, wanted: Pattern, ranges: Sequence[IdRa
             in_a_row = quote(" ".join(others)) + ("*" if looked_up.is_prefix else "")
             each = [quote(word) for word in others]
             match = f"(body : ^ {in_a_row}) OR (extra : ({' OR '.join(each)}))"
-        for chunk_id, *_, body in bodies(
-            connection, matching(connection, matching_chunks, match, ranges)
-        ):
+        for chunk_id, *_, body in bodies(connection, matching(connection, match, ranges)):
             if starts_with(connection, body, rest):
                 ends.add(chunk_id)
     found: set[int] = set()

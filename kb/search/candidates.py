@@ -1,9 +1,9 @@
-"""What the keyword indexes propose for a pattern, to be checked against the text."""
+"""What the keyword index proposes for a pattern, to be checked against the text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from kb.formats.tags import names_of
@@ -19,9 +19,6 @@ WORDS_AT_ONCE = 500  # alternatives of one MATCH expression
 CHUNKS_AT_ONCE = 1000  # whose texts are held in memory
 
 T = TypeVar("T")
-
-# `matching_chunks` or `matching_documents`.
-Matching = Callable[[Connection, str, IdRange], list[int]]
 
 
 def match_words_of(wanted: Pattern) -> str:
@@ -74,27 +71,18 @@ def matching_chunks(connection: Connection, match: str, within: IdRange) -> list
     return [row[0] for row in rows]
 
 
-def matching_documents(connection: Connection, match: str, within: IdRange) -> list[int]:
-    """As `matching_chunks`, documents."""
-    first, last = within
-    rows = connection.tuples("matching_document_ids", match=match, first=first, last=last)
-    return [row[0] for row in rows]
-
-
-def matching(
-    connection: Connection, lists: Matching, match: str, ranges: Iterable[IdRange]
-) -> set[int]:
-    """What of some ranges matches an expression."""
-    return {row_id for place in ranges for row_id in lists(connection, match, place)}
+def matching(connection: Connection, match: str, ranges: Iterable[IdRange]) -> set[int]:
+    """The chunks of some ranges that match an expression."""
+    return {chunk_id for place in ranges for chunk_id in matching_chunks(connection, match, place)}
 
 
 def matching_any(
-    connection: Connection, lists: Matching, words: Sequence[str], ranges: Iterable[IdRange]
+    connection: Connection, words: Sequence[str], ranges: Iterable[IdRange]
 ) -> set[int]:
-    """What of some ranges has any of some words."""
+    """The chunks of some ranges that have any of some words."""
     found: set[int] = set()
     for some in slices(words, WORDS_AT_ONCE):
-        found |= matching(connection, lists, " OR ".join(map(quote, some)), ranges)
+        found |= matching(connection, " OR ".join(map(quote, some)), ranges)
     return found
 
 

@@ -14,11 +14,21 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kb.search.query import STOP_WORDS, Operand, Query, quote
-from kb.search.ranking import APART, COMMON, LEAST_IDF, NEAR, SATURATION
+from kb.search.ranking import (
+    APART,
+    COLUMN_WEIGHTS,
+    COMMON,
+    LEAST_IDF,
+    LENGTH_WEIGHT,
+    NEAR,
+    SATURATION,
+)
+from kb.store.chunks import passages_of_documents
 from kb.store.connection import Connection
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
@@ -30,6 +40,8 @@ MOST_HOLDING_SHARE = 0.02
 MOST_RANKED = 5_000
 MOST_RANKED_SHARE = 0.1
 UNLIMITED = -1
+MOST_OFTEN = 2.1  # of bm25 without its idf, which stays below 2.2 however often a word comes
+MOST_SIBLINGS = 20_000  # passages of the candidates' documents that are looked at
 MOST_UNITS = 100
 
 
@@ -108,24 +120,29 @@ class LookedUp:
     Attributes:
         ranked: the MATCH expressions that a bm25 score is made of.
         total: the rows of the index.
+        lengths: of the documents that were asked about, in passages, as multiples of the mean.
+        often: how often, about, each document holds each of `ranked` that is not common.
     """
 
     wanted: Sequence[Unit] = ()
     ranked: Sequence[str] = ()
     found: Mapping[str, _Found] = field(default_factory=dict)
     total: int = 0
+    lengths: Mapping[int, float] = field(default_factory=dict)
+    often: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
 def look_up(
     connection: Connection,
     wanted: Sequence[Unit],
     ranked: Sequence[str],
-    chunk_ids: Collection[int],
+    document_of: Mapping[int, int],
     counted: Mapping[str, int] | None = None,
 ) -> LookedUp:
-    """In how many passages the words of a query stand, and in which of some passages.
+    """In how many passages the words of a query stand, in which of some and of their documents'.
 
     Args:
+        document_of: the documents of the passages that are asked about.
         counted: what `telling` knows.
     """
     if not wanted:
@@ -138,12 +155,19 @@ def look_up(
         if count >= most
     }
     unknown = [match for match in (*_matches(wanted), *ranked) if match not in found]
-    found |= _look_up(connection, unknown, chunk_ids, most)
+    found |= _look_up(connection, unknown, document_of, most)
     if all(found[unit.match].is_common for unit in wanted):
-        found |= _look_up(connection, _matches(wanted), chunk_ids, total)
+        found |= _look_up(connection, _matches(wanted), document_of, total)
         for unit in wanted:
             found[unit.match] = replace(found[unit.match], is_common=False)
-    return LookedUp(wanted, ranked, found, total)
+    siblings = passages_of_documents(connection, set(document_of.values()), MOST_SIBLINGS)
+    siblings |= document_of
+    rarer = [match for match in dict.fromkeys(ranked) if not found[match].is_common]
+    counts = {match: found[match].count for match in rarer or dict.fromkeys(ranked)}
+    often = _often(connection, counts, siblings, total)
+    mean = total / max(1, int(connection.value("count_all_documents")))
+    lengths = {one: count / mean for one, count in Counter(siblings.values()).items()}
+    return LookedUp(wanted, ranked, found, total, lengths, often)
 
 
 def coverage(own: LookedUp, others: Sequence[LookedUp] = ()) -> Coverage:
@@ -205,30 +229,32 @@ def _weight_elsewhere(
     return {row_id: everywhere[row_id] / weight for row_id, weight in here.items()}
 
 
-def look_up_documents(
-    connection: Connection,
-    ranked: Sequence[str],
-    passages: LookedUp,
-    document_of: Mapping[int, int],
-) -> LookedUp:
-    """In how many documents the words of a query stand.
+def document_shares(own: LookedUp, others: Sequence[LookedUp] = ()) -> Mapping[int, float]:
+    """What the documents of the passages that were asked about hold of a query.
+
+    It is the BM25 of the documents as a share of the greatest possible. How often they hold a word
+    follows from the scores of their passages, so that it takes no index of documents. Words that
+    very many passages hold are left out.
 
     Args:
-        passages: which passages hold them, and so their documents do.
-        document_of: the documents of those passages.
+        others: as `coverage`.
     """
-    if not ranked:
-        return LookedUp()
-    total: int = connection.value("count_all_documents")
-    most = max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
-    matches = json.dumps(list(dict.fromkeys(ranked)))
-    rows = connection.tuples("documents_counted", matches=matches, limit=most)
-    found = {}
-    for match, count in rows:
-        chunks = passages.found[match].rows if match in passages.found else ()
-        documents = frozenset(document_of[one] for one in chunks if one in document_of)
-        found[match] = _Found(count, documents, count >= most)
-    return LookedUp((), ranked, found, total)
+    total = own.total + sum(one.total for one in others)
+    weights = {
+        match: _fts5_idf(_added(match, own.found[match], others).count, total)
+        for match in own.often
+    }
+    greatest = sum(weights.values())
+    norms = {
+        document_id: SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * length)
+        for document_id, length in own.lengths.items()
+    }
+    shares: dict[int, float] = {}
+    for match, weight in weights.items():
+        for document_id, count in own.often[match].items():
+            share = count / (count + norms[document_id])
+            shares[document_id] = shares.get(document_id, 0.0) + weight * share / greatest
+    return shares
 
 
 def telling(connection: Connection, matches: Sequence[str]) -> tuple[list[str], Mapping[str, int]]:
@@ -280,6 +306,33 @@ def _look_up(
         count, held = json.loads(counted)
         found[match] = _Found(count, frozenset(held), count >= most)
     return found
+
+
+def _often(
+    connection: Connection, counts: Mapping[str, int], siblings: Mapping[int, int], total: int
+) -> dict[str, dict[int, float]]:
+    """How often, about, documents hold some expressions.
+
+    What a passage's bm25 is of the expression's idf says how often it stands there, in a passage of
+    mean length: their budget makes most passages alike.
+
+    Args:
+        counts: in how many passages each expression stands.
+        siblings: all passages of the documents, with their document.
+    """
+    often: dict[str, dict[int, float]] = {match: {} for match in counts}
+    idf = {match: _fts5_idf(count, total) for match, count in counts.items()}
+    for match, chunk_id, score in connection.tuples(
+        "chunk_scores",
+        matches=json.dumps(list(counts)),
+        chunk_ids=json.dumps(list(siblings)),
+        **COLUMN_WEIGHTS,
+    ):
+        share = min(-score / idf[match], MOST_OFTEN)
+        document_id, documents = siblings[chunk_id], often[match]
+        count = SATURATION * share / (SATURATION + 1 - share)
+        documents[document_id] = documents.get(document_id, 0.0) + count
+    return often
 
 
 def _greatest(counts: Mapping[str, tuple[int, bool]], ranked: Sequence[str], total: int) -> float:

@@ -11,8 +11,8 @@ from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.search.coverage import (
     LookedUp,
     coverage,
+    document_shares,
     look_up,
-    look_up_documents,
     rows_titled,
 )
 from kb.search.keywords import WordLists, word_lists
@@ -119,7 +119,6 @@ class Collected:
     words: WordLists | None = None  # None: meaning alone is asked for
     rows: Sequence[tuple[Any, ...]] = ()
     passages: LookedUp = field(default_factory=LookedUp)
-    documents: LookedUp = field(default_factory=LookedUp)
     named: Container[int] = frozenset()
     titled: Container[int] = frozenset()
     readable: float = 1.0
@@ -162,7 +161,7 @@ def collect(
     blob = None if vector is None else query_blob(vector)
     rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
     document_of = {row[0]: row[1] for row in rows}
-    passages = look_up(connection, words.units, words.alternatives, chunk_ids, words.counted)
+    passages = look_up(connection, words.units, words.alternatives, document_of, words.counted)
     is_short = len(words.units) <= MOST_TITLE_WORDS
     readable = readable_share(query.text) if english_model else 1.0
     return Collected(
@@ -172,7 +171,6 @@ def collect(
         words,
         rows,
         passages,
-        look_up_documents(connection, words.alternatives, passages, document_of),
         named=frozenset(named),
         titled=rows_titled(connection, words.units, chunk_ids) if is_short else frozenset(),
         readable=0.0 if query.is_exact else readable,
@@ -267,7 +265,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
     if words is None:
         return []
     passages = coverage(collected.passages, [other.passages for other in others])
-    documents = coverage(collected.documents, [other.documents for other in others])
+    of_documents = document_shares(collected.passages, [other.passages for other in others])
     standard = collected.calibration.standard
     asked = scripts_asked(query)
     asked_title = _plain(query.text)
@@ -285,7 +283,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
     ) in collected.rows:
         if (known := of_document.get(document_id)) is None:
             known = of_document[document_id] = (
-                documents.share(document_id, words.documents.get(document_id, 0.0)),
+                of_documents.get(document_id, 0.0),
                 None if document_distance is None else standard(1 - document_distance),
                 script_fit(asked, beginning),
                 _plain(title) == asked_title,

@@ -1,4 +1,4 @@
-"""The lists that the keyword indexes give for a query."""
+"""The lists that the keyword index gives for a query."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_NAME_BEFORE, NO_NAME_BEHIND = r"(?<![\w-])", r"(?![\w-])"
 
 @dataclass(frozen=True, slots=True)
 class WordLists:
-    """What the keyword indexes say: scores by id, best first, and what they are made of.
+    """What the keyword index says: scores by id, best first, and what they are made of.
 
     Attributes:
         counted: in how many passages each of `alternatives` is, as far as it was counted.
@@ -36,7 +36,6 @@ class WordLists:
     counted: Mapping[str, int]
     units: list[Unit]
     chunks: dict[int, float]
-    documents: dict[int, float]
     literal: list[int]
     typed: set[int]
 
@@ -49,16 +48,15 @@ def word_lists(
     only: set[int] | None,
     without: set[int] | None,
 ) -> WordLists:
-    """What the indexes say of a query, in ids that its operators let pass."""
+    """What the index says of a query, in ids that its operators let pass."""
     prefixes = match_prefixes(connection, query)
     alternatives, counted = telling(connection, [*match_alternatives(query), *prefixes.values()])
     match = " OR ".join(alternatives)
     most = max(DEPTH, depth)
     found = keyword_hits(connection, match, ranges, most, only=only, without=without)
-    documents = document_hits(connection, match, ranges, most)
     literal, typed = literal_hits(connection, query, ranges, only, without)
     units_ = units(query, prefixes)
-    return WordLists(alternatives, counted, units_, dict(found), dict(documents), literal, typed)
+    return WordLists(alternatives, counted, units_, dict(found), literal, typed)
 
 
 def keyword_hits(
@@ -84,13 +82,6 @@ def keyword_hits(
             connection, "keyword_hits_except", match, ranges, depth, chunk_ids=listed
         )
     return _index_hits(connection, "keyword_hits", match, ranges, depth)
-
-
-def document_hits(
-    connection: Connection, match: str, ranges: Iterable[ChunkRange], depth: int
-) -> list[tuple[int, float]]:
-    """Document ids with their bm25 score (positive, higher is better), best first."""
-    return _index_hits(connection, "document_hits", match, ranges, depth)
 
 
 def literal_hits(

@@ -21,14 +21,10 @@ from functools import cache
 from kb.search.borders import across_chunks
 from kb.search.candidates import (
     IdRange,
-    Matching,
     bodies,
     match_words_of,
     matching,
     matching_any,
-    matching_chunks,
-    matching_documents,
-    slices,
     words_with_prefix,
 )
 from kb.search.query import TAG, Operand, Query, quote
@@ -36,12 +32,10 @@ from kb.search.typos import prefixed
 from kb.search.words import Pattern, holds, holds_prefix, pattern, unspaced_runs
 from kb.store.chunks import documents_of_chunks
 from kb.store.connection import Connection
-from kb.store.contents import texts_of
 from kb.text.headings import PATH_SEPARATOR
 from kb.text.nearest import nearest
 
 MOST_PREFIX_WORDS = 500  # that take part in a ranking
-DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
 MOST_TAGS_NAMED = 10
 NO_SUCH_PHRASE = "No passage holds the quoted words in a row: searched without the quotes."
 
@@ -102,20 +96,21 @@ def documents_holding(
         ranges: of document ids.
         case: upper and lower case must agree; then words are not stemmed either.
     """
+    chunk_ids = chunks_holding(connection, operand, ranges, case=case)
+    return set(documents_of_chunks(connection, chunk_ids).values())
+
+
+def matching_documents(connection: Connection, match: str, ranges: Sequence[IdRange]) -> set[int]:
+    """The documents of some ranges that match an expression in one of their chunks."""
+    return set(documents_of_chunks(connection, matching(connection, match, ranges)).values())
+
+
+def chunks_holding(
+    connection: Connection, operand: Operand, ranges: Sequence[IdRange], *, case: bool = False
+) -> set[int]:
+    """The chunks that hold an operand, all of them and no other; `case`: as it is written."""
     wanted = pattern(connection, operand, case=case)
-    found = _holding(connection, wanted, ranges, matching_documents, _judged_documents)
-    if any(len(run) > 1 for run in unspaced_runs(wanted)[0]):
-        # Pairs of characters are made chunk by chunk, so that a pair across a border is missing.
-        found |= set(
-            documents_of_chunks(connection, across_chunks(connection, wanted, ranges)).values()
-        )
-    return found
-
-
-def chunks_holding(connection: Connection, operand: Operand, ranges: Sequence[IdRange]) -> set[int]:
-    """The chunks that hold an operand, all of them and no other."""
-    wanted = pattern(connection, operand)
-    found = _holding(connection, wanted, ranges, matching_chunks, _judged_chunks)
+    found = _holding(connection, wanted, ranges)
     if len(wanted.words) > 1:
         found |= across_chunks(connection, wanted, ranges)
     return found
@@ -178,22 +173,20 @@ def _holding(
     connection: Connection,
     wanted: Pattern,
     ranges: Sequence[IdRange],
-    lists: Matching,
-    judged: Callable[[Connection, set[int], Pattern], set[int]],
 ) -> set[int]:
-    """The ids that are listed as candidates and pass judgement."""
+    """The chunks that the index proposes and that pass judgement."""
     if not wanted.words:
         return set()
     if len(wanted.words) == 1 and wanted.is_prefix and not unspaced_runs(wanted)[0]:
         sure, doubtful = words_with_prefix(connection, wanted)
-        found = matching_any(connection, lists, sure, ranges)
-        rest = matching_any(connection, lists, doubtful, ranges) - found
-        return found | judged(connection, rest, wanted)
-    candidates = matching(connection, lists, match_words_of(wanted), ranges)
-    return candidates if wanted.is_plain_word else judged(connection, candidates, wanted)
+        found = matching_any(connection, sure, ranges)
+        rest = matching_any(connection, doubtful, ranges) - found
+        return found | _judged(connection, rest, wanted)
+    candidates = matching(connection, match_words_of(wanted), ranges)
+    return candidates if wanted.is_plain_word else _judged(connection, candidates, wanted)
 
 
-def _judged_chunks(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
+def _judged(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
     """Of some chunks, those that hold a pattern in their title, names, a heading, lead or text."""
 
     # Titles, names, headings and leads are few and come often.
@@ -209,17 +202,6 @@ def _judged_chunks(connection: Connection, candidates: set[int], wanted: Pattern
             or _holds(connection, body, wanted)
         ):
             found.add(chunk_id)
-    return found
-
-
-def _judged_documents(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
-    """Of some documents, those that hold a pattern in their title or text."""
-    found: set[int] = set()
-    for ids in slices(sorted(candidates), DOCUMENTS_AT_ONCE):
-        for row in texts_of(connection, ids):
-            texts = (row["title"], row["content"])
-            if any(_holds(connection, text, wanted) for text in texts):
-                found.add(row["document_id"])
     return found
 
 

@@ -69,7 +69,7 @@ ALMOST_HELD = 0.6
 RARE = 0.4
 
 # bm25: k1 (a word adds at most (k1 + 1) times its idf) and b of named indexes, at the values of the
-# literature, which FTS5 has too; FTS5's least idf; the weights of the keyword indexes' columns.
+# literature, which FTS5 has too; FTS5's least idf; the weights of the keyword index's columns.
 SATURATION = 1.2
 LENGTH_WEIGHT = 0.75
 LEAST_IDF = 1e-6  # for words in more than half of the rows

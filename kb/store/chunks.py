@@ -101,3 +101,11 @@ def paths_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[in
     """The path of the document of each of these chunks."""
     listed = json.dumps(list(chunk_ids))
     return dict(connection.tuples("chunk_documents", chunk_ids=listed))
+
+
+def passages_of_documents(
+    connection: Connection, document_ids: Iterable[int], most: int
+) -> dict[int, int]:
+    """The chunks of some documents, `most` of them, each with its document."""
+    listed = json.dumps(sorted(document_ids))
+    return dict(connection.tuples("passages_of_documents", document_ids=listed, most=most))

@@ -97,7 +97,6 @@ def store_document(
         ),
     )
     with_vector = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
-    connection.run("index_document", document_id=document_id)
     store_citations(
         connection,
         document_id,
@@ -170,7 +169,6 @@ def _delete_parts(connection: Connection, document_id: int) -> list[int]:
             for chunk_id, heading_path, start, end, lead_start, lead_end, extra in chunks
         ),
     )
-    connection.run("unindex_document", document_id=document_id)
     connection.run("delete_chunks", document_id=document_id)
     connection.run("delete_sections", document_id=document_id)
     connection.run("delete_places", document_id=document_id)

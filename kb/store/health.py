@@ -26,7 +26,6 @@ from kb.store.waiting_log import waiting_log
 from kb.text.counted import counted
 
 REBUILD = "make it anew from the texts: `kb doctor --fix`"
-_KEYWORD_INDEXES = {"check_keyword_index": "passages", "check_document_index": "whole documents"}
 _MESSAGES = 20
 # In the order in which rows belong to each other.
 _ORPHANS = (
@@ -72,7 +71,7 @@ def thorough(database: Database) -> Iterator[Finding]:
     if any(finding.state == BROKEN for finding in pages):
         return  # what other checks would say of damaged pages means nothing
     yield from _references(database)
-    yield from _keyword_indexes(database)
+    yield from _keyword_index(database)
     yield from _vectors(database)
     yield from _log(database)
     seconds = time.monotonic() - started
@@ -136,28 +135,23 @@ def _references(database: Database) -> Iterator[Finding]:
     )
 
 
-def _keyword_indexes(database: Database) -> Iterator[Finding]:
+def _keyword_index(database: Database) -> Iterator[Finding]:
     if database.read_only:
         yield Finding(
             "keyword index", HINT, "not compared with the texts: the file cannot be written"
         )
         return
-    for check, what in _KEYWORD_INDEXES.items():
-        try:
-            with database.write() as connection:
-                connection.run(check)
-        except DamagedFileError:
-            yield Finding(
-                "keyword index",
-                BROKEN,
-                f"the keyword index of {what} does not say what the texts say",
-                REBUILD,
-                "keyword indexes",
-            )
-        except BusyError as error:
-            yield Finding("keyword index", HINT, f"not looked at: {error.message}")
-        else:
-            yield Finding("keyword index", SOUND, f"the one of {what} matches the texts")
+    try:
+        with database.write() as connection:
+            connection.run("check_keyword_index")
+    except DamagedFileError:
+        yield Finding(
+            "keyword index", BROKEN, "it does not say what the texts say", REBUILD, "keyword index"
+        )
+    except BusyError as error:
+        yield Finding("keyword index", HINT, f"not looked at: {error.message}")
+    else:
+        yield Finding("keyword index", SOUND, "it matches the texts")
 
 
 def _vectors(database: Database) -> Iterator[Finding]:
@@ -216,9 +210,8 @@ def _repair_table_indexes(connection: Connection) -> None:
     connection.run("rebuild_indexes")
 
 
-def _repair_keyword_indexes(connection: Connection) -> None:
+def _repair_keyword_index(connection: Connection) -> None:
     connection.run("rebuild_keyword_index")
-    connection.run("rebuild_document_index")
 
 
 def _repair_vectors(connection: Connection) -> None:
@@ -234,13 +227,13 @@ def _repair_orphans(connection: Connection) -> None:
     for statement in _ORPHANS:
         connection.run(statement)
     rebuild_endings(connection)
-    _repair_keyword_indexes(connection)
+    _repair_keyword_index(connection)
     _repair_vectors(connection)
 
 
 REPAIRS = {
     "table indexes": _repair_table_indexes,
-    "keyword indexes": _repair_keyword_indexes,
+    "keyword index": _repair_keyword_index,
     "orphans": _repair_orphans,
     "vectors": _repair_vectors,
 }

@@ -1,4 +1,4 @@
-"""The keyword indexes where a text is taken back: their terms and what they hold of it."""
+"""The keyword index where a text is taken back: its terms and what it holds of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from kb.store.connection import Connection
 
 
 def merge_segments(connection: Connection) -> None:
-    """Merge each index into one segment, which drops the terms of what was deleted."""
+    """Merge the index into one segment, which drops the terms of what was deleted."""
     connection.run("merge_keyword_segments")
-    connection.run("merge_document_segments")
 
 
 def passages_of_document(connection: Connection, document_id: int) -> list[tuple[str, ...]]:

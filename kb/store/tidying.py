@@ -1,8 +1,8 @@
 """Room that edits leave behind: given back, so that a file does not grow by being kept up to date.
 
-A keyword index takes a change as a new segment: the terms of the new text, and marks for those of
+The keyword index takes a change as a new segment: the terms of the new text, and marks for those of
 the old one, which stays where it was. FTS5 merges segments by itself only when there are several of
-a size, so that 50 syncs doubled an index. Here they are merged as soon as the newer ones are a
+a size, so that 50 syncs doubled it. Here they are merged as soon as the newer ones are a
 few hundredths of the oldest. That costs as much as adding thirty times the text that was changed,
 which is little: merging is a hundred times as fast as reading a document.
 """
@@ -12,13 +12,13 @@ from __future__ import annotations
 from kb.store.connection import Connection
 from kb.store.database import Database
 
-MOST_WASTE = 0.03  # the newer segments' share of an index, beyond which they are merged
-STEP = 64  # pages of an index that one transaction writes: some 3 ms
+MOST_WASTE = 0.03  # the newer segments' share of the index, beyond which they are merged
+STEP = 64  # pages of the index that one transaction writes: some 3 ms
 FREE_SHARE = 0.01  # of the file that may be pages without use: the next change takes them
 
 
 def tidy(database: Database) -> None:
-    """Merge what changes have left in the indexes, and give free pages back. Call it after a sync.
+    """Merge what changes have left in the index, and give free pages back. Call it after a sync.
 
     Each step is a transaction: others write in between, and a kill loses nothing.
     """
@@ -30,19 +30,16 @@ def tidy(database: Database) -> None:
 
 def tidy_a_little(connection: Connection) -> bool:
     """One step of it, for a call that changes one document. Whether there is more to do."""
-    more = [
-        _merge(connection, "keyword_segments", "merge_keyword_index"),
-        _merge(connection, "document_segments", "merge_document_index"),
-    ]
+    more = _merge(connection)
     connection.release_pages(FREE_SHARE)
-    return any(more)
+    return more
 
 
-def _merge(connection: Connection, segments: str, merge: str) -> bool:
-    """Merge some pages of an index where changes have left enough; whether they did."""
-    *newer, largest = sorted(pages for _, pages in connection.tuples(segments)) or [0]
+def _merge(connection: Connection) -> bool:
+    """Merge some pages of the index where changes have left enough; whether they did."""
+    *newer, largest = sorted(pages for _, pages in connection.tuples("keyword_segments")) or [0]
     if sum(newer) <= MOST_WASTE * largest:
         return False
     before = connection.changes()
-    connection.run(merge, pages=-STEP)  # a negative number: towards one segment
+    connection.run("merge_keyword_index", pages=-STEP)  # a negative number: towards one segment
     return connection.changes() - before > 1  # by FTS5's documentation, less is nothing

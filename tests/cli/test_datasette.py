@@ -68,15 +68,13 @@ def test_the_command_that_is_printed_starts_datasette(filled: Run, project: Path
     git(project, "check-ignore", f"{file}.datasette.json")
 
 
-def test_documents_and_passages_are_searched(file: Path) -> None:
-    documents, passages, texts, page = ask(
+def test_passages_are_searched(file: Path) -> None:
+    passages, texts, page = ask(
         file,
-        "/kb/documents.json?_search=marble&_shape=array",
         "/kb/chunks.json?_search=marble&_shape=array",
         "/kb/chunk_texts.json?_search=marble&_shape=array",
-        "/kb/documents",
+        "/kb/chunks",
     )
-    assert [row["path"] for row in json.loads(documents)] == ["guide/rain.md"]
     assert len(json.loads(passages)) == 1
     assert [row["title"] for row in json.loads(texts)] == ["Rain"]
     assert 'name="_search"' in page

@@ -116,11 +116,10 @@ def test_all_else_stays_and_is_found(knowledge: Session) -> None:
         assert len(all_discoveries(connection)) == 30
         assert variants(connection, "gatewey")[0].word == "gateway"
         assert variants(connection, "zebrawistle") == []
-        for index in ("keyword_index", "document_index"):
-            connection.apsw.pragma("query_only", False)
-            connection.apsw.execute(
-                f"INSERT INTO {index} ({index}, rank) VALUES ('integrity-check', 1)"
-            )
+        connection.apsw.pragma("query_only", False)
+        connection.apsw.execute(
+            "INSERT INTO keyword_index (keyword_index, rank) VALUES ('integrity-check', 1)"
+        )
     assert call(knowledge, "context_search", query="port 8007")["results"]
 
 

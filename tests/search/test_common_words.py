@@ -4,6 +4,7 @@ import pytest
 from support import Filler
 
 from kb.search.coverage import Unit, coverage, look_up, telling
+from kb.store.chunks import documents_of_chunks
 
 PAGES = {f"{n}.md": f"# Page {n}\n\nEvery page tells of wind.\n" for n in range(20)}
 PAGES["rare.md"] = "# Anemometer\n\nThis one tells of wind too.\n"
@@ -38,9 +39,10 @@ def test_what_is_counted_once_is_not_looked_up_again(
                 "matching_chunk_ids", match='"anemometer"', first=0, last=2**62
             )
         ]
-        again = look_up(connection, units, ['"wind"'], chunks)
-        once = look_up(connection, units, ['"wind"'], chunks, {'"wind"': 21})
+        document_of = documents_of_chunks(connection, chunks)
+        again = look_up(connection, units, ['"wind"'], document_of)
+        once = look_up(connection, units, ['"wind"'], document_of, {'"wind"': 21})
         assert coverage(once).held == coverage(again).held == {chunks[0]: 1.0}
         assert coverage(once).greatest_score == coverage(again).greatest_score
-        asked = look_up(connection, units[:1], ['"wind"'], chunks, {'"wind"': 21})
+        asked = look_up(connection, units[:1], ['"wind"'], document_of, {'"wind"': 21})
         assert coverage(asked).held == {chunks[0]: 1.0}  # where there is no other word it counts

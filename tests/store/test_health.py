@@ -186,7 +186,7 @@ def test_an_index_of_a_table_is_made_anew(path: Path) -> None:
 
 
 def test_every_named_repair_is_there(path: Path) -> None:
-    assert set(REPAIRS) == {"table indexes", "keyword indexes", "orphans", "vectors"}
+    assert set(REPAIRS) == {"table indexes", "keyword index", "orphans", "vectors"}
 
 
 def vectors(path: Path) -> set[bytes]:

@@ -27,8 +27,10 @@ from kb.store.schema import MIGRATIONS, SCHEMA_VERSION
 from kb.tools.session import open_session
 
 OLD_VERSIONS = range(1, SCHEMA_VERSION)
+PARTS = ("config", "data", "docsize", "idx")  # of an index
 FORGOTTEN = ("content_hash", "modified_ns")
-MADE_ANEW = {"word_deletions"}  # derived tables that later versions have others for
+# Derived tables that later versions have others for.
+MADE_ANEW = {"word_deletions", *(f"document_index_{part}" for part in PARTS)}
 NOT_KEPT = {"vocabulary": {"word_id"}}  # numbers that say nothing
 
 

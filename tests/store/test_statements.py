@@ -57,7 +57,6 @@ WHOLE_TABLE = {
     "forget_vectors_without_model",
     "discoveries_collection",
     "document_hashes",
-    "document_segments",
     "document_paths_from",
     "drawn_citations",
     "end_idle_sessions",

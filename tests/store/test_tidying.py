@@ -3,7 +3,6 @@
 import random
 from pathlib import Path
 
-import pytest
 from support import Filler
 
 from kb.store.database import Database
@@ -17,25 +16,24 @@ def page(dice: random.Random) -> str:
     return "# Page\n\n" + "\n\n".join(" ".join(dice.choices(WORDS, k=60)) for _ in range(30))
 
 
-def segments(kb: Session, index: str) -> list[int]:
+def segments(kb: Session) -> list[int]:
     with kb.database.read() as connection:
         rows = connection.apsw.execute(
-            f"SELECT count(*) FROM {index}_idx GROUP BY segid ORDER BY 1"
+            "SELECT count(*) FROM keyword_index_idx GROUP BY segid ORDER BY 1"
         ).fetchall()
     return [pages for (pages,) in rows]
 
 
-@pytest.mark.parametrize("index", ["keyword_index", "document_index"])
-def test_edits_leave_no_waste_in_an_index(fill: Filler, index: str) -> None:
+def test_edits_leave_no_waste_in_the_index(fill: Filler) -> None:
     dice = random.Random(1)
     kb = fill({f"{number}.md": page(dice) for number in range(30)}, embed=False)
-    first = sum(segments(kb, index))
+    first = sum(segments(kb))
     for _ in range(12):
         some = dice.sample(range(30), 4)
         fill({f"{number}.md": page(dice) for number in some}, embed=False)
-        *newer, largest = segments(kb, index)
+        *newer, largest = segments(kb)
         assert sum(newer) <= MOST_WASTE * largest
-    assert sum(segments(kb, index)) <= 1.1 * first
+    assert sum(segments(kb)) <= 1.1 * first
 
 
 def test_pages_without_use_are_given_back(fill: Filler, folder: Path) -> None:
@@ -61,7 +59,7 @@ def test_a_document_that_is_replaced_by_calls_leaves_no_waste(tmp_path: Path, fi
     sizes = []
     for _ in range(25):
         call(kb, "search_add_document", doc_id="note", content=page(dice))
-        sizes.append(sum(segments(kb, "keyword_index")))
+        sizes.append(sum(segments(kb)))
     assert max(sizes[5:]) <= 2 * sizes[0]
 
 
