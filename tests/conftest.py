@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from support import WINDROSE, Filler, HashEmbedder
 
 from kb.cli.collect import register
@@ -104,12 +105,21 @@ def fill(kb: Session, folder: Path) -> Filler:
 
 @pytest.fixture(scope="session")
 def windrose_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fixture corpus in one file, embedded by the packaged model."""
-    path = tmp_path_factory.mktemp("windrose") / "kb.db"
-    with open_session(Database(path), project=path.parent) as knowledge:
-        sync_collection(knowledge.database, register(knowledge.database, str(WINDROSE)))
-        embed_pending(knowledge.model)
-    return path
+    """The fixture corpus in one file, embedded by the packaged model.
+
+    The first of the processes that run the tests makes it, each has a copy.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    made = shared / "windrose.db"
+    with FileLock(shared / "windrose.lock"):
+        if not made.exists():
+            path = tmp_path_factory.mktemp("windrose") / "kb.db"
+            with open_session(Database(path), project=path.parent) as knowledge:
+                sync_collection(knowledge.database, register(knowledge.database, str(WINDROSE)))
+                embed_pending(knowledge.model)
+            path.rename(made)
+    return Path(shutil.copy(made, tmp_path_factory.mktemp("windrose-copy") / "kb.db"))
 
 
 @pytest.fixture
