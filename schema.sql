@@ -184,7 +184,8 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_by_start ON sessions (started_at);
 
 -- One row is one thing that happened in a session: a file was read, a question was asked, a
--- discovery was recorded. Written by the server; goes with its session.
+-- discovery was recorded. Written by the server; goes with its session, and the newest 20,000 are
+-- kept. How often a file was read stays counted in file_accesses.
 CREATE TABLE session_events (
   session_event_id INTEGER PRIMARY KEY,
   session_id       TEXT NOT NULL REFERENCES sessions (session_id) ON DELETE CASCADE,

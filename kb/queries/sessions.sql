@@ -23,6 +23,11 @@ WHERE ended_at IS NULL AND last_active_at < :idle_since;
 DELETE FROM sessions WHERE started_at < (
   SELECT started_at FROM sessions ORDER BY started_at DESC LIMIT 1 OFFSET 499);
 
+-- name: trim_session_events!
+-- Keep the newest 20,000 events.
+DELETE FROM session_events
+WHERE session_event_id <= (SELECT max(session_event_id) FROM session_events) - 20000;
+
 -- name: count_access!
 -- Count reads of a file, which are active again by that.
 INSERT INTO file_accesses (path, module, token_count, access_count, last_accessed_at)

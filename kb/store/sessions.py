@@ -179,6 +179,7 @@ class SessionLog:
         idle_since = (self._clock() - IDLE).strftime(TIME_FORMAT)
         connection.run("end_idle_sessions", idle_since=idle_since)
         connection.run("trim_sessions")
+        connection.run("trim_session_events")
         if reads:
             connection.run_many("count_access", reads)
             self._archive(connection)

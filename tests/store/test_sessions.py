@@ -61,6 +61,29 @@ def test_a_session_holds_what_happened_between_begin_and_end(kb: Session, clock:
     }
 
 
+def test_the_newest_events_are_kept_and_reads_stay_counted(kb: Session, clock: Clock) -> None:
+    log = SessionLog(kb.database, clock)
+    log.begin()
+    log.read("src/first.py", "src", 100)
+    log.flush()
+    with kb.database.write() as connection:
+        connection.apsw.execute(
+            "WITH RECURSIVE number (n) AS "
+            "(SELECT 1 UNION ALL SELECT n + 1 FROM number LIMIT 20050) "
+            "INSERT INTO session_events (session_id, kind, tool, detail, happened_at) "
+            "SELECT session_id, 'query', 'search_index', 'x', '' FROM sessions, number"
+        )
+    log.note("query", "search_index", "last")
+    log.end()
+    with kb.database.read() as connection:
+        events = connection.apsw.execute("SELECT detail FROM session_events ORDER BY 1").fetchall()
+        (reads,) = connection.apsw.execute("SELECT access_count FROM file_accesses").fetchall()
+    assert len(events) == 20_000
+    assert ("last",) in events
+    assert ("src/first.py",) not in events
+    assert reads == (1,)
+
+
 def test_half_an_hour_without_a_call_ends_a_session(kb: Session, clock: Clock) -> None:
     log = SessionLog(kb.database, clock)
     log.begin()
