@@ -77,7 +77,10 @@ class Together:
 
         if len(self.files) == 1:
             return {self.files[0]: run(self.files[0])}
+        from concurrent.futures import wait  # here: as in _pool
+
         waiting = {file: _pool().submit(run, file) for file in self.files}
+        wait(waiting.values())  # an error must not end the reads of those still at work
         done: dict[SearchedFile, T] = {}
         for file, future in waiting.items():
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 from support import HashEmbedder, call, failure
 
 from kb.cli.collect import register
-from kb.errors import EmbeddingError
+from kb.errors import EmbeddingError, UsageError
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.move import move_collection
 from kb.ingest.sync import sync_collection
+from kb.search.files import SearchedFile, Together
 from kb.search.passages import search_files, search_passages
 from kb.server.completions import completions
 from kb.server.prompts import prompt_parts
@@ -23,6 +25,7 @@ from kb.server.resources import list_resources, read_resource
 from kb.settings import database_paths
 from kb.store.beside import FilesBeside, labels
 from kb.store.collections import all_collections
+from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
 
@@ -370,3 +373,20 @@ def test_without_a_project_here_files_are_read_as_they_are_stored_in_any(
         assert "anemometer" in call(kb, "read_file", path=f"{name}.md")["file"]["content"]
     found = call(kb, "grep_codebase", pattern="anemometer")
     assert [match["file"] for match in found["matches"]] == ["one.md", "two.md"]
+
+
+def test_an_error_of_one_file_waits_for_the_others(make: Make, open_files: Open) -> None:
+    kb = open_files(make("first", PAGES), make("second", PAGES))
+    together = Together(kb.files)
+    others_may_go_on, ended = threading.Event(), []
+
+    def work(file: SearchedFile, connection: Connection) -> None:
+        if file is together.files[0]:
+            threading.Timer(0.05, others_may_go_on.set).start()
+            raise UsageError("on purpose")
+        assert others_may_go_on.wait(10)
+        ended.append(file)
+
+    with pytest.raises(UsageError, match="on purpose"), together.read():
+        together.each(work)
+    assert ended == together.files[1:]
