@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 from pathlib import Path
@@ -54,8 +55,17 @@ def test_a_page_works_from_its_first_command_to_its_last(page: str, tmp_path: Pa
     check(page, project, tmp_path / "home")
 
 
+@pytest.mark.parametrize("name", ["performance.md", "scale.md"])
+def test_figures_on_a_page_are_those_of_the_record(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts" / "bench")
+    page = importlib.import_module("report").page
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page(name)
+
+
 def test_pages_link_to_pages_that_are_there() -> None:
-    for page in (*PAGES_ON_WINDROSE, *PAGES_FROM_THE_START, "docs/explanation.md"):
+    for page in (*PAGES_ON_WINDROSE, *PAGES_FROM_THE_START, "docs/explanation.md", "docs/scale.md"):
         text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
             assert (ROOT / page).parent.joinpath(target).exists(), (page, target)

@@ -81,6 +81,9 @@ class DaskWorkers:
 
     def run(self, embedder: Embedder, batches: Iterator[Batch]) -> Generator[Vectors]:
         """As `Engine.run`. Where the workers are lost, the rest is done on this machine."""
+        if (first := next(batches, None)) is None:
+            return  # workers are tried for nothing else
+        batches = chain([first], batches)
         if self._client is not None:
             work = _Work(self._client, self._address, embedder, self._tell_left_out)
             try:
