@@ -192,7 +192,7 @@ def _replication(path: Path) -> dict[str, Any] | None:
     """How far a copy elsewhere is, of a file that has one."""
     if not is_replicated(path):
         return None
-    from kb.replication.state import replication_state
+    from kb.store.replication.state import replication_state
 
     state = replication_state(path)
     if state is None:

@@ -64,9 +64,9 @@ def replicate(_: object, options: argparse.Namespace) -> int:
         return _stop(file, options)
     if options.destination is None:
         return _show(file, options)
-    from kb.replication.destination import parse_destination
-    from kb.replication.replicate import replicate as keep
-    from kb.replication.state import replication_state
+    from kb.store.replication.destination import parse_destination
+    from kb.store.replication.replicate import replicate as keep
+    from kb.store.replication.state import replication_state
 
     def tell(line: str) -> None:
         if not options.quiet:
@@ -89,8 +89,8 @@ def replicate(_: object, options: argparse.Namespace) -> int:
 
 def restore(_: object, options: argparse.Namespace) -> int:
     """Write the file anew where there is none."""
-    from kb.replication.destination import parse_destination
-    from kb.replication.restore import restore as bring_back
+    from kb.store.replication.destination import parse_destination
+    from kb.store.replication.restore import restore as bring_back
 
     file = database_paths(options.db)[0]
     found = bring_back(parse_destination(options.destination), file, options.at)
@@ -102,7 +102,7 @@ def restore(_: object, options: argparse.Namespace) -> int:
 
 
 def _show(file: Path, options: argparse.Namespace) -> int:
-    from kb.replication.state import replication_state
+    from kb.store.replication.state import replication_state
 
     if not file.exists():
         raise FileError(f"there is no knowledge base at {file}: make one with `kb add FOLDER`")
@@ -115,7 +115,7 @@ def _show(file: Path, options: argparse.Namespace) -> int:
 
 
 def _stop(file: Path, options: argparse.Namespace) -> int:
-    from kb.replication.replicate import stop
+    from kb.store.replication.replicate import stop
 
     if options.destination is not None or options.goes_on or options.once:
         raise UsageError("--stop stands alone")

@@ -109,8 +109,8 @@ def _opened(path: Path, others: Sequence[Path], *, create: bool) -> tuple[Databa
 
 def _replica(address: str, options: argparse.Namespace) -> tuple[Database, FilesBeside]:
     """A copy that follows a destination."""
-    from kb.replication.destination import parse_destination
-    from kb.replication.follow import open_replica
+    from kb.store.replication.destination import parse_destination
+    from kb.store.replication.follow import open_replica
 
     if options.db or options.watch:
         raise UsageError(

@@ -20,7 +20,6 @@ from kb.ingest.freshness import Freshness, look_at
 from kb.ingest.progress import Progress, no_progress
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import BUILDS, Embedder
-from kb.replication.state import finding
 from kb.server.running import running_server
 from kb.settings import find_project
 from kb.store.chunks import count_waiting
@@ -31,6 +30,7 @@ from kb.store.database import Database
 from kb.store.embeddings import current_model
 from kb.store.findings import BROKEN, HINT, SOUND, Finding, quick
 from kb.store.health import REPAIRS, repair, thorough
+from kb.store.replication.state import finding
 from kb.store.tokens import EXPIRED, VALID, count_tokens
 from kb.text.counted import counted
 from kb.text.secrets import secrets_in

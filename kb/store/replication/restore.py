@@ -8,12 +8,12 @@ from datetime import datetime
 from pathlib import Path
 
 from kb.errors import FileError, UsageError
-from kb.replication import litestream
-from kb.replication.destination import Destination
 from kb.store.collections import all_collections
 from kb.store.contents import count_documents
 from kb.store.database import Database
 from kb.store.replicated import litestream_folder
+from kb.store.replication import litestream
+from kb.store.replication.destination import Destination
 
 __all__ = ["Restored", "restore"]
 

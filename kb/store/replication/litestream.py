@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.errors import ConfigurationError, SourceError
-from kb.replication.destination import PASSWORD_VARIABLE, Destination
+from kb.store.replication.destination import PASSWORD_VARIABLE, Destination
 
 __all__ = [
     "CONFIGURATION",

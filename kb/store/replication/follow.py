@@ -25,10 +25,16 @@ from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from kb.errors import KbError, SourceError
-from kb.replication.destination import Destination
-from kb.replication.litestream import environment, explain, newest, program, temporary_configuration
 from kb.store.beside import FilesBeside
 from kb.store.database import Database
+from kb.store.replication.destination import Destination
+from kb.store.replication.litestream import (
+    environment,
+    explain,
+    newest,
+    program,
+    temporary_configuration,
+)
 
 try:
     import fcntl
@@ -37,7 +43,7 @@ except ImportError:  # Windows: Litestream may write while we copy, and we copy 
 
 __all__ = ["Follower", "open_replica"]
 
-log = logging.getLogger("kb.replication")
+log = logging.getLogger("kb.store.replication")
 
 # How often the destination is asked. Each time is one listing, nine when nothing is new, which
 # cost money where they are counted.

@@ -19,15 +19,15 @@ from support import ROOT, call, failure
 
 from kb.errors import ConfigurationError, SourceError, UsageError
 from kb.models.english import EnglishEmbedder
-from kb.replication import litestream
-from kb.replication.destination import parse_destination
-from kb.replication.follow import open_replica
-from kb.replication.replicate import stop
-from kb.replication.restore import restore
-from kb.replication.state import finding, replication_state
 from kb.store.database import Database
 from kb.store.findings import HINT, SOUND
 from kb.store.replicated import is_replicated, litestream_folder
+from kb.store.replication import litestream
+from kb.store.replication.destination import parse_destination
+from kb.store.replication.follow import open_replica
+from kb.store.replication.replicate import stop
+from kb.store.replication.restore import restore
+from kb.store.replication.state import finding, replication_state
 from kb.tools.registry import call_tool, load_tools
 from kb.tools.session import Session, open_session
 

@@ -11,9 +11,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from kb.disk.holders import holders
-from kb.replication.litestream import CONFIGURATION, write_private
 from kb.store.findings import HINT, SOUND, Finding
 from kb.store.replicated import is_replicated, litestream_folder
+from kb.store.replication.litestream import CONFIGURATION, write_private
 
 __all__ = ["Said", "State", "finding", "lock_of", "replication_state", "say", "stored_address"]
 

@@ -21,8 +21,10 @@ from typing import Any, TextIO
 from filelock import Timeout
 
 from kb.errors import BusyError, FileError, SourceError, UsageError
-from kb.replication.destination import Destination
-from kb.replication.litestream import (
+from kb.store.database import Database
+from kb.store.replicated import litestream_folder
+from kb.store.replication.destination import Destination
+from kb.store.replication.litestream import (
     CONFIGURATION,
     CONTROL,
     configuration,
@@ -32,9 +34,7 @@ from kb.replication.litestream import (
     program,
     write_private,
 )
-from kb.replication.state import Said, lock_of, replication_state, say, stored_address
-from kb.store.database import Database
-from kb.store.replicated import litestream_folder
+from kb.store.replication.state import Said, lock_of, replication_state, say, stored_address
 
 __all__ = ["replicate", "stop"]
 
