@@ -60,7 +60,8 @@ def test_each_file_answers_at_its_address_and_for_its_own_tokens(team: Path) -> 
     with FolderServer(team) as server:
         for name, token in tokens.items():
             with_client(f"http://127.0.0.1:{server.port}/{name}/mcp", token, use)
-        assert documents == ["guide/wind.md", "n"]
+        assert documents[0].endswith(".md")  # of the handbook, whichever ranks first
+        assert documents[1:] == ["n"]
         for name, other in (("handbook", "notes"), ("notes", "handbook")):
             assert found(server, name, tokens[other]) == (401, [])
             assert found(server, name) == (401, [])
@@ -80,7 +81,8 @@ def test_files_that_come_later_are_found_and_those_that_go_are_gone(team: Path) 
         assert found(server, "late", OWNER)[0] == 404
         shutil.copy(team / "handbook.db", team / "new.db")
         os.replace(team / "new.db", team / "notes.db")  # another one under the same name
-        assert found(server, "notes", OWNER)[1][0] == "guide/wind.md"
+        status, documents = found(server, "notes", OWNER)
+        assert (status, len(documents), "n" in documents) == (200, 3, False)
 
 
 def test_a_damaged_file_is_told_and_the_others_answer(team: Path) -> None:
