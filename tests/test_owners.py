@@ -31,7 +31,12 @@ OWNERS = {
     "docutils": {"formats.restructured_text"},
     "httpcore2": {"sources.public", "sources.web"},
     "httpx2": {"sources.public", "sources.web"},
-    "filelock": {"replication.follow", "replication.replicate", "replication.state", "sources.git"},
+    "filelock": {
+        "store.replication.follow",
+        "store.replication.replicate",
+        "store.replication.state",
+        "sources.git",
+    },
     "fastembed": {"models.named"},
     "onnxruntime": {"models.encoder"},
     "py3langid": {"models.choose"},
