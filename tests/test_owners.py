@@ -131,7 +131,9 @@ def python_scripts() -> list[Path]:
     found = [file for file in sorted((ROOT / "scripts").rglob("*")) if file.is_file()]
     return [
         *(file for file in found if file.suffix == ".py" or is_python(file)),
-        *sorted((ROOT / "tests").rglob("*.py")),
+        *sorted(
+            file for file in (ROOT / "tests").rglob("*.py") if "node_modules" not in file.parts
+        ),
     ]
 
 

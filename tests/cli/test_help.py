@@ -74,7 +74,7 @@ def test_the_example_works(
     if command in ("serve", "ui", "uninstall", "doctor"):
         pytest.skip("needs a client: see tests/server and tests/cli/test_install.py")
     if command in ("replicate", "restore"):
-        pytest.skip("needs another place: see tests/replication")
+        pytest.skip("needs another place: see tests/store/test_replication.py")
     outcome = run(*words)
     assert outcome.code == 0, outcome
     assert outcome.out + outcome.errors

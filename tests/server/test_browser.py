@@ -105,8 +105,13 @@ def test_the_keyboard_leads_from_the_question_to_the_marked_passage(page: Any) -
     page.wait_for_selector(".passage")
     lines = page.evaluate("[...document.querySelectorAll('.passage')].map(one => +one.id.slice(1))")
     assert lines == list(range(first, last + 1))
-    box = page.locator(".passage").first.bounding_box()
-    assert 0 < box["y"] < 800
+    # The page is there before it has been moved to the passage.
+    page.wait_for_function(
+        """() => {
+            const top = document.querySelector(".passage").getBoundingClientRect().top;
+            return 0 < top && top < innerHeight;
+        }"""
+    )
     assert "E417" in "".join(page.locator(".passage").all_inner_texts())
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.name") == "q"
