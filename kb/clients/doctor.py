@@ -252,8 +252,8 @@ def _tokens(database: Database) -> Iterator[Finding]:
         yield Finding(
             "tokens",
             HINT,
-            f"{counts[VALID]} are valid, {counts[EXPIRED]} have expired and open nothing",
+            f"{counts[VALID]} valid, {counts[EXPIRED]} expired, which open nothing",
             "make their owners new ones with `kb token add NAME`, or `kb token forget`",
         )
     elif counts:
-        yield Finding("tokens", SOUND, f"{counts[VALID]} are valid")
+        yield Finding("tokens", SOUND, f"{counts[VALID]} valid")

@@ -94,4 +94,4 @@ def test_status_and_doctor_count_tokens(filled: Run) -> None:
     status = filled("status")
     assert "tokens: 1 valid, 1 revoked" in status.out
     found = filled("doctor", "--json").json["findings"]
-    assert [one["message"] for one in found if one["check"] == "tokens"] == ["1 are valid"]
+    assert [one["message"] for one in found if one["check"] == "tokens"] == ["1 valid"]

@@ -266,4 +266,4 @@ def test_doctor_says_where_all_share_one_token(windrose_copy: Path) -> None:
     with HttpServer(windrose_copy, "--http", "0.0.0.0:0", KB_TOKEN=shared):
         assert "all who use it share one token" in doctor()
         made(windrose_copy, "anna")
-        assert "tokens: 1 are valid" in doctor()
+        assert "tokens: 1 valid" in doctor()
