@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kb.server.endpoint import Endpoint
+    from kb.server.folder import Folder
     from kb.server.http import Binding, HttpSettings
 
 log = logging.getLogger("kb.server")
@@ -73,25 +74,17 @@ def serve_over_http(
         ready: called with the server's address once it answers.
     """
     from kb.server.access import is_loopback
-    from kb.server.http import run_over_http  # here: stdio needs no web server
 
     use_one_heap()
     clients = Clients(session, several=True)
     endpoint = _endpoint(clients, binding, settings, with_page=is_loopback(binding.host))
 
-    async def run() -> None:
-        stop = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_on_signal, stop.set)
-            tasks.start_soon(_run_beside, settings.watch_folders, clients)
-            warm_up_soon(session)
-            beside = _announced(session, binding, endpoint)
-            said = partial(ready, binding.address)
-            await run_over_http(endpoint, binding, settings, stop, beside, said)
-            tasks.cancel_scope.cancel()
+    announced = _announced(session, binding, endpoint)
+    watch = partial(_run_beside, settings.watch_folders, clients)
 
     start_embedding(session)
-    anyio.run(run)
+    warm_up_soon(session)
+    anyio.run(_answer_until_signal, endpoint, binding, settings, ready, announced, watch)
     _end(clients)
 
 
@@ -108,7 +101,6 @@ def serve_folder(
         session: on no file, whose choices those on the files have.
     """
     from kb.server.folder import Folder
-    from kb.server.http import run_over_http
 
     def opened(path: Path) -> Session:
         found = session.on_file(path)
@@ -123,17 +115,29 @@ def serve_folder(
         partial(_run_beside, settings.watch_folders),
     )
 
-    async def run() -> None:
-        stop = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_on_signal, stop.set)
-            said = partial(ready, binding.address)
-            beside = application.running()
-            await run_over_http(application, binding, settings, stop, beside, said)
-            tasks.cancel_scope.cancel()
-
-    anyio.run(run)
+    anyio.run(_answer_until_signal, application, binding, settings, ready, application.running())
     _end(Clients(session))
+
+
+async def _answer_until_signal(
+    application: Endpoint | Folder,
+    binding: Binding,
+    settings: HttpSettings,
+    ready: Callable[[str], object],
+    while_served: contextlib.AbstractAsyncContextManager[None],
+    *beside: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """Answer over HTTP, with what goes on beside it, until a signal comes."""
+    from kb.server.http import run_over_http  # here: stdio needs no web server
+
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_on_signal, stop.set)
+        for work in beside:
+            tasks.start_soon(work)
+        said = partial(ready, binding.address)
+        await run_over_http(application, binding, settings, stop, while_served, said)
+        tasks.cancel_scope.cancel()
 
 
 def _endpoint(

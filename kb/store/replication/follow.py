@@ -18,8 +18,9 @@ import tempfile
 import threading
 import time
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
@@ -29,10 +30,9 @@ from kb.store.beside import FilesBeside
 from kb.store.database import Database
 from kb.store.replication.destination import Destination
 from kb.store.replication.litestream import (
-    environment,
     explain,
     newest,
-    program,
+    start,
     temporary_configuration,
 )
 
@@ -147,23 +147,12 @@ class Follower:
             file = Path(folder) / "arriving.db"
             with temporary_configuration(self.destination) as (name, configuration):
                 interval = INTERVALS.get(self.destination.kind, INTERVAL)
-                process = subprocess.Popen(
-                    [
-                        *(program(), "restore", "-config", str(configuration), "-json", "-f"),
-                        *("-follow-interval", interval, "-o", str(file), name),
-                    ],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    errors="replace",
-                    env=environment(self.destination),
-                )
+                words = [
+                    *("restore", "-config", str(configuration), "-json", "-f"),
+                    *("-follow-interval", interval, "-o", str(file), name),
+                ]
                 said: list[str] = []
-                reader = threading.Thread(
-                    target=self._listen, args=[process.stderr, said], daemon=True
-                )
-                reader.start()
+                process, reader = start(self.destination, words, partial(self._hear, said))
                 try:
                     self._process, self._failed, self._copied = process, False, 0
                     self._publish_until_still(process, file)
@@ -220,13 +209,9 @@ class Follower:
         self._copied = number
         return True
 
-    def _listen(self, lines: TextIO, said: list[str]) -> None:
+    def _hear(self, said: list[str], line: str) -> None:
         """What it logs: a transaction that could not be read has left half of it in the file."""
-        with lines:
-            for line in lines:
-                self._hear(line.strip(), said)
-
-    def _hear(self, text: str, said: list[str]) -> None:
+        text = line.strip()
         if APPLIED in text:
             self._failed = False
         elif FAILED in text:

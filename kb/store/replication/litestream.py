@@ -10,12 +10,13 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from kb.errors import ConfigurationError, SourceError
 from kb.store.replication.destination import PASSWORD_VARIABLE, Destination
@@ -31,6 +32,7 @@ __all__ = [
     "newest",
     "program",
     "restore",
+    "start",
     "temporary_configuration",
     "write_private",
 ]
@@ -103,6 +105,40 @@ def configuration(file: Path, destination: Destination) -> str:
             ensure_ascii=False,
         )
     )
+
+
+def start(
+    destination: Destination,
+    words: Sequence[str],
+    hear: Callable[[str], None],
+    *,
+    in_own_session: bool = False,
+) -> tuple[subprocess.Popen[str], threading.Thread]:
+    """Start it with these arguments, and listen to what it logs.
+
+    Args:
+        hear: called with each line, on the thread that is returned; that one ends with the process.
+        in_own_session: signals of the terminal do not reach it.
+    """
+    process = subprocess.Popen(
+        [program(), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment(destination),
+        start_new_session=in_own_session,
+    )
+    reader = threading.Thread(target=_listen, args=[process.stderr, hear], daemon=True)
+    reader.start()
+    return process, reader
+
+
+def _listen(lines: TextIO, hear: Callable[[str], None]) -> None:
+    with lines:
+        for line in lines:
+            hear(line)
 
 
 def write_private(place: Path, text: str) -> None:

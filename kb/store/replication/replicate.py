@@ -10,13 +10,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from filelock import Timeout
 
@@ -28,10 +27,9 @@ from kb.store.replication.litestream import (
     CONFIGURATION,
     CONTROL,
     configuration,
-    environment,
     explain,
     newest,
-    program,
+    start,
     write_private,
 )
 from kb.store.replication.state import Said, lock_of, replication_state, say, stored_address
@@ -229,18 +227,8 @@ class _Watch:
         with _working_in(self.folder):
             Path(CONTROL).unlink(missing_ok=True)
             # In a session of its own, so that Ctrl-C ends it once, by us, after its last copy.
-            process = subprocess.Popen(
-                [program(), "replicate", "-config", CONFIGURATION],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                env=environment(self.destination),
-                start_new_session=True,
-            )
-            reader = threading.Thread(target=self._listen, args=[process.stderr], daemon=True)
-            reader.start()
+            words = ["replicate", "-config", CONFIGURATION]
+            process, reader = start(self.destination, words, self._hear, in_own_session=True)
             try:
                 while process.poll() is None:
                     if at := self._copied_at():
@@ -270,11 +258,6 @@ class _Watch:
             process.wait()
         if process.returncode == 0 and not self._error:
             self._say(copied_at=asked)
-
-    def _listen(self, lines: TextIO) -> None:
-        with lines:
-            for line in lines:
-                self._hear(line)
 
     def _hear(self, line: str) -> None:
         """What it logs: errors, and that they are over."""
