@@ -8,14 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
-from kb.search.coverage import (
-    LookedUp,
-    coverage,
-    document_shares,
-    look_up,
-    rows_titled,
-)
+from kb.search.coverage import coverage, document_shares
 from kb.search.keywords import WordLists, word_lists
+from kb.search.lookup import LookedUp, look_up, rows_titled
 from kb.search.operators import Filters, chunk_filters
 from kb.search.query import Query, scripts_asked
 from kb.search.ranking import (

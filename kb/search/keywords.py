@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kb.search.candidates import bodies
-from kb.search.coverage import Unit, telling, units
+from kb.search.lookup import Unit, telling, units
 from kb.search.operators import match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally
 from kb.search.ranking import COLUMN_WEIGHTS

@@ -115,9 +115,9 @@ def size_mb(path: Path) -> float:
 def kb(task: Task) -> Figures:
     """The file as it is; its build is that of text and ready vectors."""
     from kb.model_in_use import calibration_of
-    from kb.search.coverage import telling
     from kb.search.hybrid import search
     from kb.search.keywords import keyword_hits
+    from kb.search.lookup import telling
     from kb.search.query import match_alternatives, parse_query
     from kb.store.database import Database
     from kb.store.ids import WHOLE_FILE

@@ -1,4 +1,4 @@
--- Statements of kb/search/coverage.py.
+-- Statements of kb/search/lookup.py.
 
 -- name: chunks_holding
 -- Of each expression (JSON list): in how many chunks it is, counted to a limit, and in which of
