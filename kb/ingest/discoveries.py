@@ -39,8 +39,8 @@ from kb.store.documents import NewDocument, store_document
 from kb.store.ids import collection_range
 from kb.store.sessions import module_scores
 from kb.store.tidying import tidy_a_little
-from kb.store.times import utc_now
 from kb.text.secrets import secrets_in
+from kb.text.times import utc_now
 
 if TYPE_CHECKING:
     import numpy as np

@@ -23,6 +23,7 @@ from kb.store.connection import Connection
 from kb.store.contents import stored_text, texts_of_collection
 from kb.store.database import Database
 from kb.text.decode import NoTextError, decode
+from kb.text.times import stored_time
 
 __all__ = [
     "DISK",
@@ -76,7 +77,7 @@ def read_text(project: ProjectInUse, path: str) -> TextFile:
     """A file of the project, from the disk or, where there is no tree, as stored.
 
     Raises:
-        PermissionDenied: as `kb.paths.read_inside`, or it is a private key.
+        PermissionDenied: as `kb.disk.inside.read_inside`, or it is a private key.
         FileNotFound, FileTooLarge: as there.
         SourceError: it is binary.
     """
@@ -95,7 +96,7 @@ def read_text(project: ProjectInUse, path: str) -> TextFile:
         raise SourceError(f"Cannot show a binary file: {error}", path=path) from error
     if begins_as_private_key(text):
         raise PermissionDenied("Permission denied", path=path, reason="this is a private key")
-    modified = datetime.fromtimestamp(file.modified, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    modified = stored_time(datetime.fromtimestamp(file.modified, UTC))
     return TextFile(file.path, text, len(file.data), modified, DISK)
 
 

@@ -14,6 +14,7 @@ from kb.server.resources import TEXT_TYPE, document_uri, visible_collections
 from kb.store.connection import Connection, Row
 from kb.store.contents import documents_changed_since
 from kb.text.nearest import nearest
+from kb.text.times import stored_time
 from kb.tools.call import Call
 from kb.tools.session import Session
 
@@ -176,7 +177,7 @@ def _since(text: str, now: datetime) -> str:
     if text and not (match := _DAYS.fullmatch(text)):
         raise UsageError('"since" is a date, such as 2026-01-31, or a number of days, such as 7d')
     days = int(match[1]) if text and match else USUAL_DAYS
-    return (now - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return stored_time(now - timedelta(days=days))
 
 
 _COLLECTION = Argument("collection", "Only in this collection.")

@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 from kb import __version__
 from kb.errors import SourceError, UsageError
 from kb.sources.address import web_address
+from kb.text.times import utc_now
 
 if TYPE_CHECKING:
     import httpx2
@@ -216,7 +216,7 @@ def _keep(
 ) -> Fetched:
     """Note what came; the date of bytes that had come before stays."""
     digest = hashlib.sha256(data).hexdigest()
-    captured = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    captured = utc_now()
     if kept is not None and kept[0].digest == digest:
         captured = kept[0].captured
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -7,7 +7,7 @@ from typing import Any
 
 from kb.errors import FileError
 from kb.store.database import Database
-from kb.store.times import utc_now
+from kb.text.times import utc_now
 
 MOST_WAITING = 1000
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kb.sources.address import kept, located
 from kb.store.connection import Connection, Row
-from kb.store.times import utc_now
+from kb.text.times import utc_now
 
 
 def all_collections(connection: Connection) -> list[Row]:

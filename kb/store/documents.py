@@ -22,10 +22,10 @@ from kb.store.connection import Connection
 from kb.store.contents import stored_files, title_and_text
 from kb.store.embeddings import current_model, delete_unused_vectors, vectors_of
 from kb.store.similar import forget_similar, store_similar
-from kb.store.times import utc_now
 from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 from kb.store.vocabulary import add_words
 from kb.text.terms import extra_terms
+from kb.text.times import utc_now
 
 MOST_LOOKED_THROUGH = 50_000  # characters in which the words of tags are looked for
 

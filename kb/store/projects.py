@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
-from kb.store.times import utc_now
+from kb.text.times import utc_now
 
 
 def find_project(connection: Connection, key: Mapping[str, str]) -> int | None:

@@ -17,6 +17,7 @@ from typing import Any
 from kb.errors import FileError
 from kb.store.connection import Connection
 from kb.store.database import Database
+from kb.text.times import parse_time, stored_time
 
 __all__ = ["FileScore", "SessionLog", "file_scores", "module_scores"]
 
@@ -27,8 +28,6 @@ CONTEXT_BUDGET_TOKENS = 100_000
 MOST_WAITING = 1000
 LONGEST_DETAIL = 500
 QUERY_PARAMETERS = ("query", "pattern")
-
-TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +175,7 @@ class SessionLog:
     ) -> None:
         connection.run_many("upsert_session", map(asdict, sessions))
         connection.run_many("insert_session_event", events)
-        idle_since = (self._clock() - IDLE).strftime(TIME_FORMAT)
+        idle_since = stored_time(self._clock() - IDLE)
         connection.run("end_idle_sessions", idle_since=idle_since)
         connection.run("trim_sessions")
         connection.run("trim_session_events")
@@ -197,7 +196,7 @@ class SessionLog:
 
     def _end_if_idle(self) -> None:
         if self._session is not None:
-            last = datetime.strptime(self._session.last_active_at, TIME_FORMAT).replace(tzinfo=UTC)
+            last = parse_time(self._session.last_active_at)
             if self._clock() - last > IDLE:
                 self._end_session()
 
@@ -208,7 +207,7 @@ class SessionLog:
             self._session = None
 
     def _now(self) -> str:
-        return self._clock().strftime(TIME_FORMAT)
+        return stored_time(self._clock())
 
 
 def file_scores(connection: Connection, now: datetime | None = None) -> list[FileScore]:
@@ -218,7 +217,7 @@ def file_scores(connection: Connection, now: datetime | None = None) -> list[Fil
     most = max((row["access_count"] for row in rows), default=1)
     scores = []
     for row in rows:
-        last = datetime.strptime(row["last_accessed_at"], TIME_FORMAT).replace(tzinfo=UTC)
+        last = parse_time(row["last_accessed_at"])
         days = max(0.0, (now - last) / timedelta(days=1))
         recency = max(0.0, 1 - days / RECENCY_DAYS)
         score = RECENCY_WEIGHT * recency + ACCESS_WEIGHT * row["access_count"] / most

@@ -13,8 +13,8 @@ from typing import Literal
 
 from kb.errors import TokenNotFound, UsageError
 from kb.store.connection import Connection, Row
-from kb.store.times import utc_now
 from kb.text.nearest import nearest
+from kb.text.times import stored_time, utc_now
 
 __all__ = [
     "EXPIRED",
@@ -100,7 +100,7 @@ def add_token(
         role=role,
         requests_per_minute=requests_per_minute,
         created_at=utc_now(),
-        expires_at=expires and expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        expires_at=expires and stored_time(expires),
     )
     return token
 

@@ -1,0 +1,28 @@
+"""Points in time as the file keeps them: UTC to the second, which sort as text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+__all__ = ["parse_time", "stored_time", "utc_now"]
+
+_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def utc_now() -> str:
+    """The current time as stored in the file."""
+    return stored_time(datetime.now(UTC))
+
+
+def stored_time(moment: datetime) -> str:
+    """A time, which is UTC, as stored in the file: 2026-11-28T12:00:00Z."""
+    return moment.strftime(_FORMAT)
+
+
+def parse_time(text: str) -> datetime:
+    """What `stored_time` wrote.
+
+    Raises:
+        ValueError: another form.
+    """
+    return datetime.strptime(text, _FORMAT).replace(tzinfo=UTC)
