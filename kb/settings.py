@@ -38,12 +38,17 @@ def database_paths(options: Sequence[str] | None = None) -> list[Path]:
     if options:
         return [Path(option).expanduser() for option in dict.fromkeys(options)]
     for variable in DATABASE_VARIABLES:
-        if value := os.environ.get(variable):
-            is_list = variable == LIST_VARIABLE and not os.path.exists(value)
-            parts = filter(None, value.split(os.pathsep)) if is_list else [value]
-            if found := [Path(part).expanduser() for part in dict.fromkeys(parts)]:
-                return found
+        if found := paths_named_by(variable):
+            return found
     return [find_project() / FILE_NAME]
+
+
+def paths_named_by(variable: str) -> list[Path]:
+    """The knowledge base files that one of `DATABASE_VARIABLES` names; [] where it is not set."""
+    value = os.environ.get(variable, "")
+    is_list = variable == LIST_VARIABLE and not os.path.exists(value)
+    parts = value.split(os.pathsep) if is_list else [value]
+    return [Path(part).expanduser() for part in dict.fromkeys(parts) if part]
 
 
 def _is_repository(folder: Path) -> bool:

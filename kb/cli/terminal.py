@@ -15,12 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kb.cli.streams import coloured
+from kb.search.score_words import SCORE_WORDS, score_word
 from kb.text.controls import flat, visible
 
 BAR_CELLS = 5
-# From which score on a row is called so; 0.7 is where a row most likely answers.
-WORDS = ((0.9, "very likely"), (0.7, "likely"), (0.4, "maybe"), (0.0, "unlikely"))
-_WORD_WIDTH = max(len(word) for _, word in WORDS)
+_WORD_WIDTH = max(len(word) for _, word in SCORE_WORDS)
 _STYLES = {"very likely": "green", "likely": "green", "maybe": "yellow", "unlikely": "red"}
 TEXT_COLUMNS = frozenset({"context", "does", "description", "content", "text", "message"})
 
@@ -96,11 +95,6 @@ def _takes_blocks() -> bool:
     except (LookupError, UnicodeEncodeError):
         return False
     return True
-
-
-def score_word(score: float) -> str:
-    """A score in a word."""
-    return next(word for least, word in WORDS if score >= least)
 
 
 def search_group(file: str, title: str, address: str) -> None:

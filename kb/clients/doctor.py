@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from kb.model_in_use import ModelInUse
 from kb.models.embedder import BUILDS, Embedder
 from kb.server.running import running_server
 from kb.settings import find_project
+from kb.sources.address import is_remote, local
 from kb.store.chunks import count_waiting
 from kb.store.collections import all_collections
 from kb.store.connection import Row
@@ -114,12 +114,12 @@ def _opened(database: Database) -> Iterator[Finding]:
 
 def _collection(database: Database, collection: Row) -> Iterator[Finding]:
     name, source = collection["name"], collection["source"]
-    if "://" in source:
+    if is_remote(source):
         return  # what is elsewhere is not fetched for a look
     try:
         found = look_at(database, collection)
     except SourceError as error:
-        is_gone = not os.path.exists(source)
+        is_gone = not local(source).exists()
         why = f"its source {source} is not on this machine" if is_gone else error.message
         yield Finding(
             "collections",

@@ -16,7 +16,7 @@ from kb.errors import ConfigurationError, EmbeddingError, KbError
 from kb.ingest.archives import VARIABLES
 from kb.models.choose import how_to_get, make_embedder, packaged_models
 from kb.project.config import allowed_folders, find_config, load_project
-from kb.settings import DATABASE_VARIABLES
+from kb.settings import DATABASE_VARIABLES, paths_named_by
 from kb.store.database import Database
 from kb.store.findings import BROKEN, HINT, SOUND, Finding
 
@@ -130,11 +130,12 @@ def _project_complaints(project: Path, allowed: tuple[Path, ...]) -> list[str]:
 
 
 def _variable_complaints() -> list[str]:
-    complaints = []
-    for variable in DATABASE_VARIABLES:
-        value = os.environ.get(variable)
-        if value and not Path(value).expanduser().exists():
-            complaints.append(f"{variable} names {value}, which is not there")
+    complaints = [
+        f"{variable} names {path}, which is not there"
+        for variable in DATABASE_VARIABLES
+        for path in paths_named_by(variable)
+        if not path.exists()
+    ]
     for variable in VARIABLES:
         value = os.environ.get(variable)
         if value and not Path(value).expanduser().is_dir():

@@ -11,11 +11,11 @@ from kb.evaluation.judged import Judged
 from kb.evaluation.questions import MadeQuestion, Page
 from kb.model_in_use import ModelInUse
 from kb.search.passages import search_passages
+from kb.search.ranking import RELEVANT
 from kb.store.contents import pages_of
 from kb.store.database import Database
 from kb.store.names import Names
 
-RELEVANT = 0.7
 FIRST_ROWS = 10
 ROWS = 100  # a question
 

@@ -102,6 +102,8 @@ def serve_folder(
     """
     from kb.server.folder import Folder
 
+    use_one_heap()
+
     def opened(path: Path) -> Session:
         found = session.on_file(path)
         start_embedding(found)

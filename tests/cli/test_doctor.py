@@ -194,6 +194,14 @@ def test_broken_configuration_is_a_hint(
     assert "RESEARCH_ARCHIVE_PATH" in messages
 
 
+def test_of_several_files_in_a_variable_the_missing_one_is_told(
+    kb: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_DB", f"{file}:gone.db")
+    messages = kb("doctor", "--json").messages("configuration")
+    assert messages == "KB_DB names gone.db, which is not there"
+
+
 def test_clients_are_asked_whether_their_server_answers(kb: Run, file: Path) -> None:
     assert kb("install", "cursor", "--no-check").code == 0
     outcome = kb("doctor", "--json")

@@ -14,6 +14,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kb.search.score_words import score_word
 from kb.text.counted import counted
 
 __all__ = ["FORM_SECRET", "STATIC", "VENDOR", "Sealed", "document_address", "page"]
@@ -35,7 +36,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-SCORE_WORDS = ((0.7, "most likely"), (0.4, "likely"), (0.15, "perhaps"), (0.0, "hardly"))
 
 
 class Sealed:
@@ -79,10 +79,6 @@ def _templates() -> Environment:
     )
     made.globals |= {"document_address": document_address, "form_secret": FORM_SECRET}
     made.filters["counted"] = counted
-    made.filters["score_word"] = _score_word
+    made.filters["score_word"] = score_word
     made.filters["day"] = lambda time: str(time or "").replace("T", " ").removesuffix("Z")
     return made
-
-
-def _score_word(score: float) -> str:
-    return next(word for least, word in SCORE_WORDS if score >= least)
