@@ -16,6 +16,9 @@ from kb.text.nearest import nearest
 __all__ = ["Parser", "Words", "WrongUse", "add_format", "parse", "positive", "share"]
 
 _OWN_GROUPS = 2  # positional arguments and options, which argparse makes first
+# Headings of the overview, in their order.
+FIND, FILL, MEMORY = "find and read", "fill the file", "what was learned"
+ASSISTANTS, CARE = "assistants", "care"
 TABLE_FORMATS = ("table", "json", "csv", "tsv")
 QUERY_COMMANDS = ("search", "recall")
 # `-n5` is an option with its value; `-cats` and `-north` are words that must not come.

@@ -87,7 +87,7 @@ def status(kb: Session, options: argparse.Namespace) -> int:
         return _status_of_calls(kb, options)
     files = [kb.database, *kb.knowledge.beside.databases()]
     if kb.lost:
-        print(f"kb: {kb.lost}", file=sys.stderr)
+        render.say(kb.lost)
     if len(files) > 1 and options.json:
         render.print_json({"files": [_facts(database) for database in files]})
         return 0

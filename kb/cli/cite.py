@@ -204,7 +204,7 @@ def _broken(kb: Session, options: argparse.Namespace) -> int:
         for one in found:
             print(f"{_file(one, sources)}:{one.line}: {one.url}")
         if not options.quiet:
-            render.say(f"{len(found) or 'no'} broken links")
+            render.say(counted(len(found), "broken link") if found else "no broken links")
     return 1 if found else 0
 
 

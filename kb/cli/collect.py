@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.cli import render, workers
+from kb.cli.exit_codes import FAILURE
 from kb.cli.progress import progress
 from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, KbError, SourceError, UsageError
@@ -37,11 +38,10 @@ from kb.store.database import Database
 from kb.store.documents import delete_collection, delete_document
 from kb.store.embeddings import delete_unused_vectors
 from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
+from kb.store.names import ALL_KINDS
 from kb.text.counted import counted
 from kb.text.file_names import storable
 from kb.tools.session import Session
-
-ALL_KINDS = ("documents", "archive", "external", "index", "discoveries")
 
 MOST_SHOWN = 20  # files that failed, or notices, of one collection
 
@@ -69,7 +69,7 @@ def add(kb: Session, options: argparse.Namespace) -> int:
     _show_sync(kb, options, [report], embedded, error_text, notice)
     if not report.is_stored:
         return 1
-    return 3 if problems(kb.database) else 0
+    return FAILURE if problems(kb.database) else 0
 
 
 def sync(kb: Session, options: argparse.Namespace) -> int:
@@ -101,7 +101,7 @@ def move(kb: Session, options: argparse.Namespace) -> int:
         report = sync_collection(kb.database, MovedSource(row["name"], stored), progress=show)
         embedded, error_text = _embed(kb, options, show, _range(kb, report))
     _show_sync(kb, options, [report], embedded, error_text)
-    return 3 if problems(kb.database) else 0
+    return FAILURE if problems(kb.database) else 0
 
 
 def remove(kb: Session, options: argparse.Namespace) -> int:
@@ -288,7 +288,7 @@ def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
         embedded, error_text = _embed(kb, options, show, WHOLE_FILE, engine)
     _show_sync(kb, options, reports, embedded, error_text, said=said)
     # What was said at the beginning of the command: syncing alone does not make it well.
-    return 3 if failure or problems(kb.database) else 0
+    return FAILURE if failure or problems(kb.database) else 0
 
 
 def _range(kb: Session, report: SyncReport) -> ChunkRange:

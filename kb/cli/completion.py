@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
+from kb.cli.arguments import CARE
 from kb.cli.install import CLIENT_NAMES
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "completion",
         "completion.completion",
         "print what makes a shell complete commands, options, collections and documents",
-        group="care",
+        group=CARE,
         example="kb completion bash",
         needs_file=False,
     )

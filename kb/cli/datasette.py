@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
-from kb.cli.arguments import Parser, positive
+from kb.cli.arguments import CARE, Parser, positive
 from kb.errors import FileError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_options(add: Callable[..., Parser]) -> None:
         "datasette",
         "datasette.datasette",
         "browse the file's tables with Datasette, searched, labelled and linked",
-        group="care",
+        group=CARE,
         example="kb datasette --print",
     )
     sub.add_argument(

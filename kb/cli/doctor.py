@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
+from kb.cli.arguments import CARE
+from kb.cli.exit_codes import FAILURE
 from kb.cli.progress import progress
 from kb.errors import EmbeddingError, KbError
 from kb.settings import database_paths, find_project
@@ -17,7 +19,6 @@ from kb.settings import database_paths, find_project
 if TYPE_CHECKING:
     from kb.store.findings import Finding
 
-FAILURE = 3
 _MARKS = {"sound": ("ok", "green"), "hint": ("hint", "yellow"), "broken": ("BROKEN", "bold red")}
 
 
@@ -27,7 +28,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "doctor",
         "doctor.doctor",
         "look whether all is sound; exit 3 when something is broken",
-        group="care",
+        group=CARE,
         example="kb doctor --fix",
         needs_file=False,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.cli import render
+from kb.cli.arguments import ASSISTANTS
 from kb.errors import KbError, UsageError
 from kb.settings import DATABASE_VARIABLES, database_paths, find_project
 
@@ -36,7 +37,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "install",
         "install.install",
         "put the server into an assistant's configuration",
-        group="assistants",
+        group=ASSISTANTS,
         example="kb install claude-code --dry-run",
         needs_file=False,
     )
@@ -59,7 +60,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "uninstall",
         "install.uninstall",
         "take the server out of an assistant's configuration",
-        group="assistants",
+        group=ASSISTANTS,
         example="kb uninstall claude-code --dry-run",
         needs_file=False,
     )

@@ -1,7 +1,4 @@
-"""The command line.
-
-Exit codes: 0 done, 1 nothing found, 2 wrong use, 3 failure, 130 interrupted.
-"""
+"""The command line: parse, run one command, leave with its exit code."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from typing import NoReturn
 
 from kb.cli import completion, render, warm
 from kb.cli.arguments import WrongUse, parse
+from kb.cli.exit_codes import DONE, FAILURE, INTERRUPTED, NOTHING_FOUND, WRONG_USE
 from kb.cli.options import PATH_OPTIONS, make_parser
 from kb.cli.streams import OutputError, ending_on_signals, prepare_streams, written_output
 from kb.disk.read import system_error
@@ -22,8 +20,6 @@ from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, Usage
 from kb.text.file_names import writable
 
 log = logging.getLogger("kb.cli")
-
-DONE, NOTHING_FOUND, WRONG_USE, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

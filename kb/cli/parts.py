@@ -11,7 +11,7 @@ from kb.errors import FileError, UsageError
 from kb.ingest.move import Moved, move_collection
 from kb.store.collections import all_collections
 from kb.store.database import Database
-from kb.store.names import Names
+from kb.store.names import ALL_KINDS, Names
 from kb.text.counted import counted
 from kb.tools.session import Session
 
@@ -23,7 +23,7 @@ def split(kb: Session, options: argparse.Namespace) -> int:
         raise FileError(f"the folder {path.parent} does not exist: make it first")
     with kb.database.read() as connection:
         for name in options.names:
-            kb.names.collection(connection, name, _KINDS)  # before a file is made
+            kb.names.collection(connection, name, ALL_KINDS)  # before a file is made
     with Database(path) as target:
         return _move(kb.names, kb.database, target, options)
 
@@ -32,9 +32,6 @@ def merge(kb: Session, options: argparse.Namespace) -> int:
     """Move collections of another file into this one."""
     with Database(_other(kb, options.file), create=False) as source:
         return _move(kb.names, source, kb.database, options)
-
-
-_KINDS = ("documents", "archive", "external", "index", "discoveries")
 
 
 def _other(kb: Session, path: Path) -> Path:
@@ -47,7 +44,7 @@ def _other(kb: Session, path: Path) -> Path:
 def _move(names: Names, source: Database, target: Database, options: argparse.Namespace) -> int:
     with source.read() as connection:
         rows = (
-            [names.collection(connection, name, _KINDS) for name in options.names]
+            [names.collection(connection, name, ALL_KINDS) for name in options.names]
             if options.names
             else [
                 row

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kb.cli import render
+from kb.cli.arguments import CARE
 from kb.errors import FileError, UsageError
 from kb.settings import database_paths
+from kb.text.counted import counted
 
 BEHIND = 1
 
@@ -19,7 +21,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "replicate",
         "replicate.replicate",
         "keep a copy elsewhere, at most a second behind, until it is ended",
-        group="care",
+        group=CARE,
         example="kb replicate sftp://me@host/~/handbook",
         needs_file=False,
     )
@@ -44,7 +46,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "restore",
         "replicate.restore",
         "bring the file back from the copy that `kb replicate` keeps",
-        group="care",
+        group=CARE,
         example="kb restore sftp://me@host/~/handbook",
         needs_file=False,
     )
@@ -95,7 +97,7 @@ def restore(_: object, options: argparse.Namespace) -> int:
     file = database_paths(options.db)[0]
     found = bring_back(parse_destination(options.destination), file, options.at)
     result = {"file": str(file), "bytes": found.size, "documents": found.documents}
-    text = f"{file}: {found.documents} documents ({found.size / 1e6:.1f} MB)"
+    text = f"{file}: {counted(found.documents, 'document')} ({found.size / 1e6:.1f} MB)"
     render.text(result, text, options)
     render.remark(f"`kb replicate {options.destination} --continue` goes on from here", options)
     return 0

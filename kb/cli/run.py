@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kb.cli import soundness
+from kb.cli.exit_codes import FAILURE
 from kb.cli.streams import OutputError
 from kb.errors import FileError, KbError, SourceError, UsageError
 from kb.models.choose import make_embedder
@@ -25,9 +26,6 @@ from kb.tools.session import open_session
 
 if TYPE_CHECKING:
     from kb.models.rerank import Reranker
-
-
-FAILURE = 3
 
 
 def run_command(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kb.cli import render
-from kb.cli.arguments import positive
+from kb.cli.arguments import ASSISTANTS, FIND, positive
 from kb.errors import SourceError, UsageError
 from kb.server.running import running_server
 from kb.settings import find_project
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from kb.tools.session import Session
 
 TOKEN_VARIABLE = "KB_TOKEN"
-TOKEN_LIMIT = (
-    600  # ten a second for as long as it likes: more than an assistant asks, with all its tools
-)
+# Ten a second for as long as it likes: more than an assistant asks, with all its tools.
+TOKEN_LIMIT = 600
 
 
 def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -30,7 +29,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "serve",
         "serve.serve",
         "run the MCP server, over stdin and stdout or HTTP",
-        group="assistants",
+        group=ASSISTANTS,
         example="kb serve --watch",
         creates=True,
     )
@@ -96,7 +95,7 @@ def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
         "ui",
         "serve.ui",
         "show the knowledge base as a page in the browser",
-        group="find and read",
+        group=FIND,
         example="kb ui --no-open",
         creates=True,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kb.cli import render
-from kb.cli.arguments import Parser, add_format, positive
+from kb.cli.arguments import ASSISTANTS, Parser, add_format, positive
 from kb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def add_options(add: Callable[..., Parser]) -> None:
         "token",
         "token.token",
         "say who may use this file over HTTP: a token for each person",
-        group="assistants",
+        group=ASSISTANTS,
         example="kb token add anna --role write --days 90",
         creates=True,
     )

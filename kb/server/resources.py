@@ -12,7 +12,7 @@ from kb.errors import DocumentNotFound, FileError, NotFoundError, ResourceNotFou
 from kb.search.files import SearchedFile
 from kb.store.connection import Connection, Row
 from kb.store.contents import documents_of_project
-from kb.store.names import BROWSABLE_KINDS
+from kb.store.names import ALL_KINDS, BROWSABLE_KINDS
 from kb.text.counted import counted
 from kb.text.suffixes import MARKDOWN_SUFFIXES
 from kb.tools.reading import read_lines
@@ -213,7 +213,7 @@ def visible_collections(session: Session, file: SearchedFile, connection: Connec
 def _visible_collection(
     session: Session, file: SearchedFile, connection: Connection, name: str
 ) -> Row | None:
-    rows = file.names.collections(connection, (*BROWSABLE_KINDS, "external", "discoveries"))
+    rows = file.names.collections(connection, ALL_KINDS)
     visible = [row for row in rows if row["project_id"] in (None, _project_id(session, file))]
     wanted = file.names.stored(name)
     # Many programs take the part before the slash for a host and write it in lower case.

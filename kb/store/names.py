@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from kb.text.nearest import nearest
 # Kinds whose documents the documents tools see. External documentation belongs to one active
 # project, discoveries to the context tools.
 BROWSABLE_KINDS = ("documents", "archive", "index")
+ALL_KINDS = (*BROWSABLE_KINDS, "external", "discoveries")
 
 # This index is always there, though it has no row before its first document.
 DEFAULT_INDEX = "default"
@@ -183,8 +185,6 @@ def _is_browsable(row: Row) -> bool:
 
 def _same_name(path: str, paths: Sequence[str]) -> str | None:
     """The one id that is `path` in another Unicode normal form, or with `./` in front."""
-    import unicodedata
-
     wanted = unicodedata.normalize("NFC", path.removeprefix("./"))
     same = [known for known in paths if unicodedata.normalize("NFC", known) == wanted]
     return same[0] if len(same) == 1 else None

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kb.cli.arguments import Parser, Words, add_format, positive, share
+from kb.cli.arguments import FIND, Parser, Words, add_format, positive, share
 
 SEARCH_FORMATS = ("table", "json", "csv", "tsv", "files", "md")
 GRAPH_FORMATS = ("json", "graphml", "dot", "mermaid", "html")
 LEAST_SCORE = 0.1  # below it a row is noise as a rule
-FIND = "find and read"
 
 
 def add_options(add: Callable[..., Parser]) -> None:

@@ -6,10 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kb.cli import serve
-from kb.cli.arguments import Parser, add_format, positive
-
-SERVE = "assistants"
-CARE = "care"
+from kb.cli.arguments import ASSISTANTS, CARE, Parser, add_format, positive
 
 
 def add_tool_options(add: Callable[..., Parser]) -> None:
@@ -18,7 +15,7 @@ def add_tool_options(add: Callable[..., Parser]) -> None:
         "tools",
         "care.list_tools",
         "list the tools with their parameters",
-        group=SERVE,
+        group=ASSISTANTS,
         example="kb tools",
         needs_file=False,
     )
@@ -27,7 +24,7 @@ def add_tool_options(add: Callable[..., Parser]) -> None:
         "tool",
         "care.call",
         "call a tool as a client would",
-        group=SERVE,
+        group=ASSISTANTS,
         example='kb tool documents_search \'{"query": "retry", "limit": 3}\'',
         creates=True,
     )

