@@ -74,6 +74,7 @@ __all__ = [
     "ResourceNotFound",
     "SectionNotFound",
     "SourceError",
+    "TokenNotFound",
     "UnknownBackend",
     "UsageError",
 ]

@@ -52,6 +52,7 @@ class ModelInUse:
             that suits the documents.
         reranker: what reorders when asked to; by default the embedding model's own tokens.
         make_embedder: how a model's name becomes an embedder; tests put a faster one here.
+        loaded: what other files that are searched with this one have loaded.
     """
 
     def __init__(
@@ -61,12 +62,13 @@ class ModelInUse:
         *,
         reranker: Reranker | None = None,
         make_embedder: Callable[[str], Embedder] = make_named_embedder,
+        loaded: _Loaded | None = None,
     ) -> None:
         self.database = database
         self.make_embedder = make_embedder
         self._wanted = wanted
         self._reranker = reranker
-        self._loaded = _Loaded()
+        self._loaded = loaded or _Loaded()
         self._beside: dict[tuple[Database, bool], ModelInUse] = {}
 
     def beside(self, database: Database, *, as_it_is: bool = False) -> ModelInUse:
@@ -84,8 +86,8 @@ class ModelInUse:
                     None if as_it_is else self._wanted,
                     reranker=self._reranker,
                     make_embedder=self.make_embedder,
+                    loaded=self._loaded,
                 )
-                known._loaded = self._loaded
         return known
 
     def embedder(self) -> Embedder:

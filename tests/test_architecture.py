@@ -39,6 +39,46 @@ def test_every_place_that_the_page_names_is_there() -> None:
     assert missing == {"kb/tools/FAMILY.py"}
 
 
+def test_what_comments_name_is_there() -> None:
+    """A module, a function or a page that a docstring sends its reader to has not moved on."""
+    files = [*(ROOT / "kb").rglob("*.py"), *(ROOT / "kb").rglob("*.sql"), ROOT / "schema.sql"]
+    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    named = [
+        (file.relative_to(ROOT), place)
+        for file, text in texts.items()
+        for place in re.findall(r"`(kb(?:\.\w+)+)`|((?:kb|docs|scripts)/[\w./-]+\w)", text)
+    ]
+    assert len(named) > 40
+    gone = {
+        (str(file), place)
+        for file, pair in named
+        for place in filter(None, pair)
+        if not (_is_place(place) if "/" in place else _is_code(place))
+    }
+    assert not gone
+
+
+def _is_place(path: str) -> bool:
+    example = {"kb/config.json", "kb/kb.db", "docs/config.json", "docs/a.md"}
+    return path in example or (ROOT / path).exists()
+
+
+def _is_code(dotted: str) -> bool:
+    *module, name = dotted.split(".")
+    if name == "json":  # a file of aliases
+        return True
+    if (ROOT.joinpath(*module, f"{name}.py")).exists() or ROOT.joinpath(*module, name).is_dir():
+        return True
+    file = ROOT.joinpath(*module).with_suffix(".py")
+    return (
+        file.exists()
+        and re.search(
+            rf"^(?:async )?(?:def|class) {name}\b|^{name}\b", file.read_text(encoding="utf-8"), re.M
+        )
+        is not None
+    )
+
+
 def test_the_listing_is_short() -> None:
     entries = [path for path in (ROOT / "kb").iterdir() if path.name != "__pycache__"]
     assert len(entries) <= 24

@@ -94,7 +94,10 @@ def walk_archive(
     report: Report,
     withhold: Withhold = no_withholding,
 ) -> Iterator[SourceFile]:
-    """As `sources.walk`, with research results; size and time are of both files of a pair."""
+    """As `kb.sources.folder.walk`, with research results.
+
+    Size and time are of both files of a pair.
+    """
     for file in walk(root, include or _INCLUDED, exclude, report=report, withhold=withhold):
         try:
             status = _beside(file).stat() if _is_pair(file) else None

@@ -1,6 +1,7 @@
 """Citations: stored with their document, resolved when the target is there, and only then.
 
-A citation keeps the key of its target; a document has the keys it answers to (`kb.targets`).
+A citation keeps the key of its target; a document has the keys it answers to, both made in
+`kb.store.citation_keys`.
 Whenever a document comes, changes its keys or goes, the citations that wait for one of the keys
 concerned are resolved anew, in the same transaction. So the order of arrival does not matter.
 """

@@ -52,7 +52,7 @@ def store_document(
     """Store a document; with `document_id`, in that one's place. Returns its row id.
 
     Chunks whose embedded text has a vector already get it at once; the others wait for
-    `sync.embed_pending`.
+    `kb.ingest.embed.embed_pending`.
     """
     metadata = {**new.parsed.front_matter, **new.metadata}
     fields = {

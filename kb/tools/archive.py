@@ -195,11 +195,11 @@ def _search(
         lambda file: search_archives(file.model, file.names, query, fuzzy=fuzzy, limit=limit),
     )
     notices = {notice for _, (_, notice) in parts}
-    said = [notice for notice in notices if notice != NO_ARCHIVE or len(notices) == 1]
+    worth = [notice for notice in notices if notice != NO_ARCHIVE or len(notices) == 1]
     found = [(file, one) for file, (own, _) in parts for one in own]
     if len(parts) > 1:
         found.sort(key=lambda pair: -pair[1].score)
-    return found[:limit], " ".join(filter(None, [*sorted(said), lost]))
+    return found[:limit], " ".join(filter(None, [*sorted(worth), lost]))
 
 
 def _by_file(

@@ -168,14 +168,14 @@ def bounded(value: dict[str, Any], tokens: int) -> dict[str, Any]:
         key = max(lists, key=lambda name: cost_of(cut[name]))
         while cut[key] and surplus > 0:
             surplus -= cost_of(cut[key].pop())
-    said = [
+    shortage = [
         f"{len(cut[key])} of {len(part)} {key}"
         for key, part in value.items()
         if isinstance(part, list) and len(cut[key]) < len(part)
     ]
-    if said:
+    if shortage:
         before = f"{cut['notice']} " if cut.get("notice") else ""
-        cut["notice"] = f"{before}The reply is full: it shows {', '.join(said)}."
+        cut["notice"] = f"{before}The reply is full: it shows {', '.join(shortage)}."
     return shortened({**cut, "truncated": True}, tokens)
 
 
