@@ -14,6 +14,12 @@ from dataclasses import dataclass, field, replace
 from kb.search.lookup import Holding, LookedUp, Unit, fts5_idf
 from kb.search.ranking import APART, COMMON, LENGTH_WEIGHT, NEAR, SATURATION
 
+# Information of a query, in natural units, with which its words say all that words can: that of one
+# in a fifth of the passages. In a small file most of the text that there might be is missing.
+TELLING = 1.5
+FEWEST_PASSAGES = 100
+LEAST_TOLD = 0.2  # what passages say more often stands before what they say once
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -23,12 +29,14 @@ class Coverage:
         greatest_score: no bm25 score of the query is greater.
         held: by row id, the share of the information that a row holds; 0 where it is missing.
         rarity: all of the information, as a multiple of that of a word which one row alone holds.
+        telling: 1, or less where very many rows hold the query's words, and least for stop words.
         weight: by row id, what makes a bm25 score of this file one of all files; 1 where missing.
     """
 
     greatest_score: float = 0.0
     held: Mapping[int, float] = field(default_factory=dict)
     rarity: float = 0.0
+    telling: float = 1.0
     weight: Mapping[int, float] = field(default_factory=dict)
 
     def share(self, row_id: int, score: float) -> float:
@@ -50,18 +58,21 @@ def coverage(own: LookedUp, others: Sequence[LookedUp] = ()) -> Coverage:
     total = own.total + sum(one.total for one in others)
     found = {match: _added(match, one, others) for match, one in own.found.items()}
     counted = [unit for unit in own.wanted if not found[unit.match].is_common] or own.wanted
-    information = 0.0
+    information = told = 0.0
     held: dict[int, float] = {}
     for unit in counted:
-        weight, shares = _shares(unit, found, total)
+        weight = _weight(unit, found, total)
         information += weight
-        for row_id, share in shares.items():
+        if not unit.is_stop_word:
+            told += _weight(unit, found, max(total, FEWEST_PASSAGES))
+        for row_id, share in _shares(unit, found, total).items():
             held[row_id] = held.get(row_id, 0.0) + weight * share
     counts = {match: (one.count, one.is_common) for match, one in found.items()}
     return Coverage(
         _greatest(counts, own.ranked, total),
         {row_id: value / information for row_id, value in held.items()},
         information / _information(1, max(total, 1)),
+        max(min(told / TELLING, 1.0) ** 2, LEAST_TOLD),
         _weight_elsewhere(own, found, total) if others else {},
     )
 
@@ -133,24 +144,31 @@ def _greatest(counts: Mapping[str, tuple[int, bool]], ranked: Sequence[str], tot
     return (SATURATION + 1) * idf
 
 
-def _shares(unit: Unit, found: Mapping[str, Holding], total: int) -> tuple[float, dict[int, float]]:
-    """A unit's information, and how much of it each row holds, 0 to 1."""
+def _weight(unit: Unit, found: Mapping[str, Holding], total: int) -> float:
+    """A unit's information."""
+    count = found[unit.match].count
+    if not count and unit.near:
+        count = max(found[match].count for match in unit.near)
+    elif not count and unit.parts:
+        # A name that stands nowhere as it was typed is looked for by its words.
+        return sum(_information(found[part].count, total) for part in unit.parts)
+    return _information(count, total)
 
+
+def _shares(unit: Unit, found: Mapping[str, Holding], total: int) -> dict[int, float]:
+    """How much of a unit's information each row holds, 0 to 1."""
     count = found[unit.match].count
     shares: dict[int, float] = {}
     if unit.near and not count:
         for match in unit.near:
-            count = max(count, found[match].count)
             shares |= dict.fromkeys(found[match].rows, NEAR)
-        return _information(count, total), shares
+        return shares
     parts = {part: _information(found[part].count, total) for part in unit.parts}
     whole = sum(parts.values())
     for part, weight in parts.items():
         for row_id in found[part].rows:
             shares[row_id] = shares.get(row_id, 0.0) + (APART if count else 1.0) * weight / whole
-    shares |= dict.fromkeys(found[unit.match].rows, 1.0)
-    # A name that stands nowhere as it was typed is looked for by its words.
-    return _information(count, total) if count or not parts else whole, shares
+    return shares | dict.fromkeys(found[unit.match].rows, 1.0)
 
 
 def _information(count: int, total: int) -> float:

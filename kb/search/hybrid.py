@@ -292,6 +292,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
             document_words,
             passages.held.get(chunk_id, 0.0),
             passages.rarity,
+            passages.telling,
             None if distance is None else standard(1 - distance),
             None if distance is None else document_cosine,
             script,

@@ -47,6 +47,10 @@ class Unit:
     parts: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
 
+    @property
+    def is_stop_word(self) -> bool:
+        return self.match.strip('"').casefold() in STOP_WORDS
+
 
 @dataclass(frozen=True, slots=True)
 class Holding:

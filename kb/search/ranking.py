@@ -1,6 +1,7 @@
 """How evidence becomes a score, and scores an order.
 
-    words    = 0.65 p ** 0.73 + 0.61 d ** 0.73    bm25 of the passage (p) and of its document (d),
+    words    = t (0.65 p ** 0.73 + 0.61 d ** 0.73)
+                                                  bm25 of the passage (p) and of its document (d),
                                                   each as a share of the greatest possible;
                                                   and what words in a row add, or with their signs
     meaning  = cosine(passage) + 0.87 cosine(mean of its document's vectors)
@@ -10,6 +11,7 @@
     score    = 1 - (1 - probable) (1 - typed), at most 0.99
 
 Bonuses are for the question's script and where it is the document's title.
+t is 1, or less where nearly every passage holds the words, and least for stop words alone.
 r is the share of the query's letters that the model can read. What it cannot read, and what has no
 vector yet, is taken to mean as much as its words say. The background is the meaning of the eleventh
 nearest document: where many are near, as in the handbook of one product, being near tells less.
@@ -101,6 +103,7 @@ class Evidence(NamedTuple):
         words, document_words: bm25 scores as a share of the greatest that the query can have.
         held: the share of the query's information that the passage holds.
         rarity: the query's information as a multiple of that of a word which stands in one passage.
+        telling: 1, or less where nearly every passage holds the query's words.
         cosine, document_cosine: None while there is no vector.
         script: how well the document's script fits the query's, -1 to 1.
         is_titled: the title or a heading holds all of a short query.
@@ -117,6 +120,7 @@ class Evidence(NamedTuple):
     document_words: float
     held: float = 0.0
     rarity: float = 0.0
+    telling: float = 1.0
     cosine: float | None = None
     document_cosine: float | None = None
     script: float = 0.0
@@ -207,6 +211,7 @@ def support(
         words = weights.passage_words * min(one.words, 1.0) ** weights.share_power
     if one.document_words:
         words += weights.document_words * min(one.document_words, 1.0) ** weights.share_power
+    words *= one.telling
     if one.is_literal:
         words += weights.literal
     if one.is_typed:
@@ -231,6 +236,8 @@ def typed_evidence(one: Evidence) -> float:
     """How sure the typed words alone make it that a passage is meant, 0 to 0.7."""
     enough = min(max((one.held - ALMOST_HELD) / (HELD - ALMOST_HELD), 0.0), 1.0) ** 2
     rare = 1.0 if one.is_titled else min(one.rarity * one.held / RARE, 1.0)
+    if not one.is_title:
+        rare *= one.telling
     return RELEVANT * enough * rare
 
 
@@ -247,6 +254,8 @@ def explained(one: Evidence | None) -> str:
         parts.append("holds the query's words in a row")
     elif one.held:
         parts.append(f"holds {one.held:.0%} of what the query's words tell")
+        if one.telling < 1:
+            parts.append("which is little, as very many passages hold them")
     if one.is_title:
         parts.append("is of the document with this title")
     elif one.is_titled:

@@ -37,6 +37,7 @@ def candidates(chance: random.Random, count: int) -> list[Evidence]:
             document_words=chance.random() * 1.1,
             held=chance.random(),
             rarity=chance.random(),
+            telling=chance.random(),
             cosine=None if chance.random() < 0.2 else chance.uniform(-0.1, 0.9),
             document_cosine=chance.uniform(-0.1, 0.9),
             script=float(chance.random() < 0.5),

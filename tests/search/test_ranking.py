@@ -42,6 +42,13 @@ def test_rare_words_that_a_passage_holds_as_typed_are_enough() -> None:
     assert typed_evidence(NOTHING._replace(held=0.6, rarity=1.0)) == 0
 
 
+def test_words_that_nearly_every_passage_holds_are_no_evidence_unless_they_are_the_title() -> None:
+    held = ANSWER._replace(held=1.0, rarity=1.0, is_titled=True)
+    assert score(held._replace(telling=0.2)) < score(held._replace(telling=0.6)) < score(held)
+    assert typed_evidence(held._replace(telling=0.2)) < 0.2
+    assert typed_evidence(held._replace(telling=0.2, is_title=True)) == typed_evidence(held)
+
+
 def test_the_very_characters_stand_before_the_words_in_a_better_document() -> None:
     words = NOTHING._replace(words=0.6, document_words=0.8, held=1.0, rarity=1.0, is_literal=True)
     typed = words._replace(chunk_id=2, document_words=0.4, is_typed=True)
@@ -70,6 +77,7 @@ def test_what_has_no_meaning_is_judged_by_its_words() -> None:
 def test_an_explanation_names_the_evidence() -> None:
     assert "as it was typed" in explained(ANSWER._replace(is_typed=True))
     assert "42%" in explained(ANSWER._replace(held=0.42))
+    assert "very many passages" in explained(ANSWER._replace(held=0.42, telling=0.2))
     assert "very near" in explained(ANSWER)
     assert "judged by words alone" in explained(ANSWER._replace(cosine=None))
     assert explained(None) == "near in meaning"
