@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from kb.cli import render
 from kb.cli.arguments import ASSISTANTS, Parser, add_format, positive
 from kb.errors import UsageError
+from kb.store.roles import READ, ROLES, WRITE
 
 if TYPE_CHECKING:
     from kb.tools.session import Session
 
 ADD, LIST, REVOKE, FORGET = ACTIONS = ("add", "list", "revoke", "forget")
-ROLES = ("read", "write")
 COLUMNS = ("name", "role", "state", "created", "expires", "revoked", "requestsPerMinute")
 
 
@@ -39,8 +39,8 @@ def add_options(add: Callable[..., Parser]) -> None:
     sub.add_argument(
         "--role",
         choices=ROLES,
-        default="read",
-        help="what it may do with the file: read (default) or write",
+        default=READ,
+        help=f"what it may do with the file: {READ} (default) or {WRITE}",
     )
     sub.add_argument("--days", type=positive, metavar="N", help="how long it is valid")
     sub.add_argument(

@@ -26,11 +26,19 @@ from kb.errors import KbError
 from kb.server.access import Access, refused
 from kb.server.access_log import exchange_of
 from kb.store.database import Database
-from kb.store.tokens import WRITE, find_token, has_tokens, hash_of, valid_hashes
+from kb.store.roles import WRITE
+from kb.store.tokens import find_token, has_tokens, hash_of, valid_hashes
 from kb.tools.limits import Window
 from kb.tools.session import ALL_RIGHTS, Rights
 
-__all__ = ["ANYBODY", "Authentication", "Principal", "principal_of", "shown_tokens"]
+__all__ = [
+    "ANYBODY",
+    "LOOK_THREADS",
+    "Authentication",
+    "Principal",
+    "principal_of",
+    "shown_tokens",
+]
 
 log = logging.getLogger("kb.server")
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import anyio
@@ -25,7 +25,7 @@ from kb.disk.read import reason
 from kb.errors import FileError, KbError, SourceError
 from kb.server.access import Access, refused
 from kb.server.access_log import exchange_of
-from kb.server.authentication import shown_tokens
+from kb.server.authentication import LOOK_THREADS, shown_tokens
 from kb.server.clients import Clients
 from kb.server.endpoint import Endpoint
 from kb.tools.session import Session
@@ -33,6 +33,8 @@ from kb.tools.session import Session
 __all__ = ["Folder", "files_in"]
 
 log = logging.getLogger("kb.server")
+
+T = TypeVar("T")
 
 SUFFIX = ".db"
 LOOK_SECONDS = 5.0  # between two looks whether open files are still there
@@ -96,16 +98,25 @@ class Folder:
         self._problems: dict[str, str] = {}
         self._opening = anyio.Lock()
         self._tasks: Any = None
+        # Of our own: whoever asks for what is not served keeps no thread from those who call tools.
+        self._threads = anyio.CapacityLimiter(LOOK_THREADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = scope["path"].split("/")[1]
+        shown = shown_tokens(HTTPConnection(scope))
+        is_owner = any(map(self._access.is_token, shown))
+        served = self._served.get(name)
         try:
-            files = await anyio.to_thread.run_sync(files_in, self._folder)
-            if name not in files:
-                await self._no_file(scope, files)(scope, receive, send)
-                return
-            exchange_of(scope).file = name
-            served = await self._at(name, files[name])
+            if served is None or not served.is_in_place:
+                if self._access.asks and not shown:
+                    await _unknown(scope)(scope, receive, send)
+                    return
+                files = await self._in_thread(files_in, self._folder)
+                if name not in files:
+                    await self._no_file(scope, files, is_owner)(scope, receive, send)
+                    return
+                exchange_of(scope).file = name
+                served = await self._at(name, files[name])
         except KbError as error:
             if self._problems.get(name) != error.message:
                 log.error("%s", error.message)
@@ -113,6 +124,7 @@ class Folder:
             why = "this file cannot be opened now: the server's log says why; others are served"
             await refused(scope, 503, why)(scope, receive, send)
             return
+        exchange_of(scope).file = name
         self._problems.pop(name, None)
         await served.endpoint({**scope, "root_path": f"/{name}"}, receive, send)
 
@@ -137,11 +149,14 @@ class Folder:
                 if served.is_in_place:
                     return served
                 served.ended.set()  # another file lies in its place
-            session = await anyio.to_thread.run_sync(self._open_file, path)
+            session = await self._in_thread(self._open_file, path)
             clients = Clients(session, several=True)
             served = self._served[name] = _Served(clients, self._make_endpoint(clients))
             await self._tasks.start(self._serve, served)
             return served
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
 
     async def _serve(self, served: _Served, *, task_status: Any) -> None:
         """Keep one file open until it is taken away, or all is ended."""
@@ -163,22 +178,25 @@ class Folder:
                     self._served.pop(name)
                     served.ended.set()
 
-    def _no_file(self, scope: Scope, files: dict[str, Path]) -> Response:
+    def _no_file(self, scope: Scope, files: dict[str, Path], is_owner: bool) -> Response:
         """What is told of a name that the folder does not have: who may not know gets no list."""
-        is_owner = any(map(self._access.is_token, shown_tokens(HTTPConnection(scope))))
         if is_owner:
             exchange_of(scope).token = "owner"
             if scope["path"] == "/":
                 return JSONResponse({"files": [self._listed(name) for name in files]})
         if self._access.asks and not is_owner:
-            refusal = refused(scope, 401, "a valid token is needed, for a file that is here")
-            refusal.headers["WWW-Authenticate"] = "Bearer"
-            return refusal
+            return _unknown(scope)
         return refused(scope, 404, "no such file is served: the address is /NAME/mcp for NAME.db")
 
     def _listed(self, name: str) -> dict[str, str]:
         found = {"name": name, "address": f"/{quote(name)}/mcp"}
         return {**found, "problem": self._problems[name]} if name in self._problems else found
+
+
+def _unknown(scope: Scope) -> Response:
+    refusal = refused(scope, 401, "a valid token is needed, for a file that is here")
+    refusal.headers["WWW-Authenticate"] = "Bearer"
+    return refusal
 
 
 def _close(clients: Clients) -> None:

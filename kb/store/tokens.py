@@ -9,19 +9,16 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 from kb.errors import TokenNotFound, UsageError
 from kb.store.connection import Connection, Row
+from kb.store.roles import Role
 from kb.text.nearest import nearest
 from kb.text.times import stored_time, utc_now
 
 __all__ = [
     "EXPIRED",
-    "READ",
-    "ROLES",
     "VALID",
-    "WRITE",
     "Token",
     "add_token",
     "all_tokens",
@@ -35,10 +32,6 @@ __all__ = [
     "valid_hashes",
 ]
 
-Role = Literal["read", "write"]
-READ: Role = "read"
-WRITE: Role = "write"
-ROLES: tuple[Role, ...] = (READ, WRITE)
 PREFIX = "kb_"  # by which people, and programs that look for secrets, know one
 RANDOM_BYTES = 32
 LONGEST_NAME = 64

@@ -22,7 +22,8 @@ from support import content_of
 from kb.server.running import ask, running_server
 from kb.settings import find_project
 from kb.store.database import Database
-from kb.store.tokens import Role, add_token, forget_tokens, revoke_token
+from kb.store.roles import Role
+from kb.store.tokens import add_token, forget_tokens, revoke_token
 from kb.tools.registry import load_tools
 
 QUESTION = {"query": "wind", "limit": 1}

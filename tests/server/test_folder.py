@@ -85,6 +85,21 @@ def test_files_that_come_later_are_found_and_those_that_go_are_gone(team: Path) 
         assert (status, len(documents), "n" in documents) == (200, 3, False)
 
 
+def test_a_file_that_is_open_is_served_without_a_look_into_the_folder(team: Path) -> None:
+    with FolderServer(team, KB_TOKEN=OWNER) as server:
+        assert found(server, "notes", OWNER) == (200, ["n"])
+        (team / "notes.db").rename(team.parent / "elsewhere.db")
+        (team / "notes.db").symlink_to(team.parent / "elsewhere.db")  # a look would not find it
+        assert found(server, "notes", OWNER) == (200, ["n"])
+
+
+def test_who_shows_no_token_has_no_folder_read(team: Path) -> None:
+    with FolderServer(team, KB_TOKEN=OWNER) as server:
+        team.rename(team.parent / "away")
+        assert found(server, "notes", OWNER)[0] == 503  # it cannot be read
+        assert found(server, "notes")[0] == 401
+
+
 def test_a_damaged_file_is_told_and_the_others_answer(team: Path) -> None:
     (team / "broken.db").write_bytes(b"no database, but long enough to look at" * 100)
     with FolderServer(team, KB_TOKEN=OWNER) as server:

@@ -1,0 +1,12 @@
+"""What the owner of a token may do with the file; apart, since every command asks for it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["READ", "ROLES", "WRITE", "Role"]
+
+Role = Literal["read", "write"]
+READ: Role = "read"
+WRITE: Role = "write"
+ROLES: tuple[Role, ...] = (READ, WRITE)
