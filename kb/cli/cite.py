@@ -133,7 +133,7 @@ def graph(kb: Session, options: argparse.Namespace) -> int:
 def _address(_: str, path: str, source: str) -> str:
     """The file of a document, for a page that lies on the same disk."""
     file = document_file(source, path)
-    return file.resolve().as_uri() if file.is_file() else ""
+    return file.resolve().as_uri() if os.path.isfile(file) else ""
 
 
 def _renamed(graph: Graph, file: SearchedFile) -> Graph:
@@ -211,7 +211,7 @@ def _broken(kb: Session, options: argparse.Namespace) -> int:
 def _file(link: BrokenLink, sources: dict[str, str]) -> str:
     """The file as seen from here, where it is there; else COLLECTION/id."""
     file = document_file(sources.get(link.collection, ""), link.path)
-    if not file.is_file():
+    if not os.path.isfile(file):
         return f"{link.collection}/{link.path}"
     near = os.path.relpath(file)
     return storable(file if near.startswith("..") else near)

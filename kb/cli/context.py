@@ -37,7 +37,7 @@ def record(kb: Session, options: argparse.Namespace) -> int:
         text,
         options.type,
         options.module,
-        options.source,
+        options.origin,
         allow_secrets=options.allow_secrets,
     )
     result = {

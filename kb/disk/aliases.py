@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.disk.read import is_there, read_bytes, reason
+from kb.text.decode import encodable
 
 __all__ = ["ALIAS_FILES", "load_aliases"]
 
@@ -61,8 +62,9 @@ def _read_aliases(file: Path, warn: Callable[[str], None]) -> dict[str, str]:
     for alias, entry in entries.items():
         target = entry.get("id") if isinstance(entry, dict) else entry
         if not isinstance(target, str) or not _is_utf_8(alias + target):
-            shown = alias.encode("utf-8", "replace").decode()
-            warn(f'{file}: the alias "{shown}" must name a collection id; it is left out')
+            warn(
+                f'{file}: the alias "{encodable(alias)}" must name a collection id; it is left out'
+            )
         else:
             aliases[alias] = target
     return aliases

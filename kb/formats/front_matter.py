@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from kb.formats.front_matter_lines import read_lines
+from kb.text.decode import encodable
 
 # A block that does not close within this many characters is no front matter: a file that
 # opens with a thematic break must not lose its text to a later one.
@@ -184,12 +185,12 @@ class _Reader:
         """Keys keep their spelling (`on`, `2024`, `null`); a list or mapping becomes JSON."""
         if isinstance(node, yaml.ScalarNode):
             self._spend(len(node.value))
-            return _encodable(node.value)
+            return encodable(node.value)
         return json.dumps(self.value(node), ensure_ascii=False)
 
     def _scalar(self, node: yaml.ScalarNode, as_text: bool) -> Any:
         self._spend(len(node.value))
-        written = _encodable(node.value)
+        written = encodable(node.value)
         if as_text and node.tag != f"{_TAG}null":
             return written
         try:
@@ -201,7 +202,7 @@ class _Reader:
         if isinstance(value, bool):
             return value if written.lower() in ("true", "false") else written
         if isinstance(value, str):
-            return _encodable(value)
+            return encodable(value)
         if isinstance(value, int | float) and str(value) == written and _fits_json(value):
             return value
         # Dates, base 60 numbers (YAML 1.1 reads 12:30 as 750), 1.10, NaN, huge integers, binary.
@@ -210,8 +211,3 @@ class _Reader:
 
 def _fits_json(value: float) -> bool:
     return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
-
-
-def _encodable(text: str) -> str:
-    """Replace the lone surrogates that a YAML escape such as "\\ud800" can make."""
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -77,7 +77,7 @@ def file_of(row: Row, sources: Mapping[str, str]) -> str:
     """The file that a row's document was read from, as text; "" where it is not there."""
     name = str(row.get("collectionId", row["collection"]))
     file = document_file(sources.get(name, ""), row["documentId"])
-    return storable(file) if file.is_file() else ""
+    return storable(file) if os.path.isfile(file) else ""
 
 
 def _add_file(connection: Connection, row: dict[str, Any], collection: Row | None) -> None:

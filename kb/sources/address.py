@@ -38,6 +38,11 @@ BUNDLE_SUFFIXES = (".tar.gz", ".tgz", ".zip")
 GIT_SCHEMES = ("https", "http", "ssh", "file")
 MOST_CHARACTERS = 2_000  # of an address
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# Bytes of the command line that are no text come as lone surrogates.
+_NOT_IN_ADDRESS = re.compile(r"[\x00-\x20\x7f\\\ud800-\udfff]")
+_WHY_NOT = (
+    "it is too long, or holds blanks, backslashes, control characters or bytes that are no text"
+)
 _INSIDE = "./"
 _NOWHERE = Path("/nonexistent")
 # What git does not take in the name of a branch or tag, and what begins an option.
@@ -175,8 +180,8 @@ def git_address(source: str) -> GitAddress:
 
 
 def _git_address(source: str) -> GitAddress:
-    if len(source) > MOST_CHARACTERS or re.search(r"[\x00-\x20\x7f\\]", source):
-        raise ValueError("it is too long, or holds blanks, backslashes or control characters")
+    if len(source) > MOST_CHARACTERS or _NOT_IN_ADDRESS.search(source):
+        raise ValueError(_WHY_NOT)
     from kb.text.secrets import secrets_in
 
     parts = urlsplit(source)
@@ -194,6 +199,8 @@ def _git_address(source: str) -> GitAddress:
         raise ValueError("neither user nor host begins with a hyphen")
     if not parts.path.strip("/"):
         raise ValueError("behind the host it names no repository")
+    if not parts.path.startswith("/"):
+        raise ValueError(f"the whole path must be given, as in git+{scheme}:///folder/repository")
     values: dict[str, str] = {}
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
         if key not in ("manifest", "path"):
@@ -230,8 +237,8 @@ def web_address(source: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("it must begin with http:// or https:// and name a host")
-        if len(url) > MOST_CHARACTERS or re.search(r"[\x00-\x20\x7f\\]", url):
-            raise ValueError("it is too long, or holds blanks, backslashes or control characters")
+        if len(url) > MOST_CHARACTERS or _NOT_IN_ADDRESS.search(url):
+            raise ValueError(_WHY_NOT)
         if parts.username or parts.password:
             raise ValueError("a user or password in it would be stored with the documents")
         port = f":{parts.port}" if parts.port else ""

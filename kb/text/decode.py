@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 from dataclasses import dataclass
 
-__all__ = ["Decoded", "NoTextError", "decode"]
+__all__ = ["Decoded", "NoTextError", "decode", "encodable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,11 @@ _OTHER_SCRIPTS = (
 _OTHER_LETTERS_AT_LEAST = 0.35
 _OTHER_BYTES_AT_LEAST = 24  # fewer say too little of a language
 _LOOKED_AT = 50_000  # bytes
+
+
+def encodable(text: str) -> str:
+    """The text without lone surrogates, which an escape such as "\\ud800" in JSON can make."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def decode(data: bytes) -> Decoded:

@@ -12,6 +12,8 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
+from kb.text.decode import encodable
+
 __all__ = ["Secret", "secrets_in"]
 
 # The package refuses texts that are longer or hold more than it is told to expect.
@@ -48,7 +50,7 @@ def secrets_in(text: str) -> list[Secret]:
     """What looks like a secret in a text, by line; one a line and kind."""
     import redact_secret  # here, so that only who asks waits for it
 
-    whole = text.encode("utf-8", "replace").decode()  # lone surrogates are refused as no text
+    whole = encodable(text)  # lone surrogates are refused as no text
     limits = redact_secret.WholeInputLimits(max_input_bytes=MOST_BYTES, max_findings=MOST_FINDINGS)
     found = [
         (finding.start, _KINDS.get(finding.type, finding.type.replace("_", " ")))

@@ -613,6 +613,11 @@ def test_knowledge_that_is_nowhere_else_is_removed_only_on_demand(filled: Run) -
     assert filled("remove", "discoveries", "--force").code == 0
 
 
+def test_bytes_that_are_no_text_are_no_text_of_a_discovery(filled: Run) -> None:
+    assert filled("record", "We keep one file \udc8a.", "--source", "talk \udc8a").code == 0
+    assert "talk \\x8a" in filled("recall", "--json").out.replace("\\\\", "\\")
+
+
 def test_a_folder_is_not_added_twice_under_two_names(filled: Run) -> None:
     refused = filled("add", "docs", "--name", "again", "--no-embed")
     assert refused.code == 2

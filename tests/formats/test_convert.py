@@ -291,6 +291,15 @@ def test_a_notebook_without_what_does_not_matter_is_read(
         assert convert("a.ipynb", json.dumps(book).encode()).text == "# Wind\n\n```\n1\n```\n"
 
 
+def test_half_a_character_in_a_notebook_is_replaced(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    book = {"cells": [{"cell_type": "markdown", "source": ["# Wind \ud800"]}]}
+    book["metadata"] = {"title": "\udfff"}
+    converted = convert("a.ipynb", json.dumps(book).encode())
+    assert (converted.text, converted.title) == ("# Wind ?\n", "?")
+
+
 def test_an_open_fence_in_a_cell_ends_with_the_cell(
     convert: Callable[[str, bytes], Converted],
 ) -> None:

@@ -42,6 +42,7 @@ FILES = {
         ("tsconfig.json", ',""' * MANY),
         ("tsconfig.json", ", " * MANY),
         ("package.json", '{"a":' * 100_000),
+        ("package.json", json.dumps({"workspaces": ["a" * 3_000, "\ud800/*", "a\0b/*"]})),
         ("go.mod", "\n" * MANY),
         ("go.mod", "replace " + "a" * MANY),
         ("go.work", "use ./" + " ." * MANY),

@@ -235,6 +235,8 @@ def test_nothing_of_a_repository_runs_or_leads_outside(
         ("git+https://host/x?manifest=a/../../y", "leads out"),
         ("git+https://host/x?depth=3", "none of its parameters"),
         ("git+https://host", "names no repository"),
+        ("git+https://host/x#\udce4", "bytes that are no text"),
+        ("git+file:docs", "the whole path"),
         ("git+https:///x", "names no host"),
         ("git+file://host/x", "no host"),
         ("git+https://host:port/x", "[Pp]ort"),

@@ -44,7 +44,9 @@ def add_options(add: Callable[..., Parser]) -> None:
         help=f"{_TYPES_SHOWN} (default: told from the words)",
     )
     sub.add_argument("--module", default="", metavar="NAME", help="the part it is about")
-    sub.add_argument("--source", default="", metavar="TEXT", help="where it comes from")
+    sub.add_argument(
+        "--source", dest="origin", default="", metavar="TEXT", help="where it comes from"
+    )
     sub.add_argument(
         "--allow-secrets",
         action="store_true",

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kb.text.decode import encodable
+
 __all__ = ["PLACE_KINDS", "Converted", "ConverterError", "Place"]
 
 PLACE_KINDS = ("page", "slide", "sheet", "cell")
@@ -63,11 +65,11 @@ class Converted:
         ):
             raise ValueError("no such message")
         return cls(
-            text,
-            title,
+            encodable(text),
+            encodable(title),
             tuple(_place(one) for one in places),
-            {str(key): str(value) for key, value in metadata.items()},
-            tuple(str(notice) for notice in notices),
+            {encodable(str(key)): encodable(str(value)) for key, value in metadata.items()},
+            tuple(encodable(str(notice)) for notice in notices),
         )
 
 
@@ -75,4 +77,4 @@ def _place(one: Any) -> Place:
     line, kind, label = one
     if not isinstance(line, int) or line < 1 or kind not in PLACE_KINDS:
         raise ValueError("no such place")
-    return Place(line, kind, str(label))
+    return Place(line, kind, encodable(str(label)))

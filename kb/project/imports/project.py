@@ -128,7 +128,9 @@ class Project:
         place = self._root / on_disk(folder)
         if ".." in folder.split("/"):
             return False
-        return place.is_dir() and not place.is_symlink() and not is_hidden_from_tools(folder)
+        # Not Path's own, which raise where a name is too long: it may come from a manifest.
+        is_folder = os.path.isdir(place) and not os.path.islink(place)
+        return is_folder and not is_hidden_from_tools(folder)
 
     def _below(self, folder: str, depth: int = _DEPTH_OF_STARS) -> Iterator[str]:
         yield folder
