@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 
 Range = tuple[int, int]
 NO_LEAD: Range = (0, 0)
@@ -47,19 +49,25 @@ class Leads:
     """The leads of one block, by where a passage begins in it."""
 
     def __init__(self, text: str, block: Range, kind: str, introduced_by: Range) -> None:
-        intro = introduced_by if kind in _INTRODUCED else NO_LEAD
-        found = [(block[0], intro), *_inside(text, block, kind, intro)]
-        self._places = [place for place, _ in found]
-        self._leads = [lead for _, lead in found]
+        self._text, self._block, self._kind = text, block, kind
+        self._intro = introduced_by if kind in _INTRODUCED else NO_LEAD
 
     def at(self, place: int) -> Range:
         """The lead of a passage that begins there."""
-        return self._leads[max(bisect_right(self._places, place) - 1, 0)]
+        if place <= self._block[0]:
+            return self._intro
+        number = bisect_right(self._inner, place, key=itemgetter(0))
+        return self._inner[number - 1][1] if number else self._intro
 
     @property
     def different(self) -> set[Range]:
         """All leads of the block."""
-        return set(self._leads)
+        return {self._intro, *(lead for _, lead in self._inner)}
+
+    @cached_property
+    def _inner(self) -> list[tuple[int, Range]]:
+        # Most blocks fit into a passage, and nobody asks what their lines hang on.
+        return list(_inside(self._text, self._block, self._kind, self._intro))
 
 
 def _inside(text: str, block: Range, kind: str, intro: Range) -> Iterator[tuple[int, Range]]:

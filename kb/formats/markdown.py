@@ -23,7 +23,6 @@ from kb.formats.tags import inline_tags
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
     from kb.formats.link_texts import LinkTexts
@@ -38,59 +37,12 @@ __all__ = ["plain_heading", "read_markdown"]
 @cache
 def _markdown() -> MarkdownIt:
     from kb.formats.links import KeepingLinks
+    from kb.formats.markdown_blocks import BlocksByFirstCharacter
 
-    parser = KeepingLinks("commonmark").enable(["table", "strikethrough"])
+    parser = KeepingLinks("commonmark").enable("strikethrough")
     parser.core.ruler.enableOnly(["block"])
-    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+    parser.block = BlocksByFirstCharacter()
     return parser
-
-
-def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """The rule for tables, in place of the parser's own, which makes three tokens of each cell.
-
-    It fills short rows up, too: ten tables of 500 columns, 22 kB of text, took 7 s and 650 MB.
-    Here a table is its lines, and the cells that may hold a link.
-    """
-    from markdown_it.rules_block import table
-    from markdown_it.rules_block.table import escapedSplit, getLine
-
-    from kb.formats.links import may_hold_link
-
-    if not table(state, start, end, True):
-        return False
-    if silent:
-        return True
-    ends = state.md.block.ruler.getRules("blockquote")
-    outside, state.parentType = state.parentType, "table"
-    opened = state.push("table_open", "table", 1)
-    columns = len(_cells(escapedSplit(getLine(state, start).strip())))
-    line = start
-    while line < end:
-        # Behind the head and the line below it, whatever interrupts a quote ends a table.
-        if line > start + 1 and (
-            state.sCount[line] < state.blkIndent
-            or state.isEmpty(line)
-            or state.is_code_block(line)
-            or any(rule(state, line, end, True) for rule in ends)
-        ):
-            break
-        source = getLine(state, line)
-        if may_hold_link(source):
-            for cell in _cells(escapedSplit(source.strip()))[:columns]:
-                token = state.push("inline", "", 0)
-                token.map, token.content = [line, line + 1], cell.strip()
-        line += 1
-    state.push("table_close", "table", -1)
-    opened.map = [start, line]
-    state.parentType, state.line = outside, line
-    return True
-
-
-def _cells(parts: list[str]) -> list[str]:
-    """A row's cells; the bars at both ends are no cells of their own."""
-    first = 1 if parts and not parts[0] else 0
-    last = len(parts) - 1 if len(parts) > first and not parts[-1] else len(parts)
-    return parts[first:last]
 
 
 _BLOCK_KINDS = {

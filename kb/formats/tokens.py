@@ -32,7 +32,7 @@ _WORD_ENDS = ("\n", " ", "。", ",", ".", "/", "-")
 # ASCII is always a token by itself. Other spaces and control characters are left to the tokenizer.
 _SPACES = " \t\n\r"
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-_WORD = rf"[{re.escape(_PUNCTUATION)}]|[^{_SPACES}{re.escape(_PUNCTUATION)}]+"
+_WORD = re.compile(rf"[^{_SPACES}{re.escape(_PUNCTUATION)}]+|[{re.escape(_PUNCTUATION)}]")
 _SPACE, _INSIDE, _ALONE = range(3)
 _KINDS = bytes(
     _SPACE if chr(code) in _SPACES else _ALONE if chr(code) in _PUNCTUATION else _INSIDE
@@ -73,8 +73,7 @@ def token_starts(text: str, start: int, tokenizer: Tokenizer) -> tuple[array[int
 
 def token_count(text: str, tokenizer: Tokenizer) -> int:
     """How many tokens a short text has."""
-    words = _words_of(tokenizer)
-    return sum(map(len, words.tokens(words.pattern.findall(text))))
+    return _words_of(tokenizer).count(text)
 
 
 class _Words:
@@ -83,7 +82,7 @@ class _Words:
     def __init__(self, tokenizer: Tokenizer) -> None:
         special = [re.escape(one.content) for one in tokenizer.get_added_tokens_decoder().values()]
         self._special = re.compile("|".join(special)) if special else None
-        self.pattern = re.compile("|".join([*special, _WORD]))
+        self._with_special = re.compile("|".join([*special, _WORD.pattern]))
         self._tokenizer = tokenizer
         self._known: dict[str, _Tokens] = {}
 
@@ -92,7 +91,7 @@ class _Words:
         import numpy as np
 
         if self._special and self._special.search(text):
-            found = list(self.pattern.finditer(text))
+            found = list(self._with_special.finditer(text))
             places = np.array([match.start() for match in found], np.int64)
             return places, [match[0] for match in found]
         kinds = np.frombuffer(_KINDS, np.uint8)
@@ -103,22 +102,25 @@ class _Words:
             kind = kinds[np.minimum(codes, 128)]
         begins = kind != _SPACE
         begins[1:] &= (kind[1:] == _ALONE) | (kind[:-1] != _INSIDE)
-        return np.flatnonzero(begins), self.pattern.findall(text)
+        return np.flatnonzero(begins), _WORD.findall(text)
+
+    def count(self, text: str) -> int:
+        """The tokens of a short text."""
+        is_special = self._special and self._special.search(text)
+        words = (self._with_special if is_special else _WORD).findall(text)
+        return sum(map(len, self.tokens(words)))
 
     def tokens(self, words: list[str]) -> list[_Tokens]:
         """The tokens of each word."""
-        found = list(map(self._known.get, words))
-        missing = {word for word, known in zip(words, found, strict=True) if known is None}
-        if not missing:
-            return found  # type: ignore[return-value]  # none of them is None
-        fresh = dict(self._tokenized(missing))
-        if len(self._known) > _MOST_REMEMBERED:
-            self._known.clear()
-        self._known |= {w: one for w, one in fresh.items() if len(w) <= _LONGEST_REMEMBERED}
-        return [
-            fresh[word] if known is None else known
-            for word, known in zip(words, found, strict=True)
-        ]
+        known = self._known
+        found = {word: known[word] for word in set(words) if word in known}
+        if missing := set(words).difference(found):
+            fresh = dict(self._tokenized(missing))
+            if len(known) > _MOST_REMEMBERED:
+                self._known = known = {}  # another thread may be at work with the old ones
+            known |= {w: one for w, one in fresh.items() if len(w) <= _LONGEST_REMEMBERED}
+            found |= fresh
+        return list(map(found.__getitem__, words))
 
     def _tokenized(self, words: Iterable[str]) -> Iterator[tuple[str, _Tokens]]:
         """Each of some words with its tokens, all in one call of the tokenizer."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from kb.text.terms import pictographs
-from kb.text.terms import words as words_of
+from kb.text.terms import has_word, pictographs
 
 Range = tuple[int, int]
 
@@ -25,7 +24,7 @@ LEAST_WORDS = 0.1
 MOST_BLANKS = 0.05
 LEAST_CODE_SIGNS = 0.06
 
-_STRETCH = re.compile(rf"\S{{{SHORTEST_STRETCH},}}")
+_STRETCH = re.compile(rf"(?<!\S)\S{{{SHORTEST_STRETCH},}}")
 _LINE = re.compile(rf"^.{{{SHORTEST_LINE},}}$", re.MULTILINE)
 _DATA_LINE = r"[ \t>]*[A-Za-z0-9+/=_-]{40,}[ \t\r]*\n"
 _DATA_LINES = re.compile(
@@ -55,7 +54,7 @@ def wordless_ranges(text: str) -> list[Range]:
 
 def has_words(text: str) -> bool:
     """Whether a search can find a text by anything that stands in it."""
-    return bool(words_of(text) or pictographs(text))
+    return has_word(text) or bool(pictographs(text))
 
 
 def _candidates(text: str) -> Iterator[Range]:

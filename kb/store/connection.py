@@ -27,6 +27,8 @@ class Connection:
         self.project = project
         self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}
         self._kept: dict[str, tuple[tuple[int, int], Any]] = {}
+        self._known_runs: set[str] = set()
+        self._known_version = 0
 
     def kept(self, name: str) -> Any:
         """What was kept under a name, unless the file has changed since; else None.
@@ -42,8 +44,25 @@ class Connection:
 
     def _stamp(self) -> tuple[int, int]:
         """Changes with every change of the file: by others, and by this connection."""
+        return self._version(), self.apsw.total_changes()
+
+    def _version(self) -> int:
+        """Changes with every change of the file by others."""
         version: Any = self.apsw.pragma("data_version")
-        return int(version), self.apsw.total_changes()
+        return int(version)
+
+    def known_runs(self) -> set[str]:
+        """What the writer remembers to have added to the vocabulary; for it to add to.
+
+        Empty again when another connection has written, which may have taken words out.
+        """
+        if (version := self._version()) != self._known_version:
+            self._known_runs, self._known_version = set(), version
+        return self._known_runs
+
+    def forget_known_runs(self) -> None:
+        """What was added may be rolled back, or will not be asked for soon."""
+        self._known_runs = set()
 
     def tokenize(self, text: str, *, stem: bool = False) -> list[tuple[int, int, str]]:
         """The terms of a text as the keyword index cuts and folds them, in order.

@@ -141,6 +141,7 @@ class Database:
                 connection.apsw.execute("COMMIT")
             finally:
                 if connection.apsw.in_transaction:
+                    connection.forget_known_runs()
                     connection.apsw.execute("ROLLBACK")
             self._log.note_write()
             if not self._own("batches"):
@@ -161,6 +162,8 @@ class Database:
             if not self._own("batches"):
                 with self._write_lock, self.translated():
                     self._merge_log()
+                    if self._writer is not None:
+                        self._writer.forget_known_runs()
 
     @property
     def is_replicated(self) -> bool:

@@ -56,6 +56,11 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+def has_word(text: str) -> bool:
+    """Whether a text has any word."""
+    return _WORD.search(text) is not None
+
+
 def scripts(text: str, share: float = 0.0) -> frozenset[str]:
     """The scripts but Latin of a text's letters, each of more than a share of them."""
     if text.isascii():

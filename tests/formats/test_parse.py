@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from markdown_it.utils import read_fixture_file
 
 from kb.formats import markdown
-from kb.formats.links import may_hold_link
+from kb.formats.links import KeepingLinks, may_hold_link
 from kb.formats.outline import MAXIMUM_SUMMARY, ParsedDocument
 from kb.formats.parse import parse
 
@@ -330,6 +330,42 @@ def test_tables_are_where_the_parsers_own_rule_finds_them(lines: list[str]) -> N
     reference.core.ruler.enableOnly(["block"])
     text = "\n".join(lines)
     assert _blocks_and_cells(markdown._markdown(), text) == _blocks_and_cells(reference, text)
+
+
+BEGINNINGS = st.sampled_from(
+    [
+        *("", "a", "b c", "中文", "\\", "\u00a0x", " ", "  ", "   ", "    ", "      ", "\t"),
+        *("- ", "-", "-\t", "* ", "+ ", "1. ", "1.\t", "2) ", "12. ", "1234567890. "),
+        *("> ", ">", ">\t", "# h", "#x", "## ", "===", "=", "---", "-- -", "***", "___"),
+        *("```", "~~~", "```x", "``` `", "[x]: /u", "[y]:", "/u 'tt", "'", "["),
+        *("<div>", "</div>", "<a>", "<!-- c", "-->", "<p"),
+        *("| a | b |", "a|b", "|-|-|", "--|--", ":-:|:-", "|---|", "|"),
+    ]
+)
+
+
+def _tokens(parser: MarkdownIt, text: str) -> list[object]:
+    """All that the parser finds but what is inside of tables, and the link definitions."""
+    found: list[object] = []
+    inside = False
+    references: dict[str, object] = {}
+    for token in parser.parse(text, references):
+        inside = inside or token.type == "table_open"
+        if not inside:
+            found.append(token)
+        elif token.type == "table_open":
+            found.append((token.map, token.level))
+        inside = inside and token.type != "table_close"
+    return [*found, references]
+
+
+@settings(max_examples=500, deadline=None)
+@given(lines=st.lists(st.lists(BEGINNINGS, max_size=3).map("".join), min_size=1, max_size=10))
+def test_blocks_are_those_of_all_the_parsers_rules(lines: list[str]) -> None:
+    reference = KeepingLinks("commonmark").enable(["table", "strikethrough"])
+    reference.core.ruler.enableOnly(["block"])
+    for text in ("\n".join(lines), "\n".join([*lines, ""])):
+        assert _tokens(markdown._markdown(), text) == _tokens(reference, text)
 
 
 def test_cells_without_links_leave_no_tokens() -> None:

@@ -39,7 +39,7 @@ def endless() -> Iterator[None]:
 
     load_tokenizer()
     markdown._markdown.cache_clear()
-    markdown._markdown().block.ruler.before("table", "endless", rule)
+    markdown._markdown().block.ruler.before("block", "endless", rule)
     yield
     markdown._markdown.cache_clear()
 
