@@ -1,25 +1,27 @@
 -- Statements of kb/search/lookup.py.
 
--- name: chunks_holding
--- Of each expression (JSON list): in how many chunks it is, counted to a limit, and in which of
--- some (JSON list), as a JSON list of both.
+-- name: count_holding
+-- In how many chunks each expression (JSON list) is, counted to a limit.
 SELECT
   matches.value,
-  (SELECT json_array(
-     count(*),
-     json_group_array(chunk_id) FILTER (
-       WHERE chunk_id IN (SELECT value FROM json_each(:row_ids))))
-   FROM (SELECT rowid AS chunk_id FROM keyword_index
-         WHERE keyword_index MATCH matches.value LIMIT :limit))
+  (SELECT count(*)
+   FROM (SELECT 1 FROM keyword_index WHERE keyword_index MATCH matches.value LIMIT :limit))
 FROM json_each(:matches) AS matches;
 
+-- name: chunks_holding
+-- Which of some chunks (JSON list, all from :first to :last) hold each expression (JSON list); "+"
+-- for the reason in keyword_hits_among.
+SELECT matches.value, keyword_index.rowid
+FROM json_each(:matches) AS matches CROSS JOIN keyword_index
+WHERE keyword_index MATCH matches.value AND keyword_index.rowid BETWEEN :first AND :last
+  AND +keyword_index.rowid IN (SELECT value FROM json_each(:chunk_ids));
+
 -- name: chunk_scores
--- The bm25 scores of some chunks (JSON list) for each expression (JSON list). Weights as in
--- keyword_hits; "+" for the reason in keyword_hits_among.
+-- The bm25 scores of some chunks for each expression, as chunks_holding. Weights as in keyword_hits.
 SELECT matches.value, keyword_index.rowid,
        bm25(keyword_index, :title, :heading, :body, :extra) AS score
 FROM json_each(:matches) AS matches CROSS JOIN keyword_index
-WHERE keyword_index MATCH matches.value
+WHERE keyword_index MATCH matches.value AND keyword_index.rowid BETWEEN :first AND :last
   AND +keyword_index.rowid IN (SELECT value FROM json_each(:chunk_ids));
 
 -- name: count_all_chunks$

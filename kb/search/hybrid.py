@@ -156,7 +156,7 @@ def collect(
     blob = None if vector is None else query_blob(vector)
     rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
     document_of = {row[0]: row[1] for row in rows}
-    passages = look_up(connection, words.units, words.alternatives, document_of, words.counted)
+    passages = look_up(connection, words.units, words.alternatives, document_of)
     is_short = len(words.units) <= MOST_TITLE_WORDS
     readable = readable_share(query.text) if english_model else 1.0
     return Collected(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kb.search.candidates import bodies
+from kb.search.candidates import bodies, matching
 from kb.search.lookup import Unit, telling, units
 from kb.search.operators import match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally
@@ -28,12 +28,10 @@ class WordLists:
     """What the keyword index says: scores by id, best first, and what they are made of.
 
     Attributes:
-        counted: in how many passages each of `alternatives` is, as far as it was counted.
         literal: chunks with the query's words in a row; `typed`: those with its very characters.
     """
 
     alternatives: list[str]
-    counted: Mapping[str, int]
     units: list[Unit]
     chunks: dict[int, float]
     literal: list[int]
@@ -50,13 +48,44 @@ def word_lists(
 ) -> WordLists:
     """What the index says of a query, in ids that its operators let pass."""
     prefixes = match_prefixes(connection, query)
-    alternatives, counted = telling(connection, [*match_alternatives(query), *prefixes.values()])
-    match = " OR ".join(alternatives)
+    finding, following = telling(connection, [*match_alternatives(query), *prefixes.values()])
     most = max(DEPTH, depth)
-    found = keyword_hits(connection, match, ranges, most, only=only, without=without)
-    literal, typed = literal_hits(connection, query, ranges, only, without)
+    found = word_hits(connection, finding, following, ranges, most, only=only, without=without)
+    scores = dict(found)
+    literal, typed = literal_hits(connection, query, ranges, scores, only, without)
     units_ = units(query, prefixes)
-    return WordLists(alternatives, counted, units_, dict(found), literal, typed)
+    return WordLists([*finding, *following], units_, scores, literal, typed)
+
+
+def word_hits(
+    connection: Connection,
+    finding: Sequence[str],
+    following: Sequence[str],
+    ranges: Sequence[ChunkRange],
+    depth: int,
+    *,
+    only: set[int] | None = None,
+    without: set[int] | None = None,
+) -> list[tuple[int, float]]:
+    """As `keyword_hits` for any of some expressions, without scoring all that hold common ones.
+
+    Args:
+        finding: what passages are found by.
+        following: what only adds to the scores of these, unless they are too few.
+    """
+    either = " OR ".join(finding)
+    found = keyword_hits(connection, either, ranges, depth, only=only, without=without)
+    if not following:
+        return found
+    others = " OR ".join(following)
+    if len(found) < depth:
+        either = f"{either} OR {others}"
+        return keyword_hits(connection, either, ranges, depth, only=only, without=without)
+    both = f"({others}) AND ({either})"
+    more = keyword_hits(connection, both, ranges, depth, only=only, without=without)
+    # A passage in both lists has its whole score in the second one.
+    scores = dict(found) | dict(more)
+    return sorted(scores.items(), key=lambda row: (-row[1], row[0]))[:depth]
 
 
 def keyword_hits(
@@ -88,6 +117,7 @@ def literal_hits(
     connection: Connection,
     query: Query,
     ranges: Sequence[ChunkRange],
+    scores: Mapping[int, float],
     only: set[int] | None = None,
     without: set[int] | None = None,
 ) -> tuple[list[int], set[int]]:
@@ -95,14 +125,23 @@ def literal_hits(
 
     Somebody who types an error message or the name of an option wants its occurrence first. The
     words of an option may be everywhere (`--all`), so that more passages are looked at for it.
+
+    Args:
+        scores: of the best passages by the query's words; these come first.
     """
     match = match_literally(query)
     if not match:
         return [], set()
     as_typed = _as_typed(query)
     depth = LITERAL_DEPTH if as_typed is None else TYPED_DEPTH
-    found = keyword_hits(connection, match, ranges, depth, only=only, without=without)
-    chunk_ids = [chunk_id for chunk_id, _ in found]
+    chunk_ids = sorted(matching(connection, match, ranges))
+    if only is not None or without:
+        chunk_ids = [
+            one for one in chunk_ids if (only is None or one in only) and one not in (without or ())
+        ]
+    # FTS5 would look for the words in a row twice to score them, to count them first.
+    chunk_ids.sort(key=lambda chunk_id: -scores.get(chunk_id, 0.0))
+    del chunk_ids[depth:]
     if as_typed is None:
         return chunk_ids, set()
     typed = {

@@ -116,7 +116,7 @@ def kb(task: Task) -> Figures:
     """The file as it is; its build is that of text and ready vectors."""
     from kb.model_in_use import calibration_of
     from kb.search.hybrid import search
-    from kb.search.keywords import keyword_hits
+    from kb.search.keywords import word_hits
     from kb.search.lookup import telling
     from kb.search.query import match_alternatives, parse_query
     from kb.store.database import Database
@@ -134,8 +134,8 @@ def kb(task: Task) -> Figures:
             return [one for one, _ in found]
 
         def by_words(number: int) -> object:
-            match = " OR ".join(telling(connection, match_alternatives(queries[number]))[0])
-            return keyword_hits(connection, match, [WHOLE_FILE], TOP)
+            some = telling(connection, match_alternatives(queries[number]))
+            return word_hits(connection, *some, [WHOLE_FILE], TOP)
 
         def whole(number: int) -> object:
             return search(

@@ -3,15 +3,25 @@
 import pytest
 from support import Filler
 
+from kb.search.candidates import matching
 from kb.search.coverage import coverage
 from kb.search.hybrid import Hit, search
-from kb.search.lookup import Unit, file_sizes, look_up, telling
+from kb.search.keywords import keyword_hits, word_hits
+from kb.search.lookup import Unit, count_holding, file_sizes, look_up, telling
 from kb.search.query import parse_query
 from kb.search.ranking import RELEVANT
 from kb.store.chunks import documents_of_chunks, paths_of_chunks
+from kb.store.ids import WHOLE_FILE
 from kb.tools.session import Session
 
 PAGES = {f"{n}.md": f"# Page {n}\n\nEvery page tells of wind.\n" for n in range(20)}
+SOME = {
+    f"{n}.md": f"# Page {n}\n\n"
+    + ("The anemometer. " if n % 5 == 0 else "")
+    + ("A gust, a gust. " if n % 3 == 0 else "")
+    + f"{'Wind. ' * (n % 4)}\n"
+    for n in range(25)
+}
 PAGES["rare.md"] = "# Anemometer\n\nThis one tells of wind too.\n"
 
 
@@ -21,36 +31,65 @@ def test_a_word_of_most_passages_ranks_only_where_no_other_does(
     kb = fill(PAGES, embed=False)
     asked = ['"wind"', '"anemometer"', '"tells"']
     with kb.database.read() as connection:
-        assert telling(connection, asked) == (asked, {})  # a small file costs nothing
+        assert telling(connection, asked) == (asked, [])  # a small file costs nothing
         monkeypatch.setattr("kb.search.lookup.MOST_RANKED", 5)
-        kept, counted = telling(connection, asked)
-        assert kept == ['"anemometer"']
-        assert counted == {'"wind"': 5, '"anemometer"': 1, '"tells"': 5}  # of 21, as far as counted
+        assert telling(connection, asked) == (['"anemometer"'], [])
+        assert count_holding(connection, asked, 5) == {  # of 21, as far as counted
+            '"wind"': 5,
+            '"anemometer"': 1,
+            '"tells"': 5,
+        }
         assert telling(connection, ['"wind"', '"tells"'])[0] == ['"wind"', '"tells"']
         assert telling(connection, ['"wind"', '"unheard"'])[0] == ['"wind"', '"unheard"']
-        assert telling(connection, []) == ([], {})
+        assert telling(connection, []) == ([], [])
 
 
-def test_what_is_counted_once_is_not_looked_up_again(
+def test_words_are_counted_farther_where_that_is_asked_for(fill: Filler) -> None:
+    kb = fill(PAGES, embed=False)
+    with kb.database.read() as connection:
+        assert count_holding(connection, ['"wind"'], 5) == {'"wind"': 5}
+        assert count_holding(connection, ['"wind"', '"page"'], 30) == {'"wind"': 21, '"page"': 20}
+        assert count_holding(connection, ['"wind"'], 5) == {'"wind"': 5}
+
+
+def test_common_words_rank_what_rare_ones_find_as_if_they_had_found_it(
+    fill: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb = fill(SOME, embed=False)
+    asked = ['"wind"', '"anemometer"', '"gust" OR "squall"']
+    monkeypatch.setattr("kb.search.lookup.MOST_RANKED", 20)
+    monkeypatch.setattr("kb.search.lookup.MOST_RANKED_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.lookup.ENOUGH_FOUND", 4)
+    monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
+    with kb.database.read() as connection:
+        finding, following = telling(connection, asked)
+        assert (finding, following) == (['"anemometer"'], ['"wind"', '"gust" OR "squall"'])
+        all_words = keyword_hits(connection, " OR ".join(asked), [WHOLE_FILE], 5)
+        assert word_hits(connection, finding, following, [WHOLE_FILE], 5) == all_words
+        few = word_hits(connection, finding, following, [WHOLE_FILE], 10)
+        assert len(few) == 10  # the rare word alone finds five
+        found = {chunk_id for chunk_id, _ in all_words[1:]}
+        assert (
+            word_hits(connection, finding, following, [WHOLE_FILE], 4, only=found)
+            == (all_words[1:])
+        )
+
+
+def test_words_that_all_are_common_are_looked_up_nevertheless(
     fill: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kb = fill(PAGES, embed=False)
     units = [Unit('"wind"'), Unit('"anemometer"')]
     monkeypatch.setattr("kb.search.lookup.MOST_HOLDING", 10)
     with kb.database.read() as connection:
-        chunks = [
-            row[0]
-            for row in connection.tuples(
-                "matching_chunk_ids", match='"anemometer"', first=0, last=2**62
-            )
-        ]
-        document_of = documents_of_chunks(connection, chunks)
-        again = look_up(connection, units, ['"wind"'], document_of)
-        once = look_up(connection, units, ['"wind"'], document_of, {'"wind"': 21})
-        assert coverage(once).held == coverage(again).held == {chunks[0]: 1.0}
-        assert coverage(once).greatest_score == coverage(again).greatest_score
-        asked = look_up(connection, units[:1], ['"wind"'], document_of, {'"wind"': 21})
-        assert coverage(asked).held == {chunks[0]: 1.0}  # where there is no other word it counts
+        (chunk,) = matching(connection, '"anemometer"', [WHOLE_FILE])
+        document_of = documents_of_chunks(connection, [chunk])
+        both = look_up(connection, units, ['"wind"'], document_of)
+        assert both.found['"wind"'].is_common
+        assert coverage(both).held == {chunk: 1.0}
+        alone = look_up(connection, units[:1], ['"wind"'], document_of)
+        assert alone.found['"wind"'].count == 21
+        assert coverage(alone).held == {chunk: 1.0}  # where there is no other word it counts
 
 
 def test_passages_are_counted_anew_when_the_file_has_changed(fill: Filler) -> None:
