@@ -19,7 +19,7 @@ CREATE TABLE projects (
   branch       TEXT NOT NULL,           -- a detached head is detached-<first 8 of the commit>
   path_hash    TEXT NOT NULL,           -- first 16 hex digits of SHA-256 of the absolute root
   root         TEXT NOT NULL,           -- absolute folder at the last activation
-  activated_at TEXT NOT NULL,
+  activated_at TEXT NOT NULL,           -- the last activation that found something changed
   UNIQUE (name, branch, path_hash)
 ) STRICT;
 

@@ -43,12 +43,17 @@ class FolderWatcher:
         self._changed = changed
         self._database = str(database.absolute()) if database is not None else ""
         self._stopping = threading.Event()
+        self._asked = threading.Event()
         self._polling: bool | None = None  # None: as watchfiles finds right
         self.watching = threading.Event()  # set once changes are seen
         self._thread = threading.Thread(target=self._run, name="kb-watch", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def look_again(self) -> None:
+        """Call back soon, though nothing changed."""
+        self._asked.set()
 
     def stop(self) -> None:
         """Stop; a callback that is under way gets some seconds to end."""
@@ -94,7 +99,8 @@ class FolderWatcher:
         )
         wanted = True  # once for what changed before the watch stood
         for changes in events:
-            if changes or wanted:
+            if changes or wanted or self._asked.is_set():
+                self._asked.clear()
                 wanted = self._call()
                 self.watching.set()
             if _identity(self._folder) != identity:

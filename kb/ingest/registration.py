@@ -39,6 +39,9 @@ class Plan:
 
     row: Row  # as of `collections`; collection_id is 0 for one that is still to be made
     reads_anew: bool = False  # what is stored of its files no longer fits
+    # It is so already, and a sync that finds nothing changed need not note its time: it writes
+    # nothing, and waits for nobody who does.
+    is_stored: bool = False
 
     @property
     def is_new(self) -> bool:

@@ -141,7 +141,11 @@ def _sync_files(
                 raise would_empty(row, len(stored), is_addition=is_addition)
         taken_back = [path for path in run.secret if path in stored]
         _take_back(database, row["collection_id"], taken_back, report)
-        run.finish()
+        if plan.is_stored and run.has_changed_nothing:
+            with database.read() as connection:
+                report.total = count_documents(connection, row["collection_id"])
+        else:
+            run.finish()
         if report.added or report.updated or report.removed:
             tidy(database)
     if withheld or run.secret:
@@ -289,6 +293,14 @@ class _Run:
     def has_read(self) -> bool:
         """Whether any file of the folder is in the collection now."""
         return bool(self.report.added or self.report.updated or self.report.unchanged)
+
+    @property
+    def has_changed_nothing(self) -> bool:
+        """Whether the collection is as it was, the source's own name for its edition too."""
+        done = self.report.added or self.report.updated or self.report.removed
+        source = self.source
+        told = source.manifest.version or source.version or source.manifest.description
+        return not (done or self.gone or self._touched or told)
 
     def finish(self) -> None:
         """Delete what is gone and what nothing uses any more."""

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,6 +20,9 @@ from kb.disk.git import git_branch
 from kb.disk.read import is_there, read_bytes, reason
 from kb.errors import ConfigurationError, UsageError
 from kb.text.nearest import nearest
+
+if TYPE_CHECKING:
+    from kb.disk.watch import FolderWatcher
 
 __all__ = [
     "CONFIG_FILES",
@@ -114,7 +117,7 @@ class ActiveProject:
     project: Project
     project_id: int
     collection: dict[str, Any] | None  # row of the external docs; None: not configured
-    stop: Callable[[], None] = lambda: None  # ends what runs in the background
+    watcher: FolderWatcher | None = None  # brings the external docs in line
 
 
 def load_project(

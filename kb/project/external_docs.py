@@ -103,7 +103,8 @@ class _ExternalDocs:
             "exclude": json.dumps(self.docs.exclude_patterns, ensure_ascii=False),
         }
         row = unstored_row(f"external/{'/'.join(key.values())}", kind="external")
-        return Plan({**row, **known, "source": storable(self.folder), **globs})
+        planned = {**row, **known, "source": storable(self.folder), **globs}
+        return Plan(planned, is_stored=known == planned and known["synced_at"] is not None)
 
     def store(self, connection: Connection) -> int:
         project_id = _store_project(connection, self.project)

@@ -80,8 +80,8 @@ class ProjectInUse:
 
     def stop(self) -> None:
         """End what runs in the background."""
-        if self._active is not None:
-            self._active.stop()
+        if self._active is not None and self._active.watcher is not None:
+            self._active.watcher.stop()
 
     def activate(
         self,
@@ -128,14 +128,9 @@ class ProjectInUse:
                 self.knowledge.database, self.model, project, progress or no_progress, wait
             )
             result.warnings = [*warnings, *result.warnings]
-            self.stop()
-            self._active = result.active
-            if self._keeps_fresh and project.docs_folder is not None:
-                watcher = FolderWatcher(
-                    project.docs_folder, self.refresh, self.knowledge.database.path
-                )
-                result.active.stop = watcher.stop
-                watcher.start()
+            self._follow(result.active)
+            if result.waiting and result.active.watcher is not None:
+                result.active.watcher.look_again()
         return result
 
     def restore(self) -> None:
@@ -181,9 +176,21 @@ class ProjectInUse:
                 log.warning("the external docs could not be synced: %s", error.message)
                 return False
             if self._active is active:
-                result.active.stop = active.stop
-                self._active = result.active
+                self._follow(result.active)
             return result.waiting
+
+    def _follow(self, active: ActiveProject) -> None:
+        """Take a project for the active one, and follow its docs."""
+        old, folder = self._active, active.project.docs_folder
+        if old is not None and old.watcher and old.project.docs_folder == folder:
+            active.watcher = old.watcher  # to end one takes half a second
+            self._active = active
+            return
+        self.stop()
+        self._active = active
+        if self._keeps_fresh and folder is not None:
+            active.watcher = FolderWatcher(folder, self.refresh, self.knowledge.database.path)
+            active.watcher.start()
 
     def _start(self) -> Path:
         """Where to look for a configuration: the working directory, else the file's project."""

@@ -102,6 +102,10 @@ def test_a_folder_that_another_takes_the_place_of_is_watched_on(
     changes.wait_until((folder / "a.md").exists)
 
 
+def test_who_asks_is_called_back_though_nothing_changed(changes: Changes) -> None:
+    changes.nothing_comes_before(changes.watcher.look_again)
+
+
 def test_a_callback_that_fails_ends_nothing(folder: Path) -> None:
     called = queue.Queue[None]()
 

@@ -1,7 +1,10 @@
 """Activation and search_external_docs: order of checks, thresholds, tenants, texts."""
 
+import contextlib
 import json
+import os
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -229,6 +232,40 @@ def test_activating_again_brings_the_docs_in_line(kb: Session, make: Maker) -> N
     assert (docs["added"], docs["updated"], docs["deleted"], docs["unchanged"]) == (1, 1, 1, 0)
 
 
+def test_an_unchanged_project_waits_for_nobody_who_writes(kb: Session, make: Maker) -> None:
+    root = make()
+    for path in (root / "docs").rglob("*.md"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))  # old enough for its time to be trusted
+    call(kb, "activate_project", config_path=str(root))
+    with contextlib.closing(sqlite3.connect(kb.database.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        docs = call(kb, "activate_project", config_path=str(root))["external_docs"]
+    assert (docs["added"], docs["updated"], docs["deleted"], docs["unchanged"]) == (0, 0, 0, 2)
+
+
+def test_other_globs_are_noted_though_no_document_changes(kb: Session, make: Maker) -> None:
+    call(kb, "activate_project", config_path=str(make()))
+    changed = {**CONFIG["external_docs"], "exclude_patterns": ["**/node_modules/**", "x/**"]}
+    call(kb, "activate_project", config_path=str(make(external_docs=changed)))
+    with kb.database.read() as connection:
+        (row,) = connection.rows("collections")
+    assert json.loads(row["exclude"]) == ["**/node_modules/**", "x/**"]
+
+
+def test_a_project_that_is_activated_again_is_followed_on(kb: Session, make: Maker) -> None:
+    root = make()
+    kb.project.keep_fresh()
+    call(kb, "activate_project", config_path=str(root))
+    assert kb.project.active is not None
+    watcher = kb.project.active.watcher
+    call(kb, "activate_project", config_path=str(root))
+    assert watcher is not None
+    assert kb.project.active.watcher is watcher
+    call(kb, "activate_project", config_path=str(make("other")))
+    assert kb.project.active.watcher is not watcher
+    kb.project.stop()
+
+
 def test_a_rename_embeds_nothing(kb: Session, make: Maker, embedder: HashEmbedder) -> None:
     root = make()
     call(kb, "activate_project", config_path=str(root))
@@ -357,7 +394,7 @@ def test_embedding_that_takes_long_goes_on_in_slices(
     found_now = call(kb, "search_external_docs", query="REST API", min_relevance_score=0)
     assert "not embedded yet" in found_now["notice"]
     assert kb.project.active is not None
-    kb.project.active.stop()
+    kb.project.stop()
     while kb.project.refresh():
         pass
     found_now = call(kb, "search_external_docs", query="REST API", min_relevance_score=0)
