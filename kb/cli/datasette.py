@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,8 +57,10 @@ def datasette(kb: Session, options: argparse.Namespace) -> int:
         raise FileError(f"cannot write {metadata_file}: {error.strerror}") from error
     program = _program()
     command = [
-        *(program or ["uvx", PROGRAM]),
-        *("serve", str(file), "--metadata", str(metadata_file), "--port", str(options.port)),
+        *(program or ["uvx", "--from", f"{PROGRAM}<1", PROGRAM]),
+        *("serve", str(file), "--metadata", str(metadata_file)),
+        *(["--config", str(metadata_file)] if program and _has_config(program) else []),
+        *("--port", str(options.port)),
         *(["--open"] if options.open else []),
     ]
     if options.show:
@@ -81,6 +84,18 @@ def metadata(name: str) -> dict[str, Any]:
     told: dict[str, Any] = yaml.safe_load(text)
     own = {key: told.pop(key) for key in ("tables", "queries")}
     return {**told, "databases": {name: own}}
+
+
+def _has_config(program: Sequence[str]) -> bool:
+    """Whether it is a Datasette from 1.0 on, which takes questions out of its configuration alone.
+
+    Before, an option of that name meant something else.
+    """
+    done = subprocess.run(
+        [*program, "--version"], capture_output=True, encoding="utf-8", check=False
+    )
+    version = re.search(r"version (\d+)\.", done.stdout)
+    return version is not None and int(version[1]) >= 1
 
 
 def _program() -> list[str] | None:

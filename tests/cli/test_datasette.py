@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -94,6 +96,32 @@ def test_what_only_programs_read_is_hidden(file: Path) -> None:
     assert all(tables[name] for name in ("vectors", "vector_slabs", "word_endings"))
 
 
+def test_every_table_is_described_or_hidden(file: Path) -> None:
+    told = json.loads(Path(f"{file}.datasette.json").read_text())["databases"]["kb"]["tables"]
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        rows = connection.execute(
+            "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
+            " AND name NOT LIKE 'sqlite%'"
+        ).fetchall()
+    assert {name for (name,) in rows} <= told.keys()
+
+
+@pytest.mark.parametrize(("version", "is_asked"), [("0.65.5", False), ("1.0a41", True)])
+def test_a_later_datasette_gets_the_questions_as_its_configuration(
+    filled: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, is_asked: bool
+) -> None:
+    program = tmp_path / "bin" / "datasette"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho datasette, version {version}\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    words = shlex.split(filled("datasette", "--print").out)
+    assert words[0] == str(program)
+    places = [words[at + 1] for at, word in enumerate(words) if word in ("--metadata", "--config")]
+    assert len(places) == 1 + is_asked
+    assert len(set(places)) == 1
+
+
 def test_every_canned_question_answers(file: Path) -> None:
     (listed,) = ask(file, "/kb.json")
     queries: list[dict[str, Any]] = json.loads(listed)["queries"]
@@ -118,7 +146,7 @@ def test_without_datasette_it_says_how_to_get_it(
     outcome = filled("datasette")
     assert outcome.code == 3
     assert "`pipx install datasette`" in outcome.errors
-    assert shlex.split(filled("datasette", "--print").out)[:2] == ["uvx", "datasette"]
+    assert shlex.split(filled("datasette", "--print").out)[:2] == ["uvx", "--from"]
 
 
 def test_the_program_that_is_found_is_started_with_the_file_closed(
