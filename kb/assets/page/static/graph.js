@@ -9,7 +9,7 @@
   const find = view.querySelector("input[type=search]"), legend = view.querySelector(".legend div");
   const PALETTE = ["#3b6fd4", "#2f9e6a", "#c2761b", "#8f5bc9", "#c94f7c", "#1d97a6", "#7f8b2a",
     "#a65d3f", "#5a6b8c", "#b8479f", "#4b9c2e", "#6f62d9"];
-  const MOST_GROUPS = PALETTE.length, MOST_HITS = 40, LINES_OF_A_PATH = 100, PLENTY = 300, WEB = "The web", FILES = "Files";
+  const MOST_GROUPS = PALETTE.length, MOST_HITS = 40, LINES_OF_A_PATH = 100, PLENTY = 300, STILL_MILLISECONDS = 250, WEB = "The web", FILES = "Files";
 
   // ------------------------------------------------------------------ what there is
   const nodes = data.nodes.map((node) => ({ ...node, edges: [], hidden: false }));
@@ -77,6 +77,7 @@
       node.y = y + 9 * Math.sqrt(i) * Math.sin(i * 2.39996);
     }
     if (simulation) simulation.stop();
+    clearTimeout(waiting);
     simulation = d3.forceSimulation(visible)
       .force("link", d3.forceLink(shownEdges).distance((edge) =>
         edge.source.group === edge.target.group ? 34 : 80)
@@ -95,6 +96,17 @@
       while (simulation.alpha() > 0.01) simulation.tick();
       simulation.stop();
     } else { simulation.restart(); }
+  }
+  // A step of the layout takes several times as long as a picture of it, so nothing settles while
+  // somebody moves the picture.
+  let waiting = 0;
+  function keepStill() {
+    untouched = false;
+    simulation.stop();
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      if (simulation.alpha() > simulation.alphaMin()) simulation.restart();
+    }, STILL_MILLISECONDS);
   }
   function fit() {
     if (!visible.length) return;
@@ -391,7 +403,7 @@
     return { x, y, node: best };
   }
   function zoomBy(factor, x = 0, y = 0) {
-    untouched = false;
+    keepStill();
     const next = Math.min(6, Math.max(0.04, zoom * factor));
     panX = x - (x - panX) * next / zoom; panY = y - (y - panY) * next / zoom;
     zoom = next; draw();
@@ -405,7 +417,7 @@
       if (held && moved > 3) {
         const spot = at(now);
         held.fx = spot.x; held.fy = spot.y; simulation.alphaTarget(0.12).restart();
-      } else if (!held) { untouched = false; panX += now.movementX; panY += now.movementY; draw(); }
+      } else if (!held) { keepStill(); panX += now.movementX; panY += now.movementY; draw(); }
     };
     const up = () => {
       canvas.removeEventListener("pointermove", move);
@@ -434,7 +446,7 @@
   }, { passive: false });
   canvas.addEventListener("keydown", (event) => {
     const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
-    if (steps[event.key]) { untouched = false; panX += steps[event.key][0]; panY += steps[event.key][1]; draw(); }
+    if (steps[event.key]) { keepStill(); panX += steps[event.key][0]; panY += steps[event.key][1]; draw(); }
     else if (event.key === "+" || event.key === "=") zoomBy(1.25);
     else if (event.key === "-") zoomBy(0.8);
     else if (event.key === "0") showAll();
