@@ -77,8 +77,11 @@ def resolve(kb: Session, text: str, name: str) -> tuple[str, str]:
         choices = ", ".join(f"{name}/{path}" for name, path in found[:5])
         raise UsageError(f"{text} names {len(found)} documents: say {choices}")
     where = f'collection "{name}"' if name else "any collection"
+    hint = (
+        "" if everything else " Nothing is stored there yet: `kb add FOLDER` or `kb sync` does it."
+    )
     raise DocumentNotFound(
-        f'Document "{text}" not found in {where}.',
+        f'Document "{text}" not found in {where}.{hint}',
         suggestions=nearest(text, [path for _, path in everything]),
     )
 

@@ -43,12 +43,16 @@ def run_command(options: argparse.Namespace) -> int:
     else:
         database, beside = _opened(path, others, create=options.creates)
     code: int = FAILURE
+    is_refused = False
     try:
         with database:
             code = _run_on(database, beside, options, module, name)
+    except UsageError:
+        is_refused = True
+        raise
     finally:
-        # A server that fails may have been written to by others until then.
-        if is_new and code and module != "serve":
+        # A server that fails later may have been written to by others until then.
+        if is_new and code and (is_refused or module != "serve"):
             _withdraw(database, made)
     return code
 

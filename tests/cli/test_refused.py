@@ -227,3 +227,37 @@ def test_recall_says_that_nothing_is_recorded(kb: Run) -> None:
     said = kb("recall")
     assert (said.returncode, said.stdout) == (1, "")
     assert said.stderr == "kb: nothing is recorded yet\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["serve", "--http", "x:y"],
+        ["serve", "--http", "0.0.0.0:0"],
+        ["serve", "--access-log", "log"],
+        ["serve", "--tools", "nothing"],
+        ["ui", "--http", "0.0.0.0"],
+        ["token", "add"],
+        ["merge", ".kb/kb.db"],
+    ],
+    ids=" ".join,
+)
+def test_a_refused_command_leaves_no_new_file_behind(
+    command: list[str], kb: Run, project: Path
+) -> None:
+    outcome = kb(*command)
+    assert outcome.returncode == 2
+    assert "kb" in outcome.stderr
+    assert not (project / ".kb").exists()
+
+
+def test_where_nothing_is_stored_a_missing_document_says_how_to_begin(
+    kb: Run, project: Path
+) -> None:
+    assert kb("add", "docs", "--no-embed").returncode == 0
+    assert "kb add" not in kb("get", "nowhere.md").stderr
+    assert kb("remove", "docs").returncode == 0
+    for command in (["get"], ["outline"], ["cite"], ["related"]):
+        outcome = kb(*command, "a.md")
+        assert outcome.returncode == 1
+        assert "`kb add FOLDER`" in outcome.stderr
