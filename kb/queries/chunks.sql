@@ -52,6 +52,16 @@ WHERE vector_id IS NULL ORDER BY json_each.key;
 -- How many chunks of a range wait for their embedding.
 SELECT count(*) FROM chunks WHERE vector_id IS NULL AND chunk_id BETWEEN :first AND :last;
 
+-- name: has_chunk_without_vector$
+-- Whether a chunk of a range waits for its embedding.
+SELECT EXISTS (
+  SELECT 1 FROM chunks WHERE vector_id IS NULL AND chunk_id BETWEEN :first AND :last
+);
+
+-- name: count_chunks_and_vectors
+-- How many chunks a range has, and how many of them have their embedding.
+SELECT count(*), count(vector_id) FROM chunks WHERE chunk_id BETWEEN :first AND :last;
+
 -- name: has_more_vectors$
 -- Whether more than so many chunks have a vector.
 SELECT count(*) > :most

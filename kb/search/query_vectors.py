@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kb.errors import EmbeddingError
@@ -10,7 +10,7 @@ from kb.model_in_use import ModelInUse
 from kb.search.asked import Asked
 from kb.search.files import SearchedFile, Together
 from kb.search.query import Query
-from kb.store.chunks import count_chunks, count_waiting
+from kb.store.chunks import count_with_vector, has_waiting
 from kb.store.connection import Connection
 from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.text.counted import counted
@@ -68,22 +68,17 @@ def some_wait(together: Together, asked: Sequence[Asked]) -> str:
         found = {place for places in wanted for place in places}
         return {WHOLE_FILE} if WHOLE_FILE in found else found
 
-    def count(
-        counted: Callable[[Connection, ChunkRange], int],
-    ) -> int:
-        return sum(
-            together.each(
-                lambda file, connection: sum(
-                    counted(connection, place) for place in ranges(file, connection)
-                )
-            ).values()
-        )
+    def waits(file: SearchedFile, connection: Connection) -> bool:
+        return any(has_waiting(connection, place) for place in ranges(file, connection))
 
-    waiting = count(count_waiting)
-    if not waiting:
+    def count(file: SearchedFile, connection: Connection) -> list[tuple[int, int]]:
+        return [count_with_vector(connection, place) for place in ranges(file, connection)]
+
+    if not any(together.each(waits).values()):
         return ""
-    total = count(count_chunks)
+    counts = [one for found in together.each(count).values() for one in found]
+    total, embedded = (sum(numbers) for numbers in zip(*counts, strict=True))
     return (
-        f"{total - waiting:,} of {counted(total, 'passage has', 'passages have')} vectors yet: the "
+        f"{embedded:,} of {counted(total, 'passage has', 'passages have')} vectors yet: the "
         "others are found by words alone until `kb sync` has made theirs."
     )

@@ -38,6 +38,19 @@ def count_waiting(connection: Connection, within: ChunkRange = WHOLE_FILE) -> in
     return count
 
 
+def count_with_vector(connection: Connection, within: ChunkRange) -> tuple[int, int]:
+    """All chunks of a range, and how many of them have a vector."""
+    first, last = within
+    ((total, embedded),) = connection.tuples("count_chunks_and_vectors", first=first, last=last)
+    return total, embedded
+
+
+def has_waiting(connection: Connection, within: ChunkRange) -> bool:
+    """Whether any chunk of a range waits for its vector."""
+    first, last = within
+    return bool(connection.value("has_chunk_without_vector", first=first, last=last))
+
+
 def has_vectors(connection: Connection, within: ChunkRange) -> bool:
     """Whether any chunk of a range has a vector."""
     first, last = within

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 
 import regex
@@ -48,6 +49,8 @@ _SCRIPTS = {
         )
     },
 }
+# Behind what is never part of a word, and between two characters that are words by themselves.
+_BETWEEN_WORDS = regex.compile(r"[\x00-/:-@\[-`{-\x7f]|\p{Han}(?=\p{Han})")
 _LONGEST_IDENTIFIER = 100  # longer runs are encoded data, not names
 
 
@@ -59,6 +62,18 @@ def words(text: str) -> list[str]:
 def has_word(text: str) -> bool:
     """Whether a text has any word."""
     return _WORD.search(text) is not None
+
+
+def parts(text: str, least: int) -> Iterator[str]:
+    """A long text in parts that have the same words: cut where words end, each as long as that."""
+    start = 0
+    while len(text) - start > least:
+        cut = _BETWEEN_WORDS.search(text, start + least)
+        if cut is None:
+            break
+        yield text[start : cut.end()]
+        start = cut.end()
+    yield text[start:]
 
 
 def scripts(text: str, share: float = 0.0) -> frozenset[str]:
