@@ -29,6 +29,7 @@ from kb.store.embeddings import current_model, insert_model, insert_vectors, set
 from kb.store.ids import collection_range
 from kb.store.names import DEFAULT_INDEX
 from kb.store.stored import whole_document
+from kb.store.tidying import tidy
 
 __all__ = ["Moved", "copy_documents", "move_collection"]
 
@@ -80,6 +81,8 @@ def move_collection(
         waiting = count_waiting(new, collection_range(collection_id))
     with source.write() as old:
         delete_collection(old, row["collection_id"])
+    tidy(target)
+    tidy(source)
     return Moved(row["name"], name, len(known), waiting)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from kb.search.files import SearchedFile, Together
 from kb.search.operators import Filters, enforced
@@ -10,8 +11,24 @@ from kb.search.paths import within_paths
 from kb.search.query import Query
 from kb.search.typos import correct, known_words
 from kb.store.connection import Connection
+from kb.store.ids import ChunkRange
 
 Asked = tuple[str, Sequence[str]]  # a query and the collections to look in; none: all
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What one file is asked, and where in it.
+
+    Attributes:
+        filters: what the operators let pass.
+        called: how each collection there is shown, by its row id.
+    """
+
+    query: Query
+    filters: Filters
+    ranges: Sequence[ChunkRange]
+    called: dict[int, dict[str, str]]
 
 
 def places_of(together: Together, asked: Sequence[Asked]) -> dict[SearchedFile, list[bool]]:
@@ -21,6 +38,8 @@ def places_of(together: Together, asked: Sequence[Asked]) -> dict[SearchedFile, 
         CollectionNotFound: a name that no file has.
     """
     wanted = list(dict.fromkeys(name for _, names in asked for name in names))
+    if not wanted:
+        return {file: [True] * len(asked) for file in together.files}
 
     def known(file: SearchedFile, connection: Connection) -> set[str]:
         return {name for name in wanted if file.names.find(connection, name) is not None}
@@ -74,14 +93,14 @@ def filters_of(
     queries: Mapping[SearchedFile, Query],
     collections: Sequence[str],
     paths: Sequence[str] = (),
-) -> tuple[dict[SearchedFile, tuple[Query, Filters]], str]:
+) -> tuple[dict[SearchedFile, Looked], str]:
     """The queries with what their operators let pass of each file, and what to tell the reader.
 
     What `enforced` does where nothing is found, such as searching without the quotes, it does
     only where no file holds anything.
     """
 
-    def enforce(file: SearchedFile, connection: Connection) -> tuple[Query, Filters, str] | None:
+    def enforce(file: SearchedFile, connection: Connection) -> tuple[Looked, str] | None:
         if file not in queries:
             return None
         ranges, called = file.names.ranges(connection, collections, some=True)
@@ -89,13 +108,13 @@ def filters_of(
         if paths:
             filters, unmatched = within_paths(connection, filters, ranges, called, paths)
             notice = f"{notice} {unmatched}".strip()
-        return query, filters, notice
+        return Looked(query, filters, ranges, called), notice
 
     found = {file: one for file, one in together.each(enforce).items() if one is not None}
-    notices = [notice for _, _, notice in found.values()]
+    notices = [notice for _, notice in found.values()]
     if all(notices):
-        return {file: one[:2] for file, one in found.items()}, next(iter(notices), "")
+        return {file: looked for file, (looked, _) in found.items()}, next(iter(notices), "")
     return {
-        file: (queries[file], (set(), None)) if notice else (query, filters)
-        for file, (query, filters, notice) in found.items()
+        file: replace(looked, query=queries[file], filters=(set(), None)) if notice else looked
+        for file, (looked, notice) in found.items()
     }, ""

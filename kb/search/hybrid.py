@@ -7,11 +7,12 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
+from kb.models.embedder import Calibration
 from kb.search.coverage import coverage, document_shares
-from kb.search.keywords import WordLists, word_lists
+from kb.search.keywords import WordLists
 from kb.search.lookup import LookedUp, look_up, rows_titled
-from kb.search.operators import Filters, chunk_filters
+from kb.search.operators import Filters
+from kb.search.proposed import Proposed, propose
 from kb.search.query import Query, scripts_asked
 from kb.search.ranking import (
     Evidence,
@@ -25,7 +26,7 @@ from kb.search.ranking import (
 from kb.store.citation_keys import page_key
 from kb.store.connection import Connection
 from kb.store.ids import WHOLE_FILE, ChunkRange
-from kb.store.vectors import nearest_chunks, query_blob
+from kb.store.vectors import query_blob
 from kb.text.terms import words as split_words
 
 if TYPE_CHECKING:
@@ -132,20 +133,35 @@ def collect(
     depth: int = DEPTH,
 ) -> Collected:
     """All that is read of a file for a query; arguments as those of `search`."""
-    calibration = calibration or BUNDLED_CALIBRATION
-    if query.asks_for_nothing:
-        return Collected(query, calibration)  # an empty text is near to nothing in particular
-    only, without = filters or chunk_filters(connection, query, ranges)
-    if only is not None and not only:
-        return Collected(query, calibration)
-    nearest: list[tuple[int, float]] = []
-    if vector is not None and not (use_keywords and query.is_exact):
-        nearest = _nearest(connection, vector, ranges, depth, only, without)
-        if not use_keywords:
-            return Collected(query, calibration, nearest)
-    words = word_lists(connection, query, ranges, depth, only, without)
+    proposed = propose(
+        connection,
+        query,
+        vector,
+        ranges,
+        depth,
+        use_keywords=use_keywords,
+        calibration=calibration,
+        filters=filters,
+    )
+    return examine(connection, query, vector, proposed, ranges, english_model=english_model)
+
+
+def examine(
+    connection: Connection,
+    query: Query,
+    vector: NDArray[np.float32] | None,
+    proposed: Proposed,
+    ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
+    *,
+    english_model: bool = True,
+) -> Collected:
+    """All that is read of the passages that a file's lists propose."""
+    words = proposed.words
+    if words is None:
+        return Collected(query, proposed.calibration, proposed.nearest)
+    only, without = proposed.filters
     ids = dict.fromkeys(
-        [*words.literal, *list(words.chunks)[:depth], *(chunk_id for chunk_id, _ in nearest)]
+        [*words.literal, *proposed.best, *(chunk_id for chunk_id, _ in proposed.nearest)]
     )
     if query.must and only is not None and len(ids) < DEPTH:
         # What the operators let pass is found, even where no single word of it ranks.
@@ -161,8 +177,8 @@ def collect(
     readable = readable_share(query.text) if english_model else 1.0
     return Collected(
         query,
-        calibration,
-        nearest,
+        proposed.calibration,
+        proposed.nearest,
         words,
         rows,
         passages,
@@ -234,24 +250,6 @@ def _hits(
         )
         for one, score in rank(near_enough, collected.readable, usual=usual, limit=limit)
     ]
-
-
-def _nearest(
-    connection: Connection,
-    vector: NDArray[np.float32],
-    ranges: Sequence[ChunkRange],
-    depth: int,
-    only: set[int] | None,
-    without: set[int] | None,
-) -> list[tuple[int, float]]:
-    return nearest_chunks(
-        connection,
-        vector,
-        ranges,
-        depth,
-        only=None if only is None else sorted(only),
-        without=None if without is None else sorted(without),
-    )
 
 
 def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evidence]:

@@ -148,8 +148,10 @@ def match_prefixes(connection: Connection, query: Query) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for operand in (*query.must, *query.terms):
+        if not operand.is_prefix:
+            continue
         wanted = pattern(connection, operand)
-        if wanted.is_prefix and len(wanted.words) == 1:
+        if len(wanted.words) == 1:
             word_of = {stem: word for word, stem in prefixed(connection, wanted.folded[0]).items()}
             if word_of:
                 some = list(word_of.values())[:MOST_PREFIX_WORDS]

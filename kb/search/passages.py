@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.models.rerank import CANDIDATES
-from kb.search.asked import Asked, corrected_for, filters_of, loosens, places_of
+from kb.search.asked import Asked, Looked, corrected_for, filters_of, loosens, places_of
 from kb.search.files import SearchedFile, Together
-from kb.search.hybrid import DEPTH, FARTHEST, Collected, Hit, collect, ranked
-from kb.search.operators import Filters
-from kb.search.query import Query, parse_query
+from kb.search.hybrid import DEPTH, FARTHEST, Collected, Hit, examine, ranked
+from kb.search.proposed import Proposed, best_together, propose
+from kb.search.query import parse_query
 from kb.search.query_vectors import WORDS_ALONE, some_wait, vectors_for
 from kb.search.reranking import finer_orders, texts_of
 from kb.search.rows import passage_rows
@@ -111,14 +111,13 @@ def search_files(
             searched = [file for file in together.files if places[file][number]]
             queries = {file: corrected[file][number][0] for file in searched}
             own = {file: vectors[file][number] for file in searched}
-            depth = _depth(len(searched), limit)
-            allowed, loosened = filters_of(together, queries, collections, paths)
-            gathered = _gathered(together, allowed, own, collections, hybrid, depth)
+            looked, loosened = filters_of(together, queries, collections, paths)
+            gathered = _gathered(together, looked, own, hybrid, limit)
             hits = ranked(
                 list(gathered.values()), max(limit, CANDIDATES) if rerank else limit, max_distance
             )
             origins = [[*gathered][number] for number, _ in hits]
-            listed = _rows(together, origins, [hit for _, hit in hits], collections)
+            listed = _rows(together, looked, origins, [hit for _, hit in hits])
             found.files.append([file for file, _, _ in listed])
             found.hits.append([hit for _, hit, _ in listed])
             found.rows.append([row for _, _, row in listed])
@@ -145,55 +144,58 @@ def search_files(
 
 def _gathered(
     together: Together,
-    allowed: Mapping[SearchedFile, tuple[Query, Filters]],
+    looked: Mapping[SearchedFile, Looked],
     vectors: Mapping[SearchedFile, NDArray[np.float32] | None],
-    collections: Sequence[str],
     hybrid: bool,
-    depth: int,
+    limit: int,
 ) -> dict[SearchedFile, Collected]:
     """What the files that are asked know of a query."""
+    several = len(vectors) > 1
+    share = DEPTH if not several else max(min(limit, DEPTH), 2 * DEPTH // len(vectors), FEWEST)
 
-    def gather_from(file: SearchedFile, connection: Connection) -> Collected | None:
-        if file not in allowed:
+    def proposed_by(file: SearchedFile, connection: Connection) -> Proposed | None:
+        if (one := looked.get(file)) is None:
             return None
-        query, filters = allowed[file]
-        ranges, _ = file.names.ranges(connection, collections, some=True)
-        return collect(
+        return propose(
             connection,
-            query,
+            one.query,
             vectors[file],
-            ranges=ranges,
+            one.ranges,
+            share,
             use_keywords=hybrid,
             calibration=calibration_of(connection),
-            english_model=has_english_model(connection),
-            filters=filters,
-            depth=depth,
+            filters=one.filters,
+            of_several=several,
         )
 
-    gathered = together.each(gather_from)
+    found = together.each(proposed_by)
+    proposed = {file: one for file, one in found.items() if one is not None}
+    if several:
+        best = best_together(list(proposed.values()), DEPTH)
+        proposed = dict(zip(proposed, best, strict=True))
+
+    def examined(file: SearchedFile, connection: Connection) -> Collected | None:
+        if file not in proposed:
+            return None
+        one, english = looked[file], has_english_model(connection)
+        own, vector = proposed[file], vectors[file]
+        return examine(connection, one.query, vector, own, one.ranges, english_model=english)
+
+    gathered = together.each(examined)
     return {file: one for file, one in gathered.items() if one is not None}
-
-
-def _depth(files: int, limit: int) -> int:
-    """Passages of each file's lists that become candidates.
-
-    Of several files each need give fewer: twice its share, but all rows that are asked for.
-    """
-    return DEPTH if files < 2 else max(min(limit, DEPTH), 2 * DEPTH // files, FEWEST)
 
 
 def _rows(
     together: Together,
+    looked: Mapping[SearchedFile, Looked],
     origins: Sequence[SearchedFile],
     hits: Sequence[Hit],
-    collections: Sequence[str],
 ) -> list[tuple[SearchedFile, Hit, Row]]:
     """Each hit with its file and its row, in their order."""
 
     def own_rows(file: SearchedFile, connection: Connection) -> Iterator[Row]:
         own = [hit for origin, hit in zip(origins, hits, strict=True) if origin is file]
-        _, called = file.names.ranges(connection, collections, some=True)
-        return iter(passage_rows(connection, own, called))
+        return iter(passage_rows(connection, own, looked[file].called) if own else ())
 
     rows = together.each(own_rows)
     return [

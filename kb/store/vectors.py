@@ -42,6 +42,7 @@ def nearest_chunks(
     *,
     only: Sequence[int] | None = None,
     without: Sequence[int] | None = None,
+    of_several: bool = False,
 ) -> list[tuple[int, float]]:
     """Chunk ids with their cosine distance, nearest first; ties by id.
 
@@ -52,14 +53,15 @@ def nearest_chunks(
         only: if given, no other chunk is considered. Filters act before the top is taken, so
             that a small set never comes back empty beside a large one.
         without: chunks that are not considered.
+        of_several: other files give as many, so that no more are compared than `depth` takes.
     """
     codes = codes_within(connection, tuple(ranges))
     if only is not None:
         codes = codes.at(codes.places_of(only))
     if without is not None:
         codes = codes.without(codes.places_of(without))
-    wide = max(depth, FEWEST_RESULTS) * WIDE_PER_RESULT
-    ids = codes.nearest(vector, wide, max(depth, FEWEST_RESULTS) * EXACT_PER_RESULT)
+    results = depth if of_several else max(depth, FEWEST_RESULTS)
+    ids = codes.nearest(vector, results * WIDE_PER_RESULT, results * EXACT_PER_RESULT)
     distances = chunk_distances(connection, vector, ids.tolist())
     return sorted(distances.items(), key=lambda row: (row[1], row[0]))[:depth]
 
