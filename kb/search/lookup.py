@@ -31,7 +31,7 @@ MOST_RANKED_SHARE = 0.1
 # are enough: next to none of the best hundred has no rare one (decision 22).
 ENOUGH_FOUND = 500
 MOST_FOUND = 2_000
-MOST_FOUND_SHARE = 0.01
+MOST_FOUND_SHARE = 0.005
 MOST_OFTEN = 2.1  # of bm25 without its idf, which stays below 2.2 however often a word comes
 MOST_SIBLINGS = 20_000  # passages of the candidates' documents that are looked at
 MOST_UNITS = 100
@@ -127,8 +127,9 @@ def look_up(
     counts = count_holding(connection, matches, most)
     common = {match for match in matches if counts[match] >= most}
     if common.issuperset(unit.match for unit in wanted):
-        counts |= count_holding(connection, _matches(wanted), total)
-        common.difference_update(_matches(wanted))
+        least = [match for match in _matches(wanted) if match in ranked] or _matches(wanted)
+        counts |= count_holding(connection, least, total)
+        common.difference_update(least)
     siblings = passages_of_documents(connection, set(document_of.values()), MOST_SIBLINGS)
     siblings |= document_of
     rarer = [match for match in dict.fromkeys(ranked) if match not in common]

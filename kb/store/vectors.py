@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 WIDE_PER_RESULT = 40
 EXACT_PER_RESULT = 4
 FEWEST_RESULTS = 100
+# In large files more by Hamming distance, which costs next to nothing. Of a million vectors, of
+# which sixty each lie close together, 8,000 and then 400 hold .88 of the nearest ten, 16,000 and
+# 1,000 .95: 5 ms more, for copies of what is found.
+WIDE_SHARE = 1 / 128
 
 
 def query_blob(vector: NDArray[np.float32]) -> bytes:
@@ -61,7 +65,8 @@ def nearest_chunks(
     if without is not None:
         codes = codes.without(codes.places_of(without))
     results = depth if of_several else max(depth, FEWEST_RESULTS)
-    ids = codes.nearest(vector, results * WIDE_PER_RESULT, results * EXACT_PER_RESULT)
+    wide = max(results * WIDE_PER_RESULT, int(len(codes.ids) * WIDE_SHARE))
+    ids = codes.nearest(vector, wide, results * EXACT_PER_RESULT)
     distances = chunk_distances(connection, vector, ids.tolist())
     return sorted(distances.items(), key=lambda row: (row[1], row[0]))[:depth]
 

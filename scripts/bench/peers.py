@@ -151,13 +151,8 @@ def kb(task: Task) -> Figures:
 
 def chromadb(task: Task) -> Figures:
     """A persistent collection with an HNSW index."""
-    import chromadb
-    from chromadb.config import Settings
-
-    quiet = Settings(anonymized_telemetry=False)
-    client = chromadb.PersistentClient(str(task.folder), settings=quiet)
     space = {"hnsw": {"space": "cosine"}}
-    collection: Any = client.create_collection(
+    collection: Any = _chroma(task).create_collection(
         "passages", embedding_function=None, configuration=space
     )
     with Build() as build:
@@ -170,14 +165,27 @@ def chromadb(task: Task) -> Figures:
         return [int(one) for one in found["ids"][0]]
 
     def with_effort(number: int, effort: int) -> list[int]:
+        nonlocal collection
         if number == 0:
             collection.modify(configuration={"hnsw": {"ef_search": effort}})
+            # An index that is loaded keeps the value it was loaded with.
+            collection = _chroma(task).get_collection("passages", embedding_function=None)
         return near(number)
 
     effort, recall = task.raised((100, 200, 400, 800, 1600), with_effort)
     times = task.times("vectors", near)
     setting = f"ef_search {effort}"
     return build.figures | times | {"recall_10": recall, "setting": setting}
+
+
+def _chroma(task: Task) -> Any:
+    """A client that has nothing loaded yet."""
+    import chromadb
+    from chromadb.api.shared_system_client import SharedSystemClient
+    from chromadb.config import Settings
+
+    SharedSystemClient.clear_system_cache()
+    return chromadb.PersistentClient(str(task.folder), Settings(anonymized_telemetry=False))
 
 
 def lancedb(task: Task) -> Figures:
