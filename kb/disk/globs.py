@@ -21,11 +21,12 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from kb.disk.skipped import named_by
 from kb.errors import UsageError
 
-__all__ = ["Globs", "compiled", "composed", "is_entry_itself"]
+__all__ = ["Globs", "compiled", "composed", "is_entry_itself", "require_few"]
 
 MOST_ALTERNATIVES = 256  # globs that the braces of one may stand for
 MOST_SHOWN = 100  # characters of a glob in a message
-_ODD_SET = re.compile(r"\[[^\]]*(?:\[|--|&&|\|\||~~)")
+MOST_EXPANDED = 100_000  # characters of all globs that are given together, braces expanded
+_ODD_SET = re.compile(r"\[[!^]?\]?(?:\\\]|[^\]])*?(?:\[|--|&&|\|\||~~)")
 
 
 class Globs:
@@ -42,13 +43,14 @@ class Globs:
 
     Raises:
         UsageError: a glob that can match nothing, such as one with an unclosed bracket, or whose
-            braces stand for too many.
+            braces stand for too many; or all of them are too long.
     """
 
     __slots__ = ("_expressions",)
 
     def __init__(self, globs: Sequence[str], *, descend: bool) -> None:
         self._expressions: list[tuple[re.Pattern[str], bool, list[str]]] = []
+        require_few(globs)
         for given in globs:
             for glob in _braces_expanded(composed(given).removeprefix("./"), given):
                 # Here "!" and "#" are letters of a name, not marks as in an ignore file.
@@ -92,6 +94,23 @@ class Globs:
         return any(
             segment.startswith(".") for *_, segments in self._expressions for segment in segments
         )
+
+
+def require_few(globs: Sequence[str]) -> None:
+    """Refuse globs that together take long to compile: about a second for so many characters.
+
+    Raises:
+        UsageError: they do.
+    """
+    characters = 0
+    for given in globs:
+        with contextlib.suppress(UsageError):  # it is refused for itself
+            characters += sum(map(len, _braces_expanded(given, given)))
+        if characters > MOST_EXPANDED:
+            raise UsageError(
+                f'The {len(globs):,} globs up to "{_shortened(given)}" have more than '
+                f"{MOST_EXPANDED:,} characters with their braces expanded: give fewer or shorter ones."
+            )
 
 
 def compiled(text: str) -> GitIgnoreSpecPattern | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from kb.disk.git import git_branch
 from kb.disk.read import is_there, read_bytes, reason
@@ -49,7 +49,20 @@ def _usable_pattern(pattern: str) -> str:
     return pattern
 
 
+def _few(patterns: Any) -> Any:
+    """All of them are looked at before any is compiled; what is wrong with one is told there."""
+    from kb.disk.globs import require_few
+
+    if isinstance(patterns, list):
+        try:
+            require_few([one for one in patterns if isinstance(one, str)])
+        except UsageError as error:
+            raise ValueError(error.message) from error
+    return patterns
+
+
 Pattern = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_usable_pattern)]
+Patterns = Annotated[list[Pattern], BeforeValidator(_few)]
 
 
 class ExternalDocs(BaseModel):
@@ -58,8 +71,8 @@ class ExternalDocs(BaseModel):
     model_config = ConfigDict(strict=True)
 
     path: Annotated[str, Field(min_length=1)]
-    include_patterns: list[Pattern] = ["**/*.md"]
-    exclude_patterns: list[Pattern] = ["**/node_modules/**"]
+    include_patterns: Patterns = ["**/*.md"]
+    exclude_patterns: Patterns = ["**/node_modules/**"]
 
 
 class SemanticSearch(BaseModel):

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from kb.disk.globs import Globs
+from kb.disk.globs import Globs, require_few
 from kb.disk.read import read_bytes
 from kb.errors import UsageError
 from kb.sources.address import web_address
@@ -163,7 +163,13 @@ def _base_url(value: Any, problems: list[tuple[str, str]]) -> str | None:
 
 
 def _globs(value: Any, problems: list[tuple[str, str]]) -> Iterator[str]:
-    for glob in value if isinstance(value, list) else [value]:
+    globs = value if isinstance(value, list) else [value]
+    try:
+        require_few([glob for glob in globs if isinstance(glob, str)])
+    except UsageError as error:
+        problems.append((MANIFEST_NAME, f"its globs are not used: {error.message}"))
+        return
+    for glob in globs:
         try:
             if not isinstance(glob, str) or not glob.strip():
                 raise UsageError(f"{glob!r:.100} is no glob")

@@ -101,3 +101,14 @@ def test_an_odd_set_brings_no_warning_of_python(glob: str) -> None:
         Globs([glob], descend=True).match("docs/a.md")
     with contextlib.suppress(UsageError):
         Globs([f"a/{glob}/**"], descend=False).match("docs/a.md")
+
+
+@pytest.mark.parametrize("glob", ["[]--]", "[]&&]*", "[\\]||]", "[^\\&&b]", "[!]\\~~\\]"])
+def test_an_odd_set_with_brackets_of_its_own_brings_none_either(glob: str) -> None:
+    compiled(glob)  # a warning would be an error here
+
+
+def test_globs_that_together_stand_for_too_much_are_refused_before_any_is_compiled() -> None:
+    with pytest.raises(UsageError, match="characters with their braces expanded"):
+        Globs([f"{'{a,b}' * 8}{number}" for number in range(20_000)], descend=True)
+    Globs([f"docs/page-{number}.md" for number in range(2_000)], descend=False)

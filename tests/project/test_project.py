@@ -151,6 +151,13 @@ def test_a_pattern_that_stands_for_millions_is_refused(tmp_path: Path) -> None:
     assert list(found) == ["external_docs.include_patterns.0"]
 
 
+def test_patterns_that_together_stand_for_too_much_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    docs = {"path": "docs", "exclude_patterns": ["{a,b}" * 8 + f"{n}" * 90 for n in range(1000)]}
+    found = problems(tmp_path, {"project_name": "a", "external_docs": docs})
+    assert list(found) == ["external_docs.exclude_patterns"]
+
+
 def test_misspelt_keys_are_pointed_out_and_foreign_ones_passed_over(tmp_path: Path) -> None:
     write_config(tmp_path, {"project_name": "a", "external_doc": {}, "file_watcher": {}})
     assert load_project(start=tmp_path).warnings == (

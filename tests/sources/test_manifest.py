@@ -85,6 +85,14 @@ def test_globs_and_files_say_what_the_documents_are(kb: Session, tmp_path: Path)
     assert (report.added, report.removed, collection(kb)["version"]) == (1, 3, "2")
 
 
+def test_globs_that_stand_for_too_much_are_told_and_not_used() -> None:
+    globs = [f"{'{a,b}' * 8}{number}" for number in range(20_000)]
+    manifest = parse_manifest(json.dumps({"sources": {"glob": globs}}).encode())
+    assert manifest is not None
+    assert manifest.globs == ()
+    assert "its globs are not used" in manifest.problems[0][1]
+
+
 def test_globs_of_the_user_win(kb: Session, tmp_path: Path) -> None:
     source = write(tmp_path / "docs", {"sources": {"glob": ["a.md"]}}, a="# A", b="# B", c="# C")
     add(kb, source, include=["*.md"], exclude=["c.md"])
