@@ -109,7 +109,8 @@ def require_few(globs: Sequence[str]) -> None:
         if characters > MOST_EXPANDED:
             raise UsageError(
                 f'The {len(globs):,} globs up to "{_shortened(given)}" have more than '
-                f"{MOST_EXPANDED:,} characters with their braces expanded: give fewer or shorter ones."
+                f"{MOST_EXPANDED:,} characters with their braces expanded: give fewer or shorter "
+                "ones."
             )
 
 
