@@ -231,9 +231,9 @@ def web_address(source: str) -> str:
     Raises:
         UsageError: it is none, or holds a user or a password.
     """
-    url = urldefrag(source.strip()).url
-    shown = url if len(url) <= 200 else f"{url[:200]}..."
+    shown = source if len(source) <= 200 else f"{source[:200]}..."
     try:
+        url = urldefrag(source.strip()).url
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("it must begin with http:// or https:// and name a host")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
@@ -118,10 +119,17 @@ def pages_of(web: Web, got: Fetched) -> Pages | None:
         listed = _of_sitemap(web, got)
     elif _last_name(got.url) == LLMS:
         text = got.data.decode("utf-8", "replace")
-        listed = [got.url, *(urljoin(got.url, link) for link in _LINK.findall(text))]
+        listed = [got.url, *_joined(got.url, _LINK.findall(text))]
     else:
         return None
     return _allowed(web, got.url, listed)
+
+
+def _joined(url: str, links: Iterable[str]) -> Iterator[str]:
+    """The addresses of links of a page, without those that are none."""
+    for link in links:
+        with contextlib.suppress(ValueError):
+            yield urljoin(url, link)
 
 
 def _last_name(url: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from support import ROOT
 
 from kb.errors import ConversionError
-from kb.formats.convert.formats import FORMATS, format_of
+from kb.formats.convert.formats import ARTICLE, FORMATS, format_of
 from kb.formats.convert.process import Converter
 from kb.formats.convert.result import Converted
 from kb.formats.outline import ParsedDocument
@@ -289,6 +289,25 @@ def test_a_notebook_without_what_does_not_matter_is_read(
     cells = [{"cell_type": "markdown", "source": ["# Wind"]}, {"cell_type": "code", "source": "1"}]
     for book in ({"cells": cells}, {"cells": cells, "metadata": "x", "nbformat": 4}):
         assert convert("a.ipynb", json.dumps(book).encode()).text == "# Wind\n\n```\n1\n```\n"
+
+
+def test_a_link_that_is_no_address_costs_itself(
+    converter: Converter, convert: Callable[[str, bytes], Converted]
+) -> None:
+    odd = '<base href="https://[::1/"><main><p>Wind <a href="http://a]b/">here</a>.</p></main>'
+    page = converter.convert(ARTICLE, "https://a.example/", odd.encode())
+    assert "Wind" in page.text
+    changed = io.BytesIO()
+    with (
+        zipfile.ZipFile(FIXTURES / "harbour.epub") as source,
+        zipfile.ZipFile(changed, "w") as book,
+    ):
+        for name in source.namelist():
+            content = source.read(name)
+            if name.endswith("ch001.xhtml"):
+                content = content.replace(b"</body>", b'<a href="http://[::1/">odd</a></body>')
+            book.writestr(name, content)
+    assert "odd" in convert("a.epub", changed.getvalue()).text
 
 
 def test_half_a_character_in_a_notebook_is_replaced(

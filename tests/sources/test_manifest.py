@@ -85,6 +85,14 @@ def test_globs_and_files_say_what_the_documents_are(kb: Session, tmp_path: Path)
     assert (report.added, report.removed, collection(kb)["version"]) == (1, 3, "2")
 
 
+@pytest.mark.parametrize("address", ["https://[::1/#a", "https://a]b/#c"])
+def test_an_address_with_odd_brackets_is_told_and_not_used(address: str) -> None:
+    content = {"baseUrl": address, "sources": {"glob": "*.md", "files": [{"url": address}]}}
+    manifest = parse_manifest(json.dumps(content).encode())
+    assert manifest is not None
+    assert (manifest.base_url, manifest.entries, len(manifest.problems)) == (None, (), 2)
+
+
 def test_globs_that_stand_for_too_much_are_told_and_not_used() -> None:
     globs = [f"{'{a,b}' * 8}{number}" for number in range(20_000)]
     manifest = parse_manifest(json.dumps({"sources": {"glob": globs}}).encode())

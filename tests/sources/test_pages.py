@@ -116,7 +116,7 @@ def test_a_sitemap_is_its_pages(kb: Session, site: Site, packed: bool) -> None:
 
 
 def test_a_list_for_language_models_is_its_pages(kb: Session, site: Site) -> None:
-    listed = "# Stones\n\n- [A](a.md): agate\n- [B](/b.md)\n- [C](https://elsewhere.example/c)\n"
+    listed = "# Stones\n\n- [A](a.md): agate\n- [B](/b.md)\n- [C](https://[::1/c)\n"
     site.put("/docs/llms.txt", listed, "text/plain")
     site.put("/docs/a.md", "# Agate\n\nThe agate.\n", "text/plain")
     site.put("/b.md", "# Beryl\n\nThe beryl.\n", "text/markdown")

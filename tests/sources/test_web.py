@@ -184,7 +184,7 @@ def test_an_unchanged_page_comes_out_of_what_is_kept_and_keeps_its_date(site: Si
     [
         *("http://", "https:///x", "http://u:p@host/", "http://host:99999/", "http://[::1/"),
         *("http://host/a b", "http://host/\x00", "http://host/\\x", "http://host/" + "x" * 3000),
-        *("http://host/\udce4", "http://\udcff/x"),
+        *("http://host/\udce4", "http://\udcff/x", "https://[::1/#a", "https://a]/#b"),
     ],
 )
 def test_a_malformed_address_is_refused(source: str) -> None:

@@ -7,6 +7,7 @@ where the article is: the smallest part of the page that holds its paragraphs is
 
 from __future__ import annotations
 
+import contextlib
 from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -33,7 +34,10 @@ def convert(data: bytes, name: str) -> Converted:
     tree = parse_html(text)
     title = html_title(tree)
     base = tree.css_first("base[href]")
-    address = urljoin(name, (base.attributes.get("href") or "") if base is not None else "")
+    address = name
+    if base is not None:
+        with contextlib.suppress(ValueError):  # brackets that are no address
+            address = urljoin(name, base.attributes.get("href") or "")
     content = content_of(tree)
     if content is not None and content.tag == "body":
         content = _article(text, content) or content

@@ -55,7 +55,10 @@ def _chapters(root: ElementTree.Element, folder: str) -> Iterator[str]:
 def _chapter(page: bytes, path: str, inside: set[str]) -> str:
     tree = parse_html(html_text(page))
     for link in tree.css("a[href]"):
-        address = urlsplit(link.attributes.get("href") or "")
+        try:
+            address = urlsplit(link.attributes.get("href") or "")
+        except ValueError:  # brackets that are no address
+            continue
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(address.path)))
         if not address.scheme and (not address.path or target in inside):
             # The chapters are one document now.
