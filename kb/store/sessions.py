@@ -8,7 +8,6 @@ active, the others archived: they are not listed as key files, and still found.
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -192,6 +191,8 @@ class SessionLog:
 
     def _new_session(self) -> _Session:
         now = self._now()
+        import uuid  # here: the command line loads this module, and has no sessions
+
         return _Session(str(uuid.uuid4()), self.client, now, now)
 
     def _end_if_idle(self) -> None:
