@@ -3,7 +3,8 @@
 Both are searched by ripgrep, so that a pattern means the same. A match is a line, as in grep: a
 line counts once however often the pattern occurs in it.
 
-A folder is asked twice. The first pass counts over all files; the second reads the few files
+A folder is asked twice. The first pass counts over all files, and again over those few that ripgrep
+does not read as others do (old encodings, UTF-16, lone returns); the second reads the few files
 that come into the reply and hands their text to ripgrep, which says where each line matches.
 Asked once for everything, ripgrep prints 300 MB for the pattern "." and 8 MB of files.
 """
@@ -13,8 +14,10 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import re
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +31,7 @@ from kb.disk.ripgrep import (
     count_in_folder,
     count_in_text,
     first_places,
+    odd_files,
 )
 from kb.disk.secret import begins_as_private_key
 from kb.errors import SourceError
@@ -47,6 +51,8 @@ TEXT_LENGTH = 500
 CONTEXT_LENGTH = 200
 
 KEY_BYTES = 16 * 1024  # where a private key begins, if behind its certificates
+
+_ODD_BYTES = re.compile(rb"\r(?!\n)|\0")  # as `odd_files` has it
 
 _BATCH_BYTES = 16 * 1024 * 1024  # of text handed over at once; starting ripgrep takes 5 ms
 
@@ -99,6 +105,14 @@ def grep(
     skipped = [f"{name}/" for name in SKIPPED_FOLDERS]
     seconds = TIME_LIMIT - _REPLY_SECONDS
     found, complete = count_in_folder(query, root, skipped, HIDDEN_GLOBS, seconds)
+    if complete:
+        odd, complete = odd_files(
+            root, skipped, HIDDEN_GLOBS, max(deadline - time.monotonic(), 0.1)
+        )
+        odd = [path for path in sorted(odd) if _takes(wanted, path)]
+        counted, all_counted = _count_decoded(query, root, odd, deadline)
+        found |= counted
+        complete = complete and all_counted
     counts = {
         path: found[path]
         for path in sorted(found)
@@ -113,6 +127,32 @@ def grep(
         if len(matches) == limit or not in_time:
             break
     return GrepResult(matches, sum(counts.values()), len(counts), truncated=not complete)
+
+
+def _count_decoded(
+    query: Query, root: Path, paths: Iterable[str], deadline: float
+) -> tuple[dict[str, int], bool]:
+    """The matching lines of files that ripgrep cannot read as they are; whether of all of them."""
+    batch, complete = _Batch(), True
+    for path in paths:
+        try:
+            head, _ = read_beneath(root, path.split("/"), KEY_BYTES)
+            if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                decode(head[:KEY_BYTES])  # binary files are many and large
+            data, _ = read_beneath(root, path.split("/"), MAXIMUM_BYTES)
+            text = decode(data).text.encode(errors="replace")
+        except (OSError, NoTextError):
+            continue
+        if batch.size + len(text) > _BATCH_BYTES or time.monotonic() > deadline:
+            complete = False
+            break
+        batch.add(path, text)
+    if not batch.paths:
+        return {}, complete
+    seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
+    places, in_time = first_places(query, batch.text(), _BATCH_BYTES, seconds)
+    counts = Counter(batch.path_of(place) for place in places)
+    return {path: counts[path] for path in batch.paths}, complete and in_time
 
 
 def grep_texts(
@@ -177,11 +217,17 @@ class _Batch:
     def text(self) -> bytes:
         return b"".join(self._texts)
 
+    def path_of(self, place: Place) -> str:
+        return self.paths[self._index_of(place)]
+
+    def _index_of(self, place: Place) -> int:
+        # Of texts with the same start all but the last are empty.
+        return bisect_right(self._starts, place.line - 1) - 1
+
     def matches(self, places: Iterable[Place]) -> Iterator[GrepMatch]:
         at, lines = -1, [b""]
         for place in places:
-            # Of texts with the same start all but the last are empty.
-            index = bisect_right(self._starts, place.line - 1) - 1
+            index = self._index_of(place)
             if index != at:
                 at, lines = index, self._texts[index].split(b"\n")[:-1]
             yield _match(self.paths[index], lines, place.line - 1 - self._starts[index], place.byte)
@@ -252,17 +298,16 @@ def _first_files(root: Path, counts: dict[str, int], limit: int) -> Iterator[tup
 
 
 def _as_utf_8(data: bytes) -> bytes:
-    """The text without byte order mark, in whatever encoding it was, as `read_file` shows it."""
-    if data.startswith(codecs.BOM_UTF8):
-        return data[len(codecs.BOM_UTF8) :]
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", "replace").encode()
+    """The text without byte order mark as `read_file` shows it; "\r\n" stays, as ripgrep has it."""
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
         data.decode("utf-8")
+        if not _ODD_BYTES.search(data):
+            return data
     except UnicodeDecodeError:
-        with contextlib.suppress(NoTextError):
-            # By its encoding alone: what a line is stays as ripgrep counts it.
-            return data.decode(decode(data).encoding, "replace").encode()
+        pass
+    with contextlib.suppress(NoTextError):
+        return decode(data).text.encode(errors="replace")
     return data
 
 

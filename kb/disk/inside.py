@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+from kb.disk.globs import composed
 from kb.disk.secret import SECRET_GLOBS, folded, is_secret, plain_name
 from kb.errors import FileNotFound, FileTooLarge, PermissionDenied
 from kb.text.file_names import on_disk, storable, without_bytes
@@ -83,6 +84,7 @@ def resolve_inside(root: Path, path: str) -> Path:
         message, reason = refusal
         raise PermissionDenied(message, path=path, reason=reason)
     try:
+        name = _as_normalised_there(folder, name)
         target = Path(os.path.realpath(os.path.join(folder, name)))
     except OSError as error:
         raise _not_found(folder, path) from error
@@ -168,6 +170,20 @@ def _name_on_disk(folder: str, path: str) -> str:
         return name if name != path and os.path.lexists(os.path.join(folder, name)) else path
     except ValueError:  # a NUL
         return path
+
+
+def _as_normalised_there(folder: str, name: str) -> str:
+    """The path with its names in the Unicode normal form that they have on the disk."""
+    if name.isascii() or os.path.lexists(os.path.join(folder, name)):
+        return name
+    at, found = folder, []
+    for part in name.split("/"):
+        if not part.isascii() and not os.path.lexists(os.path.join(at, part)):
+            there = [entry for entry in os.listdir(at) if composed(entry) == composed(part)]
+            part = there[0] if len(there) == 1 else part
+        found.append(part)
+        at = os.path.join(at, part)
+    return "/".join(found)
 
 
 def _refusal(path: str) -> tuple[str, str] | None:

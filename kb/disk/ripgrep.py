@@ -32,6 +32,7 @@ __all__ = [
     "count_in_text",
     "first_places",
     "list_files",
+    "odd_files",
 ]
 
 # A compiled pattern of 1 MB takes at most 0.1 s for a line of 1 MB; `(a{1,100}){1,100}b`, which
@@ -185,15 +186,30 @@ def count_in_folder(
     Raises:
         InvalidPattern: ripgrep does not accept the pattern.
     """
-    walk = ["--hidden", *_walk_options(root)]
-    walk += [f"--max-filesize={MAXIMUM_BYTES}"]
-    walk += [f"--glob=!{glob}" for glob in skipped] + [f"--iglob=!{glob}" for glob in hidden]
+    walk = _walk_to_search(root, skipped, hidden)
     report = ["--count", "--include-zero", "--null", "--with-filename"]
     output, complete = _run(query, [*walk, *report, *_regex(query)], root, None, seconds)
     # A name may hold a line end, so not line by line. What the time has cut off does not match.
     found = re.findall(rb"([^\0]+)\0(\d+)\r?\n", output)
     counts = {os.fsdecode(path.removeprefix(b"./")): int(count) for path, count in found}
     return counts, complete
+
+
+def odd_files(
+    root: Path, skipped: Sequence[str], hidden: Sequence[str], seconds: float
+) -> tuple[list[str], bool]:
+    """The files of which ripgrep sees other lines than whoever decodes them, binary ones too.
+
+    Those are not UTF-8, hold a NUL, or end lines with a lone return. The arguments and paths are
+    those of `count_in_folder`, and so is what the second value says.
+    """
+    even = Query(r"[^\r\x00]*\r?", case_sensitive=True)  # a line that both see
+    walk = _walk_to_search(root, skipped, hidden)
+    report = ["--invert-match", "--line-regexp", "--files-with-matches", "--null"]
+    options = ["--no-config", "--no-messages", "--color=never", *_TEXT_OPTIONS]
+    regexp = f"--regexp={even.pattern}"
+    output, complete = _run(even, [*walk, *report, *options, regexp], root, None, seconds)
+    return [os.fsdecode(path.removeprefix(b"./")) for path in output.split(b"\0")[:-1]], complete
 
 
 def count_in_text(query: Query, text: bytes, seconds: float) -> tuple[int, bool]:
@@ -223,6 +239,15 @@ def first_places(query: Query, text: bytes, limit: int, seconds: float) -> tuple
     output, complete = _run(query, arguments, None, text, seconds)
     found = re.findall(rb"^(\d+):(\d+):", output, re.MULTILINE)
     return [Place(int(line), int(column) - 1) for line, column in found], complete
+
+
+def _walk_to_search(root: Path, skipped: Sequence[str], hidden: Sequence[str]) -> list[str]:
+    walk = ["--hidden", *_walk_options(root), f"--max-filesize={MAXIMUM_BYTES}"]
+    return [
+        *walk,
+        *(f"--glob=!{glob}" for glob in skipped),
+        *(f"--iglob=!{glob}" for glob in hidden),
+    ]
 
 
 def _regex(query: Query, maximum: int = REGEX_BYTES) -> list[str]:

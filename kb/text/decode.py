@@ -162,7 +162,7 @@ def _wide(data: bytes) -> tuple[str, str]:
     left, right = data[::2].count(0), data[1::2].count(0)
     pairs = len(data) // 2
     one_side = 0 in (left, right) and left + right >= pairs * _NUL_PAIRS_AT_LEAST
-    if one_side and len(data) % 2 == 0:
+    if one_side and len(data) % 2 == 0 and not _is_plain_in_pairs(data[:_LOOKED_AT]):
         encoding = "utf-16-le" if left == 0 else "utf-16-be"
         try:
             text = data.decode(encoding)
@@ -173,6 +173,16 @@ def _wide(data: bytes) -> tuple[str, str]:
             if controls <= len(text) * _CONTROLS_AT_MOST:
                 return text, encoding
     raise NoTextError(f"binary data (a NUL byte in line {_line_at(data, data.index(0))})")
+
+
+def _is_plain_in_pairs(data: bytes) -> bool:
+    """Whether most pairs of bytes are two of ASCII's: as UTF-16 they would be odd ideographs."""
+    plain = sum(map(_is_plain, data[::2], data[1::2]))
+    return 2 * plain > len(data) // 2
+
+
+def _is_plain(one: int, other: int) -> bool:
+    return 0x20 <= one < 0x7F and 0x20 <= other < 0x7F
 
 
 def _line_at(data: bytes, position: int) -> int:
