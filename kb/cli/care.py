@@ -99,10 +99,15 @@ def status(kb: Session, options: argparse.Namespace) -> int:
 def _show_status(result: dict[str, Any], options: argparse.Namespace) -> None:
     model = result["model"]
     heading = f"{result['file']} ({result['bytes'] / 1e6:.1f} MB)"
+    characters = result["characters"]
+    size = (
+        f"{characters / 1e6:.1f} million characters"
+        if characters >= 1e6
+        else counted(characters, "character")
+    )
     facts = [
-        f"{counted(result['documents'], 'document')}, {result['characters'] / 1e6:.1f} million "
-        f"characters, {counted(result['chunks'], 'passage')}, {result['embedded_chunks']:,} with a "
-        "vector",
+        f"{counted(result['documents'], 'document')}, {size}, "
+        f"{counted(result['chunks'], 'passage')}, {result['embedded_chunks']:,} with a vector",
         f"model: {model}, {result['width']} dimensions" if model else "no vectors yet",
     ]
     if tokens := result.get("tokens"):

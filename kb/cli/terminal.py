@@ -19,6 +19,8 @@ from kb.search.score_words import SCORE_WORDS, score_word
 from kb.text.controls import flat, visible
 
 BAR_CELLS = 5
+NARROW = 80  # columns of a terminal, below which a table has the most important ones alone
+LEAST_NAME = 16  # letters of a name that are not broken for the sake of other columns
 _WORD_WIDTH = max(len(word) for _, word in SCORE_WORDS)
 _STYLES = {"very likely": "green", "likely": "green", "maybe": "yellow", "unlikely": "red"}
 TEXT_COLUMNS = frozenset({"context", "does", "description", "content", "text", "message"})
@@ -153,9 +155,13 @@ def status(heading: str, facts: Sequence[str], collections: Sequence[dict[str, A
         shown.print(Text(flat(fact)))
     if not collections:
         return
+    is_narrow = shown.width < NARROW
+    heading = "collection"
+    name = max(len(heading), *(len(flat(row["collection"])) for row in collections))
     grid = Table(box=None, header_style="bold", pad_edge=False)
-    grid.add_column("collection", overflow="fold")
-    grid.add_column("kind")
+    grid.add_column(heading, overflow="fold", min_width=min(name, LEAST_NAME))
+    if not is_narrow:
+        grid.add_column("kind")
     grid.add_column("documents", justify="right", no_wrap=True)
     grid.add_column("passages", justify="right", no_wrap=True)
     grid.add_column("vectors", no_wrap=True)
@@ -163,15 +169,15 @@ def status(heading: str, facts: Sequence[str], collections: Sequence[dict[str, A
     for row in collections:
         passages = row["passages"]
         done = row["embedded"] / passages if passages else 1.0
-        vectors = bar(done, 8, "green" if done == 1 else "yellow")
+        vectors = bar(done, 0 if is_narrow else 8, "green" if done == 1 else "yellow")
         vectors.append(f" {int(done * 100):>3}%")  # never 100 % before all have one
         grid.add_row(
             Text(flat(row["collection"])),
-            row["kind"],
+            *([] if is_narrow else [row["kind"]]),
             f"{row['documents']:,}",
             f"{passages:,}",
             vectors,
-            (row["synced"] or "")[:16].replace("T", " "),
+            (row["synced"] or "")[: 10 if is_narrow else 16].replace("T", " "),
         )
     shown.print()
     shown.print(grid)

@@ -55,9 +55,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def show(project: Path) -> Show:
     """Run a command on a terminal; what it writes there."""
 
-    def run(*arguments: str, code: int = 0) -> str:
+    def run(*arguments: str, code: int = 0, columns: int = COLUMNS) -> str:
         master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         with subprocess.Popen(
             [sys.executable, "-m", "kb", *arguments],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -276,3 +276,10 @@ def test_rich_is_not_imported_in_a_pipe(filled: Show) -> None:
 
 def test_editors_have_a_place_for_the_file() -> None:
     assert all("{path}" in form for name, form in EDITORS.items() if name != "none")
+
+
+def test_on_a_narrow_terminal_the_status_keeps_names_whole(filled: Show) -> None:
+    lines = plain(filled("status", columns=60)).splitlines()
+    (row,) = (line for line in lines if re.match(r"docs +2 ", line))
+    assert re.fullmatch(r"docs +2 +\d+ +\d+% +\d{4}-\d\d-\d\d", row.rstrip())
+    assert re.search(r"2 documents, [\d,]+ characters", " ".join(lines))
