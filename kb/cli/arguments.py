@@ -165,6 +165,8 @@ def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
         WrongUse: it makes no sense.
     """
     commands = _commands(parser)
+    if arguments[:1] == ["help"]:  # `kb help`, `kb help search`
+        arguments = [*arguments[1:2], "--help"]
     place = _place_of_command(parser, arguments)
     name = arguments[place] if place < len(arguments) else ""
     own = commands.get(name, parser)

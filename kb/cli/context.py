@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict
 
 from kb.cli import render
+from kb.cli.exit_codes import NOTHING_FOUND
 from kb.errors import NoEmbeddings, UsageError
 from kb.ingest.discoveries import (
     SHOWN_ID,
@@ -17,12 +18,13 @@ from kb.ingest.discoveries import (
 )
 from kb.ingest.forget import forget_discovery
 from kb.project.tree import STORED, grep_project
-from kb.search.files import Together
+from kb.search.files import SearchedFile, Together
 from kb.text.counted import counted
 from kb.tools.searches import from_each
 from kb.tools.session import Session
 
 SHORTEST, LONGEST = 10, 1000  # characters, as for the tool
+NOTHING_RECORDED = "nothing is recorded yet: `kb record TEXT` does it"
 
 
 def record(kb: Session, options: argparse.Namespace) -> int:
@@ -71,15 +73,22 @@ def recall(kb: Session, options: argparse.Namespace) -> int:
         ]
         rows.sort(key=lambda row: (row.get("module", ""), row["type"], row["date"]))
         render.text({"discoveries": rows}, as_markdown(rows).rstrip("\n") if rows else "", options)
-        render.remark("" if rows else "nothing is recorded yet", options)
+        render.remark("" if rows else NOTHING_RECORDED, options)
         return 0 if rows else 1
-    found, lost = from_each(
-        kb,
-        lambda file: search_discoveries(
-            file.model, options.query, options.type, options.module, options.limit
-        ),
-        unsaid=(NoEmbeddings,),
-    )
+    try:
+        found, lost = from_each(
+            kb,
+            lambda file: search_discoveries(
+                file.model, options.query, options.type, options.module, options.limit
+            ),
+            unsaid=(NoEmbeddings,),
+        )
+    except NoEmbeddings:
+        if any(map(_holds_discoveries, kb.files)):
+            raise
+        render.table({"results": [], "totalFound": 0}, [], (), options)
+        render.remark(NOTHING_RECORDED, options)
+        return NOTHING_FOUND
     rows = sorted((row for _, own in found for row in own[0]), key=lambda row: -row["score"])
     rows, total = rows[: options.limit], sum(count for _, (_, count, _) in found)
     notices = dict.fromkeys([*(notice for _, (_, _, notice) in found), lost])
@@ -88,6 +97,11 @@ def recall(kb: Session, options: argparse.Namespace) -> int:
     shown = [{**row, "id": row["id"][:SHOWN_ID]} for row in rows]
     render.table({"results": rows, "totalFound": total}, shown, columns, options)
     return 0 if rows else 1
+
+
+def _holds_discoveries(file: SearchedFile) -> bool:
+    with file.database.read() as connection:
+        return bool(all_discoveries(connection))
 
 
 def forget(kb: Session, options: argparse.Namespace) -> int:

@@ -24,7 +24,8 @@ class Client:
 
     name: str  # on the command line
     title: str  # for people
-    user_files: Sequence[str]  # the first that exists is meant, else the first; see `Machine.path`
+    # The first that exists is meant, else the first whose folder does; see `Machine.path`.
+    user_files: Sequence[str]
     project_files: Sequence[str]  # likewise, from the project's root; none: it has no such file
     keys: Sequence[str]  # what the servers lie under
     format: ModuleType = jsonc
@@ -81,7 +82,8 @@ CLIENTS = {
         Client(
             "vscode",
             "VS Code",
-            ("{settings}/Code/User/mcp.json",),
+            # The second where its window is on another machine (Remote - SSH and the like).
+            ("{settings}/Code/User/mcp.json", "{home}/.vscode-server/data/User/mcp.json"),
             (".vscode/mcp.json",),
             ("servers",),
             extra={"type": "stdio"},
@@ -188,7 +190,8 @@ def project_file(client: Client, project: Path) -> Path | None:
 
 
 def _first_there(paths: Sequence[Path]) -> Path:
-    return next((path for path in paths if path.exists()), paths[0])
+    beside = [path for path in paths if path.parent.is_dir()]
+    return next((path for path in paths if path.exists()), (beside or paths)[0])
 
 
 def make_entry(client: Client, command: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:

@@ -48,6 +48,12 @@ def test_every_command_stands_in_the_overview_under_a_heading(run: Run) -> None:
     assert sorted(listed) == sorted(COMMANDS)
 
 
+def test_help_is_a_command_too(run: Run) -> None:
+    assert run("help") == run("--help")
+    assert run("help", "search") == run("search", "--help")
+    assert run("help", "serch").code == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_example_works(

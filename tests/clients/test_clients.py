@@ -55,6 +55,17 @@ def test_each_system_has_its_places(name: str, linux: str, darwin: str, win32: s
         assert user_file(CLIENTS[name], machine) == HOME / expected
 
 
+def test_on_the_far_end_of_a_remote_window_the_file_is_that_of_its_server(tmp_path: Path) -> None:
+    machine = Machine("linux", tmp_path, {})
+    own, remote = tmp_path / ".config" / "Code" / "User", tmp_path / ".vscode-server/data/User"
+    remote.mkdir(parents=True)
+    assert user_file(CLIENTS["vscode"], machine) == remote / "mcp.json"
+    own.mkdir(parents=True)
+    assert user_file(CLIENTS["vscode"], machine) == own / "mcp.json"
+    (remote / "mcp.json").touch()
+    assert user_file(CLIENTS["vscode"], machine) == remote / "mcp.json"
+
+
 def test_variables_of_the_clients_move_their_files() -> None:
     machine = Machine(
         "linux",
