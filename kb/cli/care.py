@@ -229,19 +229,24 @@ def pack(_: Session, options: argparse.Namespace) -> int:
     """Write a folder's documents as a bundle that `kb add` takes, with a manifest."""
     from kb.formats.parse import accepts
     from kb.sources.bundle import pack as write
-    from kb.sources.folder import walk
+    from kb.sources.folder import is_private_key, walk
 
     folder = Path(options.folder).expanduser().resolve()
     left_out: list[str] = []
-    files = list(
-        walk(
-            folder,
-            options.include,
-            options.exclude,
-            report=lambda path, message: left_out.append(f"{path}: {message}"),
-            accepts=accepts,
-        )
+    found = walk(
+        folder,
+        options.include,
+        options.exclude,
+        report=lambda path, message: left_out.append(f"{path}: {message}"),
+        accepts=accepts,
+        withhold=lambda path: left_out.append(f"{path}: secret by its name"),
     )
+    files = []
+    for file in found:
+        if is_private_key(file):
+            left_out.append(f"{file.path}: a private key")
+        else:
+            files.append(file)
     if not files:
         raise SourceError(f"{options.folder} holds no document: nothing was packed")
     manifest: dict[str, object] = {"name": options.name or folder.name}

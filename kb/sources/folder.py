@@ -30,6 +30,7 @@ __all__ = [
     "SecretFile",
     "SourceFile",
     "SourceText",
+    "is_private_key",
     "read",
     "read_data",
     "secret_root",
@@ -148,6 +149,17 @@ def read(file: SourceFile) -> SourceText:
     if begins_as_private_key(decoded.text):
         raise SecretFile(f"{file.path} is a private key, which is never stored", path=file.path)
     return SourceText(decoded.text, hashlib.sha256(data).digest(), decoded.encoding, decoded.notice)
+
+
+def is_private_key(file: SourceFile) -> bool:
+    """Whether a file is a private key by its text, whatever it is called."""
+    try:
+        read(file)
+    except SecretFile:
+        return True
+    except SourceError:  # no text
+        return False
+    return False
 
 
 def read_data(file: SourceFile, maximum: int) -> bytes:

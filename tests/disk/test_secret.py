@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 from secret_samples import mixed
-from support import failure
+from support import failure, git
 
 from kb.cli.collect import register
 from kb.disk.grep import grep
@@ -39,6 +42,14 @@ SECRET_NAMES = [
     *(".git-credentials", ".dockercfg", ".s3cfg", ".boto", ".vault-token", "main.tfstate"),
     *("secrets.yaml", "config/secrets.json", "credentials.json", "client_secret_1.json"),
     *(".cargo/credentials.toml", ".bash_history", ".psql_history", ".password-store/mail.md"),
+    *("deploy_rsa", "keys/ci_ed25519", "secring.txt", "vault.psafe3", "export.1pux"),
+    *("prod.tfvars", "prod.auto.tfvars.json", ".terraform.d/credentials.tfrc.json", ".dev.vars"),
+    *("local.settings.json", "site.publishsettings", ".m2/settings.xml", "android/key.properties"),
+    *(".gradle/gradle.properties", ".composer/auth.json", ".codex/auth.json", "kaggle.json"),
+    *(".claude/.credentials.json", ".claude.json", ".secrets.toml", ".node_repl_history"),
+    *(".vscode/sftp.json", "sftp-config.json", "ftp/recentservers.xml", ".msmtprc", "kubeconfig"),
+    *("app-firebase-adminsdk-x1.json", "gha-creds-1a2b.json", ".config/rclone/notes.md"),
+    *(".cloudflared/a.md", ".mozilla/x/logins.json", "bitwarden_export_2026.json"),
 ]
 # Ordinary names; only the content says that it is a key.
 PRIVATE_KEYS = {
@@ -59,6 +70,10 @@ OPEN = {
     "secrets.md": "# Secrets\nHow to keep them.\n",
     "keys.md": "# Keys\n\n    -----BEGIN PRIVATE KEY-----\n    AAAA\n",
     "my.env.md": "# The environment\n",
+    "auth.json.md": "# auth.json\n",
+    "using_rsa.md": "# RSA\n",
+    "history.md": "# History\n",
+    "terraform.tfvars.md": "# Variables\n",
     "src/keyboard.key.md": "# Keyboards\n",
     "certificate.txt": CERTIFICATE,
     "tokens.md": "# Tokens\nA token looks like `ghp_0123456789abcdefghijklmnopqrstuvwxyz`.\n",
@@ -119,6 +134,64 @@ def test_nothing_of_a_secret_is_in_the_file_whatever_is_included(
     assert not stored & {*SECRET_NAMES, *PRIVATE_KEYS}
     if include == WIDE:
         assert stored >= OPEN.keys()
+
+
+def zipped(folder: Path, bundle: Path) -> None:
+    with zipfile.ZipFile(bundle, "w") as archive:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                archive.write(file, f"docs/{file.relative_to(folder).as_posix()}")
+
+
+def tarred(folder: Path, bundle: Path) -> None:
+    with tarfile.open(bundle, "w:gz") as archive:
+        archive.add(folder, "docs")
+
+
+def test_no_source_brings_a_secret_and_no_bundle_is_packed_with_one(tmp_path: Path) -> None:
+    """From bundles, a repository, a manifest that lists them, and an archive."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    write_all(docs)
+    zipped(docs, tmp_path / "a.zip")
+    tarred(docs, tmp_path / "b.tar.gz")
+    listed = tmp_path / "listed"
+    listed.mkdir()
+    write_all(listed)
+    names = [*SECRET_NAMES, *PRIVATE_KEYS, *OPEN]
+    (listed / "manifest.json").write_text(json.dumps({"sources": {"files": names}}))
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    write_all(repository)
+    git(repository, "init", "-q")
+    git(repository, "add", "-f", ".")
+    git(repository, "commit", "-qm", "all")
+    wide = [argument for glob in WIDE for argument in ("--include", glob)]
+    for source, more in {
+        "a.zip": wide,
+        "b.tar.gz": wide,
+        "listed": [],
+        f"git+file://{repository}": wide,
+        "docs": ["--kind", "archive"],
+    }.items():
+        done = kb_command(tmp_path, "add", source, "--no-embed", *more)
+        assert done.returncode in (0, 1), done.stderr  # 1: some could not be stored
+    content = bytes_of(tmp_path / ".kb" / "kb.db")
+    assert MARK.encode() not in content
+    assert b"how to keep them" in content
+    with contextlib.closing(sqlite3.connect(tmp_path / ".kb" / "kb.db")) as connection:
+        kept = dict(
+            connection.execute(
+                "SELECT name, count(*) FROM documents JOIN collections USING (collection_id)"
+                " WHERE path LIKE '%secrets.md' GROUP BY name"
+            )
+        )
+    assert len(kept) == 5, kept
+    assert kb_command(tmp_path, "pack", "docs", "-o", "new.tar.gz", *wide).returncode == 0
+    with tarfile.open(tmp_path / "new.tar.gz") as packed:
+        for member in packed.getmembers():
+            file = packed.extractfile(member)
+            assert file is None or MARK.encode() not in file.read(), member.name
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
