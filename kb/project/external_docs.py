@@ -18,8 +18,14 @@ from kb.store.collections import insert_collection, unstored_row, update_collect
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.documents import delete_collection
-from kb.store.projects import external_collection, find_project, store_project
-from kb.text.file_names import storable
+from kb.store.projects import (
+    external_collection,
+    find_project,
+    move_project,
+    project_roots,
+    store_project,
+)
+from kb.text.file_names import on_disk, storable
 
 
 @dataclass(slots=True)
@@ -36,6 +42,7 @@ def bring_up(
     database: Database, model: ModelInUse, project: Project, progress: Progress, seconds: float
 ) -> Activation:
     """The tenant's row and collection, and its documents synced and embedded."""
+    _take_along(database, project)
     docs = project.config.external_docs
     if docs is None or project.docs_folder is None:
         with database.write() as connection:
@@ -65,6 +72,24 @@ def bring_up(
     except EmbeddingError as error:
         result.warnings.append(f"the documents are not embedded, so none is found: {error.message}")
     return result
+
+
+def _take_along(database: Database, project: Project) -> None:
+    """Go on with what is stored of a project that was moved to where it is, its file with it.
+
+    It is the same one where a project of its name lay at a single other place that is gone, and the
+    file lies inside of it: nobody else's documents are then in that file under that name.
+    """
+    root = project.root.resolve()
+    if database.in_memory or not database.path.resolve().is_relative_to(root):
+        return
+    with database.read() as connection:
+        roots = project_roots(connection, project.key["name"])
+    gone = [old for old, place in roots.items() if not Path(on_disk(place)).exists()]
+    if project.path_hash in roots or len(gone) != 1:
+        return
+    with database.write() as connection:
+        move_project(connection, project.key, gone[0], storable(project.root))
 
 
 def as_stored(database: Database, project: Project) -> Activation:

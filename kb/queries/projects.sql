@@ -24,3 +24,17 @@ SELECT chunks.chunk_id, documents.document_id, documents.path, documents.title, 
        documents.character_count, chunks.start_line, chunks.end_line
 FROM chunks JOIN documents USING (document_id)
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+
+-- name: project_roots
+-- The folders in which projects of a name were activated.
+SELECT DISTINCT path_hash, root FROM projects WHERE name = :name;
+
+-- name: move_project!
+-- A project, on all its branches, lies in another folder now.
+UPDATE projects SET path_hash = :path_hash, root = :root
+WHERE name = :name AND path_hash = :old_hash;
+
+-- name: move_external_collections!
+-- Name the external documentation of a moved project as it would be named there.
+UPDATE collections SET name = replace(name, :old_hash, :path_hash)
+WHERE project_id IN (SELECT project_id FROM projects WHERE name = :name AND path_hash = :path_hash);

@@ -28,6 +28,22 @@ def store_project(connection: Connection, key: Mapping[str, str], root: str) -> 
     return found
 
 
+def project_roots(connection: Connection, name: str) -> dict[str, str]:
+    """The folders in which projects of a name were activated, by their path hashes."""
+    return dict(connection.tuples("project_roots", name=name))
+
+
+def move_project(connection: Connection, key: Mapping[str, str], old_hash: str, root: str) -> None:
+    """Note that a project, on all its branches, lies in another folder now.
+
+    Args:
+        key: its `name` and `path_hash` there.
+    """
+    names = {"name": key["name"], "path_hash": key["path_hash"], "old_hash": old_hash}
+    connection.run("move_project", root=root, **names)
+    connection.run("move_external_collections", **names)
+
+
 def external_collection(connection: Connection, project_id: int | None) -> Row | None:
     """The external documentation of a project."""
     row = connection.row("external_collection", project_id=project_id)

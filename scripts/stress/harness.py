@@ -46,7 +46,7 @@ def arguments(
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     if only:
-        parser.add_argument("--only", choices=only, default="", metavar="SURFACE")
+        parser.add_argument("--only", choices=only, default="", metavar="PART")
     return parser.parse_args()
 
 

@@ -41,7 +41,7 @@ def test_whatever_a_client_sends_is_answered_and_nothing_ends_the_server(tmp_pat
             "--clients 6 --files 2 --pause 300 --revoke 700 --seconds 5".split(),
         ),
         ("sources", ["--cases", "10"]),
-        ("replication", ["--writes", "40", "--rounds", "1", "--kinds", "1", "--turns", "2"]),
+        ("replication", ["--writes", "40", "--rounds", "1", "--only", "folder", "--turns", "2"]),
         ("workers", ["--rounds", "1", "--documents", "12"]),
     ],
 )

@@ -15,8 +15,10 @@ from support import HashEmbedder, call, git
 
 from kb.errors import EmbeddingError
 from kb.store.chunks import count_chunks
+from kb.store.collections import all_collections
+from kb.store.database import Database
 from kb.tools.registry import call_tool
-from kb.tools.session import Session
+from kb.tools.session import Session, open_session
 
 CONFIG: dict[str, Any] = {
     "project_name": "test-project",
@@ -408,3 +410,53 @@ def test_progress_of_the_sync_is_reported(kb: Session, make: Maker) -> None:
     assert ("documents", 2, 2) in seen
     assert ("embedding", 2, 2) in seen
     assert "progress" not in str(call_tool(kb, "activate_project", {"progress": 1}).content["code"])
+
+
+def activated(root: Path, branch: str = "main", query: str = "REST API") -> dict[str, Any]:
+    """What an activation says in a project that has its file inside, and what is found then."""
+    file = root / ".kb" / "kb.db"
+    embedder = HashEmbedder()
+    with open_session(Database(file), project=root, make_embedder=lambda _: embedder) as kb:
+        said = call(kb, "activate_project", config_path=str(root), branch_name=branch)
+        with kb.database.read() as connection:
+            rows = [row["name"] for row in all_collections(connection)]
+        return {
+            **said["external_docs"],
+            "hash": said["path_hash"],
+            "names": rows,
+            "found": found(kb, query),
+        }
+
+
+def test_a_project_that_was_moved_with_its_file_goes_on_as_the_same_one(
+    make: Maker, tmp_path: Path
+) -> None:
+    root = make()
+    before = activated(root)
+    activated(root, "other")
+    root.rename(tmp_path / "moved")
+    after = activated(tmp_path / "moved")
+    assert (before["added"], after["added"], after["unchanged"]) == (2, 0, 2)
+    assert after["found"] == before["found"]
+    assert after["hash"] != before["hash"]
+    assert [name.replace(before["hash"], after["hash"]) for name in before["names"]] == [
+        name for name in after["names"] if "/other/" not in name
+    ]
+    assert activated(tmp_path / "moved", "other")["unchanged"] == 2
+
+
+def test_a_copied_project_is_another_one(make: Maker, tmp_path: Path) -> None:
+    root = make()
+    activated(root)
+    shutil.copytree(root, tmp_path / "copied")
+    assert activated(tmp_path / "copied")["added"] == 2
+
+
+def test_a_project_elsewhere_does_not_get_what_a_gone_one_of_its_name_had(
+    kb: Session, make: Maker, tmp_path: Path
+) -> None:
+    root, other = make(), make("other")
+    call(kb, "activate_project", config_path=str(root), branch_name="main")
+    shutil.rmtree(root)  # the file lies in neither
+    said = call(kb, "activate_project", config_path=str(other), branch_name="main")
+    assert said["external_docs"]["added"] == 2
