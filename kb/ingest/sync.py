@@ -34,7 +34,7 @@ from kb.store.database import Database
 from kb.store.documents import NewDocument, delete_document, store_document, touch_documents
 from kb.store.embeddings import delete_unused_vectors
 from kb.store.file_on_disk import is_part_of
-from kb.store.tidying import tidy
+from kb.store.tidying import close_ranks, tidy
 
 __all__ = [
     "SyncReport",
@@ -148,6 +148,8 @@ def _sync_files(
             run.finish()
         if report.added or report.updated or report.removed:
             tidy(database)
+        if report.updated or report.removed:
+            close_ranks(database)
     if withheld or run.secret:
         message = f"never stored: {named([*withheld, *run.secret])}"
         report.notices.append({"path": "", "message": message})

@@ -147,6 +147,12 @@ class Connection:
         if (surplus := int(free - kept * pages)) > 0:
             self.apsw.execute(f"PRAGMA incremental_vacuum({surplus})").fetchall()
 
+    def size(self) -> tuple[int, int]:
+        """Bytes of the file, and of a page."""
+        page: Any = self.apsw.pragma("page_size")
+        pages: Any = self.apsw.pragma("page_count")
+        return page * pages, page
+
     def last_id(self) -> int:
         return self.apsw.last_insert_rowid()
 

@@ -32,6 +32,8 @@ COLUMNS = {
 # Statements that read a whole table because that is their purpose.
 WHOLE_TABLE = {
     "all_document_ids",
+    "document_sizes",
+    "chunk_sizes",
     "all_session_details",
     "all_slab_ids",
     "chunks_with_text",

@@ -1,12 +1,13 @@
 """A file that is kept up to date does not grow by it."""
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 from support import Filler
 
 from kb.store.database import Database
-from kb.store.tidying import FREE_SHARE, MOST_WASTE, STEP
+from kb.store.tidying import FREE_SHARE, MOST_ROOM, MOST_WASTE, STEP, surplus_pages
 from kb.tools.session import Session
 
 WORDS = [f"{first}{second}" for first in ("wind", "rain", "mast") for second in range(400)]
@@ -34,6 +35,20 @@ def test_edits_leave_no_waste_in_the_index(fill: Filler) -> None:
         *newer, largest = segments(kb)
         assert sum(newer) <= MOST_WASTE * largest
     assert sum(segments(kb)) <= 1.1 * first
+
+
+def test_edits_leave_no_room_inside_of_pages(fill: Filler) -> None:
+    dice = random.Random(3)
+
+    def some_pages(numbers: Iterable[int]) -> dict[str, str | bytes]:
+        return {f"{number}.md": page(dice)[: dice.randrange(3_000, 9_000)] for number in numbers}
+
+    kb = fill(some_pages(range(40)), embed=False)
+    for _ in range(12):
+        fill(some_pages(dice.sample(range(40), 6)), embed=False)
+        with kb.database.read() as connection:
+            size, length = connection.size()
+            assert surplus_pages(connection) * length <= MOST_ROOM * size
 
 
 def test_pages_without_use_are_given_back(fill: Filler, folder: Path) -> None:
