@@ -3,7 +3,7 @@
 -- name: candidates
 -- Of each of these chunks (JSON list): its document, the cosine distances of the query's vector
 -- (int8; NULL when there is none) to the chunk and to the mean of its document, its title, how it
--- begins, and whether the chunk is its first.
+-- begins, whether the chunk is its first, and the chunk's vector where it has a distance.
 SELECT
   chunks.chunk_id,
   chunks.document_id,
@@ -16,7 +16,8 @@ SELECT
   END AS document_distance,
   documents.title,
   documents.title || ' ' || documents.summary AS beginning,
-  chunks.position = 1 AS is_first
+  chunks.position = 1 AS is_first,
+  CASE WHEN :query IS NOT NULL THEN vectors.vector END AS vector
 FROM chunks
 JOIN documents ON documents.document_id = chunks.document_id
 LEFT JOIN vectors USING (vector_id)

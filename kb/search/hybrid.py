@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.models.embedder import Calibration
 from kb.search.coverage import coverage, document_shares
+from kb.search.feedback import fed_back
 from kb.search.keywords import WordLists
 from kb.search.lookup import LookedUp, look_up, rows_titled
 from kb.search.operators import Filters
@@ -265,6 +266,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
     literal = set(words.literal) if len(split_words(query.text)) > 1 else set()
     of_document: dict[int, tuple[float, float | None, float, bool]] = {}
     found: list[Evidence] = []
+    vectors: dict[int, bytes] = {}
     for (
         chunk_id,
         document_id,
@@ -273,6 +275,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
         title,
         beginning,
         is_first,
+        vector,
     ) in collected.rows:
         if (known := of_document.get(document_id)) is None:
             known = of_document[document_id] = (
@@ -282,6 +285,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
                 _plain(title) == asked_title,
             )
         document_words, document_cosine, script, is_title = known
+        vectors[chunk_id] = vector
         score = words.chunks.get(chunk_id)
         one = Evidence(
             chunk_id,
@@ -303,7 +307,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
             distance,
         )
         found.append(one)
-    return found
+    return fed_back(found, vectors, collected.readable, standard)
 
 
 def _named(

@@ -4,9 +4,10 @@
                                                   bm25 of the passage (p) and of its document (d),
                                                   each as a share of the greatest possible;
                                                   and what words in a row add, or with their signs
-    meaning  = cosine(passage) + 0.87 cosine(mean of its document's vectors)
+    meaning  = cosine(passage), with feedback (`feedback.py`)
+               + 0.87 cosine(mean of its document's vectors)
     support  = words + r (meaning - 0.32 background) + (1 - r) 1.75 words + bonuses
-    probable = 1 / (1 + exp(-(3.1 (support - 1.44) + 0.847)))
+    probable = 1 / (1 + exp(-(3.1 (support - 1.48) + 0.847)))
     typed    = 0.7, where the passage holds the query's words as they were typed and they are rare
     score    = 1 - (1 - probable) (1 - typed), at most 0.99
 
@@ -18,7 +19,8 @@ nearest document: where many are near, as in the handbook of one product, being 
 
 All of it is absolute: nothing is divided by the best row of a reply, so that 0.7 means the same
 for every query. Rows are ordered by the score alone. Figures and what was tried and dropped:
-docs/decisions/0009-evidence.md, 0020-languages-together-and-names.md.
+docs/decisions/0009-evidence.md, 0020-languages-together-and-names.md,
+0023-feedback-and-common-words.md.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Weights:
     opening: float = 0.2  # for the beginning of a page that is titled so: it says what it is about
     named: float = 15.0  # where the query is its document's path: before all that mention it
     slope: float = 3.1
-    threshold: float = 1.44  # the support that has a score of 0.7
+    threshold: float = 1.48  # the support that has a score of 0.7
     background: float = 0.32
 
 
