@@ -16,7 +16,12 @@ OWNERS = {
         "store.sqlite_errors",
         "store.write_ahead_log",
     },
-    "markdown_it": {"formats.link_texts", "formats.links", "formats.markdown"},
+    "markdown_it": {
+        "formats.link_texts",
+        "formats.links",
+        "formats.markdown",
+        "formats.markdown_blocks",
+    },
     "html_to_markdown": {"formats.convert.markup"},
     "mammoth": {"formats.convert.word"},
     "nbformat": {"formats.convert.notebook"},

@@ -15,11 +15,14 @@ import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from kb.disk.read import reason
 from kb.text.controls import visible
 from kb.text.file_names import ESCAPING
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["OutputError", "coloured", "ending_on_signals", "prepare_streams", "written_output"]
 
@@ -31,9 +34,9 @@ class OutputError(Exception):
 
 
 class _Output(io.FileIO):
-    def write(self, data: object) -> int:
+    def write(self, data: Buffer, /) -> int:
         try:
-            return super().write(data)  # type: ignore[arg-type]
+            return super().write(data)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -42,11 +45,11 @@ class _Output(io.FileIO):
 
 
 class _Errors(io.FileIO):
-    def write(self, data: object) -> int:
+    def write(self, data: Buffer, /) -> int:
         try:
-            return super().write(data)  # type: ignore[arg-type]
+            return super().write(data)
         except OSError:  # nobody is left whom to tell
-            return len(bytes(data))  # type: ignore[call-overload]
+            return len(bytes(data))
 
 
 class _Visible(io.TextIOWrapper):
