@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEPTH = 100  # passages of each list that become candidates
+# Of candidates by words and by meaning those whose documents are looked at as a whole.
+PROMISING = 40
 MOST_TITLE_WORDS = 3  # of a query that may be a title
 LONGEST_PATH = 300  # characters
 MOST_NAMED = 20  # documents of whose path a query is the end
@@ -173,7 +175,8 @@ def examine(
     blob = None if vector is None else query_blob(vector)
     rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
     document_of = {row[0]: row[1] for row in rows}
-    passages = look_up(connection, words.units, words.alternatives, document_of)
+    promising = _promising(rows, words.chunks) | {document_of[one] for one in named}
+    passages = look_up(connection, words.units, words.alternatives, document_of, promising)
     is_short = len(words.units) <= MOST_TITLE_WORDS
     readable = readable_share(query.text) if english_model else 1.0
     return Collected(
@@ -308,6 +311,14 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
         )
         found.append(one)
     return fed_back(found, vectors, collected.readable, standard)
+
+
+def _promising(rows: Sequence[tuple[Any, ...]], scores: Mapping[int, float]) -> set[int]:
+    """The documents of the best candidates by words and of the nearest ones."""
+    by_words = sorted(rows, key=lambda row: -scores.get(row[0], 0.0))
+    near = [row for row in rows if row[2] is not None]
+    by_meaning = sorted(near, key=lambda row: row[2] + row[3])
+    return {row[1] for row in (*by_words[:PROMISING], *by_meaning[:PROMISING])}
 
 
 def _named(

@@ -75,7 +75,7 @@ class LookedUp:
     Attributes:
         ranked: the MATCH expressions that a bm25 score is made of.
         total: the rows of the index.
-        lengths: of the documents that were asked about, in passages, as multiples of the mean.
+        lengths: of the documents that were looked at, in passages, as multiples of the mean.
         often: how often, about, each document holds each of `ranked` that is not common.
     """
 
@@ -113,11 +113,13 @@ def look_up(
     wanted: Sequence[Unit],
     ranked: Sequence[str],
     document_of: Mapping[int, int],
+    whole: Collection[int],
 ) -> LookedUp:
     """In how many passages the words of a query stand, in which of some and of their documents'.
 
     Args:
         document_of: the documents of the passages that are asked about.
+        whole: those of them all of whose passages are looked at.
     """
     if not wanted:
         return LookedUp()
@@ -130,10 +132,11 @@ def look_up(
         least = [match for match in _matches(wanted) if match in ranked] or _matches(wanted)
         counts |= count_holding(connection, least, total)
         common.difference_update(least)
-    siblings = passages_of_documents(connection, set(document_of.values()), MOST_SIBLINGS)
-    siblings |= document_of
+    siblings = passages_of_documents(connection, whole, MOST_SIBLINGS)
+    siblings |= {one: document for one, document in document_of.items() if document in whole}
     rarer = [match for match in dict.fromkeys(ranked) if match not in common]
-    scores = _scores(connection, rarer or dict.fromkeys(ranked), siblings)
+    asked = siblings.keys() | document_of.keys()
+    scores = _scores(connection, rarer or dict.fromkeys(ranked), asked)
     others = [match for match in matches if match not in common and match not in scores]
     rows = _rows_holding(connection, others, document_of)
     rows |= {match: document_of.keys() & scores[match].keys() for match in rarer}
@@ -254,7 +257,8 @@ def _often(
     often: dict[int, float] = {}
     for chunk_id, score in scores.items():
         share = min(score / idf, MOST_OFTEN)
-        document_id = document_of[chunk_id]
+        if (document_id := document_of.get(chunk_id)) is None:
+            continue
         count = SATURATION * share / (SATURATION + 1 - share)
         often[document_id] = often.get(document_id, 0.0) + count
     return often

@@ -166,7 +166,7 @@ def rank_again(connection: Connection, known: Collected) -> object:
     words = known.words
     assert words is not None
     document_of = {row[0]: row[1] for row in known.rows}
-    look_up(connection, words.units, words.alternatives, document_of)
+    look_up(connection, words.units, words.alternatives, document_of, known.passages.lengths)
     return ranked([known], 10)
 
 

@@ -4,7 +4,7 @@ import pytest
 from support import Filler
 
 from kb.search.candidates import matching
-from kb.search.coverage import coverage
+from kb.search.coverage import coverage, document_shares
 from kb.search.hybrid import Hit, search
 from kb.search.keywords import keyword_hits, word_hits
 from kb.search.lookup import Unit, count_holding, file_sizes, look_up, telling
@@ -84,12 +84,24 @@ def test_words_that_all_are_common_are_looked_up_nevertheless(
     with kb.database.read() as connection:
         (chunk,) = matching(connection, '"anemometer"', [WHOLE_FILE])
         document_of = documents_of_chunks(connection, [chunk])
-        both = look_up(connection, units, ['"wind"'], document_of)
+        both = look_up(connection, units, ['"wind"'], document_of, ())
         assert both.found['"wind"'].is_common
         assert coverage(both).held == {chunk: 1.0}
-        alone = look_up(connection, units[:1], ['"wind"'], document_of)
+        alone = look_up(connection, units[:1], ['"wind"'], document_of, ())
         assert alone.found['"wind"'].count == 21
         assert coverage(alone).held == {chunk: 1.0}  # where there is no other word it counts
+
+
+def test_only_the_documents_of_the_best_candidates_are_looked_at_as_a_whole(fill: Filler) -> None:
+    kb = fill(PAGES, embed=False)
+    with kb.database.read() as connection:
+        chunks = sorted(matching(connection, '"wind"', [WHOLE_FILE]))[:2]
+        document_of = documents_of_chunks(connection, chunks)
+        first, second = (document_of[one] for one in chunks)
+        found = look_up(connection, [Unit('"wind"')], ['"wind"'], document_of, {first})
+        assert found.found['"wind"'].rows == {*chunks}
+        assert found.often['"wind"'].keys() == found.lengths.keys() == {first} != {second}
+        assert document_shares(found).keys() == {first}
 
 
 def test_passages_are_counted_anew_when_the_file_has_changed(fill: Filler) -> None:
