@@ -57,7 +57,9 @@ def place(kind: str, folder: Path) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def _sftp(folder: Path) -> Iterator[Place]:
+def ssh_server(folder: Path) -> Iterator[tuple[int, Path]]:
+    """An SSH server for the key `key` of a folder, as its port and a home that knows the server."""
+    folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     for name in ("host", "key"):
         subprocess.run(
@@ -79,6 +81,12 @@ def _sftp(folder: Path) -> Iterator[Place]:
     (home / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key}\n")
     command = [SSHD, "-D", "-e", "-f", str(folder / "sshd_config")]
     with _server(command, folder, port):
+        yield port, home
+
+
+@contextlib.contextmanager
+def _sftp(folder: Path) -> Iterator[Place]:
+    with ssh_server(folder) as (port, home):
         yield Place(
             f"sftp://{getpass.getuser()}@127.0.0.1:{port}{folder}/copy",
             {"HOME": str(home), "KB_SFTP_KEY": str(folder / "key")},

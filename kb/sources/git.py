@@ -62,6 +62,9 @@ _SETTINGS = (
 )
 _USER = re.compile(r"//[^/@\s]+@")
 _DENIED = re.compile(r"could not read|Authentication failed|Permission denied|publickey")
+_NOT_BY_ID = re.compile(r"unadvertised object|not our ref")
+_LOGIN = re.compile(r"^\S+@\S+: ")
+_UNKNOWN_HOST = re.compile(r"Host key verification failed|No \S+ host key is known")
 _FILE_MODES = (b"100644", b"100755", b"100664")
 
 
@@ -85,7 +88,7 @@ def cloned(address: GitAddress, wants: Callable[[str], int]) -> Iterator[Opened]
                 target = Target(Path(folder), address.stored)
                 below = _below(address)
                 chosen = _chosen(address, files, wants)
-                repository.write(chosen, target, seconds)
+                repository.write(chosen, target, commit, seconds)
                 manifest = read_manifest(
                     Path(folder, address.manifest or f"{below}{MANIFEST_NAME}")
                 )
@@ -98,7 +101,7 @@ def cloned(address: GitAddress, wants: Callable[[str], int]) -> Iterator[Opened]
                         and file.path not in known
                         and manifest.named(file.path[len(below) :])
                     ]
-                    repository.write(named, target, seconds)
+                    repository.write(named, target, commit, seconds)
         except OSError as error:
             raise _failure(address, reason(error)) from error
         root = Path(folder, below)
@@ -154,9 +157,12 @@ class _Repository:
 
     def fetch(self) -> tuple[str, int]:
         """Fetch the newest commit that is meant, without any file. Its id, and its time."""
+        return self._fetch_commit("--filter=blob:none")
+
+    def _fetch_commit(self, *options: str) -> tuple[str, int]:
         own = "refs/kb/" + hashlib.sha256(self.address.ref.encode()).hexdigest()[:16]
         self._git(
-            *("fetch", "--quiet", "--no-tags", "--depth=1", "--filter=blob:none", "--force"),
+            *("fetch", "--quiet", "--no-tags", "--depth=1", "--force", *options),
             *("--no-write-fetch-head", "--no-auto-maintenance", "--end-of-options", "origin"),
             f"{self.address.ref or 'HEAD'}:{own}",
         )
@@ -175,27 +181,34 @@ class _Repository:
                 files.append(_File(os.fsdecode(path), blob.rpartition(b" ")[2].decode()))
         return files
 
-    def _fetch_blobs(self, files: Iterable[_File]) -> None:
-        """Fetch the content of these files, unless it is there."""
+    def _fetch_blobs(self, files: Iterable[_File], commit: str) -> None:
+        """Fetch the content of these files of a commit, unless it is there."""
         there = set(
             self._git(
                 "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"
             ).split()
         )
-        missing = {file.blob for file in files if file.blob.encode() not in there}
-        if missing:
+        if not (missing := {file.blob for file in files if file.blob.encode() not in there}):
+            return
+        try:
             self._git(
                 *("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags"),
                 *("--no-write-fetch-head", "--no-auto-maintenance", "--filter=blob:none"),
                 *("--stdin", "--end-of-options", "origin"),
                 given="".join(f"{blob}\n" for blob in sorted(missing)).encode(),
             )
+        except SourceError as error:
+            # Behind an sshd as it comes git speaks its first protocol, which gives no single files.
+            if not _NOT_BY_ID.search(error.message):
+                raise
+            if self._fetch_commit("--refetch", "--no-filter")[0] != commit:
+                raise _failure(self.address, "it changed meanwhile: try again") from error
 
-    def write(self, files: Sequence[_File], target: Target, seconds: int) -> None:
+    def write(self, files: Sequence[_File], target: Target, commit: str, seconds: int) -> None:
         """Fetch and write these files, each with a time that its content decides."""
         if not files:
             return
-        self._fetch_blobs(files)
+        self._fetch_blobs(files, commit)
         checked = self._git("cat-file", "--batch-check", given=_lines(files)).splitlines()
         sizes = [int(line.rpartition(b" ")[2]) for line in checked]
         small = [file for file, size in zip(files, sizes, strict=True) if size <= file.maximum]
@@ -374,6 +387,10 @@ def _complaint(output: bytes, code: int) -> str:
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:"))]
     said = [line for line in lines if line.startswith(("fatal:", "error:", "ERROR:"))] or lines
     text = said[0].partition(": ")[2] or said[0] if said else f"git ended with {code}"
+    if text.startswith("Could not read from remote") and (before := lines[: lines.index(said[0])]):
+        text = _LOGIN.sub("", before[-1])  # what ssh said, for which git has no words
+    if _UNKNOWN_HOST.search(text):
+        text += " ssh does not know this server: log in once by hand"
     if _DENIED.search("\n".join(lines)):
         text += ": it is not there, or git has no credentials for it (see git help credentials)"
     return _USER.sub("//", text)[:600]

@@ -78,13 +78,16 @@ class Web:
         import httpx2
         from platformdirs import user_cache_path
 
+        from kb.sources.proxies import environment_proxies
         from kb.sources.public import Deadline, Transport
 
         self._deadline = Deadline()
         context = httpx2.create_ssl_context()
+        direct = Transport(context, self._deadline, allow_private=allow_private)
+        self._ways = environment_proxies(direct, context)
         self._client = httpx2.Client(
-            transport=Transport(context, self._deadline, allow_private=allow_private),
-            mounts=_proxies(context),
+            transport=self._ways,
+            trust_env=False,
             timeout=STEP_SECONDS,
             # One coding only, which grows a thousandfold at most: see `_body`.
             headers={"User-Agent": f"{AGENT}/{__version__}", "Accept-Encoding": "gzip"},
@@ -165,31 +168,16 @@ class Web:
 
     def _check_proxied(self, url: str) -> None:
         """Refuse a private address also where a proxy makes the connection."""
+        import httpx2
+
         from kb.sources.public import addresses
 
         parts = urlsplit(url)
-        if self._client._mounts and not self._allow_private:
+        if not self._allow_private and self._ways.is_proxied(httpx2.URL(url)):
             import httpcore2
 
             with contextlib.suppress(httpcore2.ConnectError):  # the proxy may know the name
                 addresses(parts.hostname or "", parts.port or 443, allow_private=False)
-
-
-def _proxies(context: object) -> dict[str, httpx2.BaseTransport | None]:
-    """The ways that the environment's proxies are, as httpx takes them."""
-    from urllib.request import getproxies
-
-    import httpx2
-
-    found = getproxies()
-    mounts: dict[str, httpx2.BaseTransport | None] = {}
-    for scheme in ("http", "https"):
-        if proxy := found.get(scheme) or found.get("all"):
-            mounts[f"{scheme}://"] = httpx2.HTTPTransport(verify=context, proxy=proxy)  # type: ignore[arg-type]
-    if mounts:
-        for host in filter(None, (part.strip() for part in found.get("no", "").split(","))):
-            mounts[f"all://{host}" if host.startswith("*") else f"all://*{host}"] = None
-    return mounts
 
 
 def _body(response: httpx2.Response, most_bytes: int) -> bytes:

@@ -1,5 +1,6 @@
 """Git repositories: from an address to searched, changed and synced again."""
 
+import getpass
 import http.server
 import os
 import shutil
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from destinations import SSHD, ssh_server
 from support import call, git, skip_without_git
 
 from kb.cli.collect import register
@@ -362,3 +364,26 @@ def test_a_file_that_is_too_large_is_told(
     assert [(one["path"], "more than the limit" in one["message"]) for one in report.errors] == [
         ("docs/large.md", True)
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(SSHD is None, reason="needs an SSH server: Debian's openssh-server")
+def test_a_repository_is_fetched_over_ssh(
+    kb: Session, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ssh_server(tmp_path / "ssh") as (port, home):
+        known = f"-o UserKnownHostsFile={home}/.ssh/known_hosts"
+        monkeypatch.setenv("GIT_SSH_COMMAND", f"ssh -F none {known} -o BatchMode=yes")
+        source = f"git+ssh://{getpass.getuser()}@127.0.0.1:{port}{repository}/.git"
+        with pytest.raises(SourceError, match="Permission denied"):
+            add(kb, source)
+        with_key = f"ssh -F none {known} -i {tmp_path}/ssh/key -o BatchMode=yes"
+        monkeypatch.setenv("GIT_SSH_COMMAND", with_key)
+        assert add(kb, source).added == 3
+        commit(repository, {"docs/quartz.md": "# Quartz\n\nThe heliotrope crystal.\n"})
+        assert (sync(kb).updated, found(kb, "heliotrope")) == (1, ["docs/quartz.md"])
+        (home / ".ssh" / "known_hosts").write_text("")  # a server that ssh does not know
+        commit(repository, {"docs/new.md": "# New\n\nA new page.\n"})
+        with pytest.raises(SourceError, match="log in once by hand"):
+            sync(kb)
+        assert found(kb, "heliotrope") == ["docs/quartz.md"]

@@ -11,6 +11,7 @@ from sources.web_server import Site, serving
 from kb.errors import SourceError, UsageError
 from kb.sources import web
 from kb.sources.address import web_address
+from kb.sources.proxies import is_excepted
 from kb.sources.public import is_public
 from kb.sources.web import Web
 
@@ -195,3 +196,72 @@ def test_a_malformed_address_is_refused(source: str) -> None:
 def test_an_address_has_one_form() -> None:
     assert web_address("HTTPS://Example.COM#top") == "https://example.com/"
     assert web_address("http://[::1]:80/a?b=c#d") == "http://[::1]:80/a?b=c"
+
+
+def test_a_proxy_of_the_environment_is_used_and_private_addresses_are_refused_before_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The site is asked as a proxy is: for whole addresses."""
+    monkeypatch.setenv("HTTP_PROXY", site.url.removeprefix("http://"))  # as curl takes it too
+    page = "http://handbook.invalid/page"
+    site.put(page, "behind the proxy")
+    assert get(page, allow_private=False) == b"behind the proxy"
+    for host in ("127.0.0.1", "169.254.169.254", "localhost", "[::1]"):
+        with pytest.raises(SourceError, match="private address"):
+            get(f"http://{host}/secret", allow_private=False)
+
+    def leads_inside(handler: Handler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", "http://127.0.0.1/secret")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    site.pages["http://handbook.invalid/away"] = leads_inside
+    with pytest.raises(SourceError, match="private address"):
+        get("http://handbook.invalid/away", allow_private=False)
+    assert {path for path, _ in site.asked} == {page, "http://handbook.invalid/away"}
+
+
+@pytest.mark.parametrize(
+    "excepted",
+    ["localhost,127.0.0.1,::1", "*", "10.0.0.0/8, 127.0.0.0/8", "[::1],127.0.0.1:{port}"],
+)
+def test_what_no_proxy_excepts_is_asked_directly(
+    site: Site, monkeypatch: pytest.MonkeyPatch, excepted: str
+) -> None:
+    port = site.url.rpartition(":")[2]
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # where nobody answers
+    monkeypatch.setenv("NO_PROXY", excepted.format(port=port))
+    site.put("/page", "directly")
+    assert get(f"{site.url}/page") == b"directly"
+
+
+@pytest.mark.parametrize(
+    ("host", "excepted", "expected"),
+    [
+        ("docs.example.com", "example.com", True),
+        ("docs.example.com", ".example.com", True),
+        ("docs.example.com", "*.example.com", True),
+        ("example.com", "other.org, example.com", True),
+        ("notexample.com", "example.com", False),
+        ("example.com", "docs.example.com", False),
+        ("example.com", "example.com:443", True),
+        ("example.com", "example.com:8080", False),
+        ("fe80::1", "fe80::/10", True),
+        ("[::1]", "::1", True),
+        ("10.1.2.3", "10.0.0.0/8", True),
+        ("11.1.2.3", "10.0.0.0/8", False),
+        ("example.com", "", False),
+        ("example.com", " , ", False),
+    ],
+)
+def test_names_and_networks_are_excepted_from_proxies(
+    host: str, excepted: str, expected: bool
+) -> None:
+    assert is_excepted(host, 443, excepted) is expected
+
+
+def test_a_proxy_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "nonsense://proxy:1")
+    with pytest.raises(SourceError, match="HTTPS_PROXY"):
+        get("https://example.com/")
