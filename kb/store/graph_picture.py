@@ -4,14 +4,14 @@ that lead nowhere."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from kb.store.citation_graph import is_web_key, leads_to_file
 from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
 
-__all__ = ["graph_picture"]
+__all__ = ["drawn_citations", "graph_picture", "picture_of"]
 
 MOST_OF_A_GROUP = 60  # documents, where there are several folders below
 SENTENCES = 2  # of one document citing another
@@ -28,9 +28,35 @@ Address = Callable[[str, str, str], str]  # collection, id and source -> where t
 def graph_picture(
     connection: Connection, address: Address, within: Collection[str] | None = None
 ) -> dict[str, Any]:
+    """Nodes and edges of one file; arguments and result as those of `picture_of`."""
+    return picture_of(drawn_citations(connection), address, within)
+
+
+def drawn_citations(
+    connection: Connection, shown: Callable[[str], str] = lambda name: name
+) -> list[Row]:
+    """What a picture is made of, of one file.
+
+    Args:
+        shown: how a collection is called.
+    """
+    rows = []
+    for cited in connection.rows("drawn_citations"):
+        row = with_source(connection, with_source(connection, cited), "target_source")
+        row["collection"] = shown(row["collection"])
+        if row["target_path"] is not None:
+            row["target_collection"] = shown(row["target_collection"])
+        rows.append(row)
+    return rows
+
+
+def picture_of(
+    citations: Iterable[Row], address: Address, within: Collection[str] | None = None
+) -> dict[str, Any]:
     """Nodes and edges with all that a picture shows of them.
 
     Args:
+        citations: of `drawn_citations`, of one file or several.
         address: where a document can be opened.
         within: ids (COLLECTION/path) of the documents to show; by default all with a citation.
 
@@ -43,8 +69,7 @@ def graph_picture(
     nodes: dict[str, dict[str, Any]] = {}
     edges: dict[tuple[str, str], dict[str, Any]] = {}
     spelled: dict[str, str] = {}  # one spelling for every way in which an address was written
-    for cited in connection.rows("drawn_citations"):
-        row = with_source(connection, with_source(connection, cited), "target_source")
+    for row in citations:
         source = f"{row['collection']}/{row['path']}"
         if within is not None and source not in within:
             continue

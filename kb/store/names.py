@@ -105,7 +105,7 @@ class Names:
         """All names that collections have, aliases among them; `kinds` as in `collections`."""
         rows = {row["name"] for row in self.collections(connection, kinds)}
         return {
-            *(self._shared.get(name, name) for name in rows),
+            *map(self.told_apart, rows),
             *(alias for alias, name in self.aliases.items() if name in rows),
         }
 
@@ -116,7 +116,11 @@ class Names:
     def everywhere(self, document: str) -> str:
         """The name of a document, COLLECTION/id, as it is among all open files."""
         collection, slash, path = document.partition("/")
-        return f"{self._shared.get(collection, collection)}{slash}{path}"
+        return f"{self.told_apart(collection)}{slash}{path}"
+
+    def told_apart(self, name: str) -> str:
+        """A collection's own name, with its file's where another file has the same."""
+        return self._shared.get(name, name)
 
     def called(self, row: Row) -> Called:
         """How a collection is shown."""

@@ -266,9 +266,12 @@ def test_the_page_shows_all_files_and_says_which(windrose_copy: Path, tmp_path: 
     folder = tmp_path / "team"
     folder.mkdir()
     (folder / "note.md").write_text("# Note\n\nThe heliotrope stands beside the mast.\n")
+    (folder / "other.md").write_text("# Other\n\nSee the [note](note.md) on it.\n")
     beside = tmp_path / "beside.db"
     with open_session(Database(beside), project=folder) as session:
         sync_collection(session.database, register(session.database, str(folder)))
+        session.log.begin("a-client")
+        session.log.note("query", "context_search", "how high is the mast?")
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(b"nothing that could be opened")
     with HttpServer(windrose_copy, "--db", str(beside), "--db", str(damaged)) as server:
@@ -287,3 +290,7 @@ def test_the_page_shows_all_files_and_says_which(windrose_copy: Path, tmp_path: 
         assert "The heliotrope stands" in shown(address.replace("&amp;", "&"))
         assert "note.md" in shown("/collection?name=team")
         assert "calibrate" in shown("/results?q=calibrate+the+vane")
+        graph = shown("/graph")
+        assert "team/note.md" in graph  # and those of the first file
+        assert "calibrate the vane.md" in graph
+        assert "how high is the mast?" in shown("/activity")

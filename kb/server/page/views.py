@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -20,6 +20,7 @@ from starlette.staticfiles import StaticFiles
 from kb.errors import KbError, NotFoundError, UsageError
 from kb.ingest.discoveries import all_discoveries
 from kb.ingest.forget import forget_discovery
+from kb.search.files import SearchedFile
 from kb.search.results import search_for_people
 from kb.server.access_log import exchange_of
 from kb.server.authentication import principal_of
@@ -27,8 +28,9 @@ from kb.server.clients import Clients
 from kb.server.page.document import shown_document
 from kb.server.page.render import FORM_SECRET, STATIC, VENDOR, Sealed, document_address, page
 from kb.store.call_statistics import call_statistics
+from kb.store.connection import Connection
 from kb.store.contents import count_documents, documents_page, sizes
-from kb.store.graph_picture import graph_picture
+from kb.store.graph_picture import drawn_citations, picture_of
 from kb.store.session_history import details_of_session, files_of_session, newest_sessions
 from kb.tools.session import Session
 
@@ -166,8 +168,12 @@ def _number(text: str) -> int:
 
 def graph(clients: Clients, _: Request) -> Response:
     """The citation graph of all documents."""
-    with clients.host.database.read() as connection:
-        picture = graph_picture(connection, lambda name, path, _: document_address(name, path))
+    citations = [
+        row
+        for file, connection in _read_each(clients.host)
+        for row in drawn_citations(connection, file.names.told_apart)
+    ]
+    picture = picture_of(citations, lambda name, path, _: document_address(name, path))
     # No text of a document may end the element that the data stands in.
     data = json.dumps(picture, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return page("graph.html", data=data, query="", here="graph")
@@ -193,21 +199,26 @@ def _listed(session: Session) -> tuple[list[dict[str, Any]], Counter[str]]:
     """The collections of all files, each with its file, and how much there is in all."""
     rows: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
-    for file in session.files:
-        if file.database.in_memory:
-            continue
-        with file.database.read() as connection:
-            counts.update(sizes(connection))
-            rows += [
-                {
-                    **row,
-                    "shown": file.names.called(row).collection,
-                    "documents": count_documents(connection, row["collection_id"]),
-                    "file": file.database.path.name,
-                }
-                for row in file.names.collections(connection)
-            ]
+    for file, connection in _read_each(session):
+        counts.update(sizes(connection))
+        rows += [
+            {
+                **row,
+                "shown": file.names.called(row).collection,
+                "documents": count_documents(connection, row["collection_id"]),
+                "file": file.database.path.name,
+            }
+            for row in file.names.collections(connection)
+        ]
     return rows, counts
+
+
+def _read_each(session: Session) -> Iterator[tuple[SearchedFile, Connection]]:
+    """A read of each file that is on the disk, one after the other."""
+    for file in session.files:
+        if not file.database.in_memory:
+            with file.database.read() as connection:
+                yield file, connection
 
 
 def collection(clients: Clients, request: Request) -> Response:
@@ -234,23 +245,31 @@ def activity(clients: Clients, _: Request) -> Response:
     """What assistants asked, read and learned, and how their calls went."""
     for session in clients.sessions():
         session.flush()
+    sessions = [
+        row for _, connection in _read_each(clients.host) for row in _newest_sessions(connection)
+    ]
+    sessions.sort(key=lambda row: str(row["startedAt"]), reverse=True)
     with clients.host.database.read() as connection:
-        known = {one["id"]: one for one in all_discoveries(connection)}
-        sessions = [
-            {
-                **row,
-                "asked": details_of_session(connection, row["id"], "query", EVENTS),
-                "read": files_of_session(connection, row["id"], EVENTS),
-                "learned": [
-                    known[one["detail"]]
-                    for one in details_of_session(connection, row["id"], "discovery", EVENTS)
-                    if one["detail"] in known
-                ],
-            }
-            for row in newest_sessions(connection, SESSIONS)
-        ]
         calls = call_statistics(connection)
-    return page("activity.html", sessions=sessions, calls=calls, query="", here="activity")
+    shown = sessions[:SESSIONS]
+    return page("activity.html", sessions=shown, calls=calls, query="", here="activity")
+
+
+def _newest_sessions(connection: Connection) -> list[dict[str, Any]]:
+    known = {one["id"]: one for one in all_discoveries(connection)}
+    return [
+        {
+            **row,
+            "asked": details_of_session(connection, row["id"], "query", EVENTS),
+            "read": files_of_session(connection, row["id"], EVENTS),
+            "learned": [
+                known[one["detail"]]
+                for one in details_of_session(connection, row["id"], "discovery", EVENTS)
+                if one["detail"] in known
+            ],
+        }
+        for row in newest_sessions(connection, SESSIONS)
+    ]
 
 
 def discoveries(clients: Clients, request: Request) -> Response:
