@@ -26,6 +26,7 @@ from kb.disk.ignore import IGNORE_FILES
 from kb.disk.read import MAXIMUM_DOCUMENT, reason
 from kb.errors import SourceError
 from kb.sources.address import GitAddress
+from kb.sources.git_complaints import complaint
 from kb.sources.manifest import MANIFEST_NAME, read_manifest
 from kb.sources.member import MOST_BYTES, Target
 from kb.sources.opened import Opened
@@ -60,11 +61,7 @@ _SETTINGS = (
     "http.lowSpeedLimit=1000",
     "http.lowSpeedTime=60",
 )
-_USER = re.compile(r"//[^/@\s]+@")
-_DENIED = re.compile(r"could not read|Authentication failed|Permission denied|publickey")
 _NOT_BY_ID = re.compile(r"unadvertised object|not our ref")
-_LOGIN = re.compile(r"^\S+@\S+: ")
-_UNKNOWN_HOST = re.compile(r"Host key verification failed|No \S+ host key is known")
 _FILE_MODES = (b"100644", b"100755", b"100664")
 
 
@@ -240,7 +237,7 @@ class _Repository:
                 self._wait(process, stdout)
             if process.returncode:
                 stderr.seek(0)
-                raise _failure(self.address, _complaint(stderr.read(100_000), process.returncode))
+                raise _failure(self.address, complaint(stderr.read(100_000), process.returncode))
             stdout.seek(0)
             yield stdout
 
@@ -379,21 +376,6 @@ def _size(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += os.stat(os.path.join(place, name)).st_size
     return total
-
-
-def _complaint(output: bytes, code: int) -> str:
-    """What git complains of, on one line and without names of users."""
-    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
-    lines = [line for line in lines if line and not line.startswith(("hint:", "warning:"))]
-    said = [line for line in lines if line.startswith(("fatal:", "error:", "ERROR:"))] or lines
-    text = said[0].partition(": ")[2] or said[0] if said else f"git ended with {code}"
-    if text.startswith("Could not read from remote") and (before := lines[: lines.index(said[0])]):
-        text = _LOGIN.sub("", before[-1])  # what ssh said, for which git has no words
-    if _UNKNOWN_HOST.search(text):
-        text += " ssh does not know this server: log in once by hand"
-    if _DENIED.search("\n".join(lines)):
-        text += ": it is not there, or git has no credentials for it (see git help credentials)"
-    return _USER.sub("//", text)[:600]
 
 
 def _failure(address: GitAddress, why: str) -> SourceError:

@@ -18,6 +18,7 @@ from kb.errors import SourceError, UsageError
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
 from kb.sources.address import git_address
+from kb.sources.git_complaints import complaint
 from kb.tools.session import Session
 
 PAGES = {
@@ -387,3 +388,8 @@ def test_a_repository_is_fetched_over_ssh(
         with pytest.raises(SourceError, match="log in once by hand"):
             sync(kb)
         assert found(kb, "heliotrope") == ["docs/quartz.md"]
+
+
+def test_a_repository_of_somebody_else_is_told_with_the_way_out() -> None:
+    said = b"fatal: detected dubious ownership in repository at '/srv/stones/.git'\nTo add an\n"
+    assert "safe.directory '/srv/stones/.git'` trusts it" in complaint(said, 128)
