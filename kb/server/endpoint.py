@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -15,7 +16,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
@@ -45,6 +46,14 @@ __all__ = ["Endpoint"]
 
 VERSION_HEADER = "mcp-protocol-version"
 _ESCAPED_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether something failed here: a client that goes amid its request is no fault."""
+    return not (record.exc_info and isinstance(record.exc_info[1], ClientDisconnect))
+
+
+logging.getLogger("mcp.server.streamable_http").addFilter(_is_ours)
 
 
 class Endpoint:

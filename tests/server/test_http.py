@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -255,6 +256,24 @@ def test_a_server_ends_in_order_though_a_client_listens(windrose_copy: Path) -> 
         code, errors = server.end()
         assert stream.read() == b""
         listening.close()
+    assert errors == ""
+    assert_clean_end(windrose_copy, code, errors)
+
+
+def test_a_client_that_goes_in_the_middle_of_a_request_leaves_no_traceback(
+    windrose_copy: Path,
+) -> None:
+    with HttpServer(windrose_copy) as server:
+        lines = [
+            "POST /mcp HTTP/1.1",
+            f"Host: 127.0.0.1:{server.port}",
+            "Content-Length: 5000",
+            *(f"{name}: {value}" for name, value in HEADERS.items()),
+        ]
+        with socket.create_connection(("127.0.0.1", server.port), HANGS) as half:
+            half.sendall("\r\n".join([*lines, "", '{"jsonrpc":']).encode())
+        assert server.request("POST", "/mcp", INITIALIZE)[0] == 200
+        code, errors = server.end()
     assert errors == ""
     assert_clean_end(windrose_copy, code, errors)
 
