@@ -12,6 +12,9 @@ from support import ROOT
 from kb.evaluation.judged import MEASURES, Judged, Run, measure, measures_of
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 14), reason="ir-measures uses ast.Num, which Python 3.14 has not"
+)
 def test_measures_agree_with_ir_measures() -> None:
     chance = random.Random(7)
     judgements: dict[str, dict[str, int]] = {}
