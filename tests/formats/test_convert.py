@@ -310,6 +310,16 @@ def test_a_link_that_is_no_address_costs_itself(
     assert "odd" in convert("a.epub", changed.getvalue()).text
 
 
+def test_text_in_elements_of_any_depth_is_protected_by_what_it_stands_in(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    deep = "<span>a" * 100_000  # its own limit of processor time would end a search upwards
+    page = f"<main><h2><b>x_y_z</b></h2><pre><b>p_q_r</b></pre><p>{deep}</p></main>"
+    text = convert("a.html", page.encode()).text
+    assert "## **x\\_y\\_z**" in text
+    assert "p_q_r" in text
+
+
 def test_half_a_character_in_a_notebook_is_replaced(
     convert: Callable[[str, bytes], Converted],
 ) -> None:

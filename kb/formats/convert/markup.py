@@ -37,7 +37,9 @@ _AROUND = (
 )
 _PERMALINKS = "a.headerlink, a.anchor, a.permalink, a.anchorjs-link, a.hash-link, a.header-anchor"
 _MAIN = ("main", "[role=main]", "article", "#content", "#main-content", ".document", "body")
-_HEADINGS = "h1, h2, h3, h4, h5, h6"
+_HEADING_TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_HEADINGS = ", ".join(_HEADING_TAGS)
+_AS_IT_STANDS = ("pre", "code", "kbd", "samp", "textarea")
 
 # A page whose content is shorter than this is taken as a whole: a list of links is all that a
 # table of contents holds.
@@ -89,8 +91,8 @@ def markdown_of(node: LexborNode) -> str:
             image.replace_with(image.attributes.get("alt") or "")
     for heading in node.css(_HEADINGS):
         _prepare_heading(heading)
-    for text in list(_texts(node)):
-        _protect(text)
+    for text, in_heading in list(_texts(node)):
+        _protect(text, in_heading=in_heading)
     markdown = html_to_markdown.convert(node.html or "", _OPTIONS).content or ""
     markdown = markdown.replace(_ESCAPE, "\\")
     return markdown.strip("\n") + "\n" if markdown.strip() else ""
@@ -126,10 +128,16 @@ def _name_of(heading: LexborNode) -> str:
     return ""
 
 
-def _texts(node: LexborNode) -> Iterator[LexborNode]:
-    for one in node.traverse(include_text=True):
-        if one.is_text_node:
-            yield one
+def _texts(node: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
+    """Each text that is not shown as it stands, and whether it is inside a heading."""
+    waiting = [(node, False)]
+    while waiting:
+        above, in_heading = waiting.pop()
+        for one in above.iter(include_text=True):
+            if one.is_text_node:
+                yield one, in_heading
+            elif one.tag not in _AS_IT_STANDS:
+                waiting.append((one, in_heading or one.tag in _HEADING_TAGS))
 
 
 # What begins a block at the beginning of a line; html-to-markdown protects the first line alone.
@@ -142,18 +150,11 @@ _INLINE_MARK = re.compile(r"(?=[\\`*_\[\]&])")
 _ESCAPE = "\ufdd0"
 
 
-def _protect(node: Any) -> None:
+def _protect(node: Any, *, in_heading: bool) -> None:
     """Keep a text from being read as Markdown."""
     text = node.text_content
     if not text or text.isspace():
         return
-    in_heading = False
-    above = node.parent
-    while above is not None:
-        if above.tag in ("pre", "code", "kbd", "samp", "textarea"):
-            return
-        in_heading = in_heading or bool(re.fullmatch(r"h[1-6]", above.tag))
-        above = above.parent
     changed = text.replace(_ESCAPE, "")
     changed = _BLOCK_MARK.sub(" ", changed) if "\n" in changed else changed
     if in_heading:
