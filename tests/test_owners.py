@@ -35,7 +35,7 @@ OWNERS = {
     "distributed": {"ingest.workers"},
     "docutils": {"formats.restructured_text"},
     "httpcore2": {"sources.public", "sources.web"},
-    "httpx2": {"sources.public", "sources.web"},
+    "httpx2": {"sources.proxies", "sources.public", "sources.web"},
     "filelock": {
         "store.replication.follow",
         "store.replication.replicate",
