@@ -13,6 +13,7 @@ import stat
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -58,6 +59,8 @@ class ProjectFile:
     modified: float  # seconds since 1970, UTC
 
 
+# A search asks for each file of a project, and the next one for the same again.
+@lru_cache(maxsize=50_000)
 def is_hidden_from_tools(path: str) -> bool:
     """Whether any part of a relative path has a name that no tool shows."""
     path = path.replace("\\", "/")

