@@ -15,6 +15,7 @@ from kb.evaluation.judged import MEASURES, Judged, Run, measure, measures_of
 @pytest.mark.skipif(
     sys.version_info >= (3, 14), reason="ir-measures uses ast.Num, which Python 3.14 has not"
 )
+@pytest.mark.filterwarnings("ignore:ast.Num is deprecated:DeprecationWarning")  # from 3.12 on
 def test_measures_agree_with_ir_measures() -> None:
     chance = random.Random(7)
     judgements: dict[str, dict[str, int]] = {}
