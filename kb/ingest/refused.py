@@ -39,12 +39,21 @@ def would_empty(collection: Row, count: int, *, is_addition: bool) -> SourceErro
     )
 
 
-def nothing_readable(collection: Row, report: SyncReport) -> SourceError:
+def nothing_readable(collection: Row, report: SyncReport, *, found_none: bool) -> SourceError:
+    """The refusal to add what would hold nothing, with the first of its errors.
+
+    Args:
+        found_none: the globs, where there are any, fit no file at all.
+    """
     first = report.errors[0]
     others = f" ({len(report.errors) - 1} more failed)" if len(report.errors) > 1 else ""
-    where = f"{first['path']}: " if first["path"] not in first["message"] else ""
+    where = f"{first['path']}: "
+    if not first["path"] or where in first["message"]:  # "Cannot read a.md: ..."
+        where = ""
+    globs = shown_globs(collection) if found_none else ""
+    unfit = f"no file matches{globs}; " if globs else ""
     return SourceError(
-        f"nothing was added: {where}{first['message']}{others}", path=collection["source"]
+        f"nothing was added: {unfit}{where}{first['message']}{others}", path=collection["source"]
     )
 
 

@@ -136,7 +136,7 @@ def _sync_files(
         progress("documents", len(files), len(files))
         if not run.has_read:
             if is_addition and report.errors and registration and not registration.keeps_empty:
-                raise nothing_readable(row, report)
+                raise nothing_readable(row, report, found_none=not found)
             if gone and len(gone) == len(stored) and not may_become_empty:
                 raise would_empty(row, len(stored), is_addition=is_addition)
         taken_back = [path for path in run.secret if path in stored]

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from kb.disk.read import MAXIMUM_DOCUMENT, reason, too_large
 from kb.disk.secret import is_secret
 from kb.errors import SourceError
-from kb.sources.folder import Accepts, Report, SourceFile, Withhold, read_data
+from kb.sources.folder import LEADS_OUT, Accepts, Report, SourceFile, Withhold, read_data
 from kb.sources.manifest import Entry
 from kb.sources.member import Target
 from kb.sources.opened import Opened
@@ -54,7 +54,7 @@ def listed_files(
         inner = os.path.relpath(place, root).replace(os.sep, "/")
         maximum = accepts(entry.path) or MAXIMUM_DOCUMENT
         if not Path(place).is_relative_to(root):
-            report(entry.path, "link not followed: it leads out of the collection's folder")
+            report(entry.path, LEADS_OUT)
         elif is_secret(inner):
             withhold(entry.path)
         elif not stat.S_ISREG(status.st_mode):

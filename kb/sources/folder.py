@@ -26,6 +26,7 @@ from kb.text.file_names import storable
 from kb.text.suffixes import PAGE_SUFFIXES
 
 __all__ = [
+    "LEADS_OUT",
     "Accepts",
     "SecretFile",
     "SourceFile",
@@ -38,7 +39,10 @@ __all__ = [
     "walk",
 ]
 
-
+# Said of a link that is not followed; the collection of what it leads to has its own root.
+LEADS_OUT = (
+    "link not followed: it leads out of the collection's folder; `kb add` its target by itself"
+)
 _BARE_NEGATION = re.compile(r"^!\s*$", re.MULTILINE)
 
 Report = Callable[[str, str], None]
@@ -323,7 +327,7 @@ class _Walker:
             return
         # Compared part by part: `/proj_secret` begins with `/proj` but is outside it.
         if not Path(target).is_relative_to(self._root):
-            self._report(path, "link not followed: it leads out of the collection's folder")
+            self._report(path, LEADS_OUT)
             return
         inner = Path(target).relative_to(self._root).as_posix()
         if is_secret(path) or is_secret(inner):

@@ -208,6 +208,11 @@ def test_globs_that_match_nothing_are_named(filled: Run) -> None:
     outcome = filled("add", "docs", "--name", "other", "--include", "*.org")
     assert (outcome.code, outcome.out) == (1, "other: nothing there, so nothing was added\n")
     assert "kb: other: no file matches (only *.org)" in outcome.errors
+    # Also beside a link, which any glob might mean.
+    Path("docs/out").symlink_to(Path.home(), target_is_directory=True)
+    outcome = filled("add", "docs", "--name", "other", "--include", "[drafts]/**")
+    assert outcome.code == 3
+    assert "nothing was added: no file matches (only [drafts]/**); out: link not" in outcome.errors
 
 
 @pytest.mark.skipif(not Path("/dev/null").exists(), reason="no such device here")
