@@ -97,3 +97,38 @@ def test_a_name_is_found_in_either_normal_form(
     assert "vane" in call(kb, "read_file", path=f"docs/{wanted}")["file"]["content"]
     found = call(kb, "grep_codebase", pattern="vane", filePattern=f"**/{wanted}")
     assert found["totalMatches"] == 1
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le"])
+def test_imports_are_read_like_every_other_text(
+    fill: Filler, folder: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, ends: str
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    kb = fill({"a.md": b"# Wind\n"}, embed=False)
+    lines = ['"""La girouette étalée montre le vent à côté de la forêt."""', "import vane", ""]
+    (folder / "wind.py").write_bytes(ends.join(lines).encode(encoding))
+    (folder / "vane.py").write_bytes(ends.join(["# étalée à côté", "x = 1", ""]).encode(encoding))
+    read = call(kb, "read_file", path="docs/wind.py", includeDeps=True)
+    assert read["file"]["content"].split("\n")[0] == lines[0]
+    assert [(one["path"], one["content"]) for one in read["dependencies"]] == [
+        ("docs/vane.py", "# étalée à côté\nx = 1\n")
+    ]
+
+
+@pytest.mark.parametrize("stored", ["NFC", "NFD"])
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+def test_an_import_is_found_in_either_normal_form(
+    fill: Filler, folder: Path, monkeypatch: pytest.MonkeyPatch, stored: str, written: str
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    kb = fill({"a.md": b"# Wind\n"}, embed=False)
+    name = unicodedata.normalize(stored, "größe")  # type: ignore[arg-type]
+    (folder / f"{name}.py").write_text("x = 1\n")
+    told = unicodedata.normalize(written, "größe")  # type: ignore[arg-type]
+    (folder / "wind.py").write_text(f"import {told}\n")
+    (folder / "wind.js").write_text(f'import {{x}} from "./{told}.py";\n')
+    (folder / "wind.c").write_text(f'#include "{told}.py"\n')
+    for file in ("wind.py", "wind.js", "wind.c"):
+        read = call(kb, "read_file", path=f"docs/{file}", includeDeps=True)
+        assert [one["path"] for one in read["dependencies"]] == [f"docs/{name}.py"], file

@@ -107,7 +107,10 @@ class Project:
             return {}
 
     def _find(self, path: str) -> str:
-        if path.startswith(("../", "/")) or not os.path.isfile(self._root / on_disk(path)):
+        if path.startswith(("../", "/")):
+            return ""
+        # Most do not exist. What is not ASCII may have another normal form on the disk.
+        if path.isascii() and not os.path.isfile(self._root / path):
             return ""
         try:
             found = resolve_inside(self._root, path)
