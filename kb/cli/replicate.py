@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,7 +100,9 @@ def restore(_: object, options: argparse.Namespace) -> int:
     result = {"file": str(file), "bytes": found.size, "documents": found.documents}
     text = f"{file}: {counted(found.documents, 'document')} ({found.size / 1e6:.1f} MB)"
     render.text(result, text, options)
-    render.remark(f"`kb replicate {options.destination} --continue` goes on from here", options)
+    named = ["--db", str(file)] if options.db else []
+    command = shlex.join(["kb", *named, "replicate", options.destination, "--continue"])
+    render.remark(f"`{command}` goes on from here", options)
     return 0
 
 

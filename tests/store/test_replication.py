@@ -294,6 +294,12 @@ def test_an_address_that_cannot_be_used_is_refused_with_the_reason(
     assert "secret" not in refused.value.message
 
 
+def test_without_ssh_keygen_it_is_said_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SourceError, match="ssh-keygen is not installed, which knows"):
+        parse_destination("sftp://me@example.org/~/copies")
+
+
 def test_without_the_program_it_is_said_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
@@ -375,7 +381,7 @@ def test_a_file_comes_back_as_it_was_at_a_time(kb: Session, tmp_path: Path) -> N
     assert documents_in(tmp_path / "then.db") == ["one"]
     with pytest.raises(UsageError, match="is no time"):
         restore(to, tmp_path / "never.db", "yesterday")
-    with pytest.raises(SourceError, match="there is no copy from 2001"):
+    with pytest.raises(SourceError, match=r"there is no copy from 2001.*: name a later time"):
         restore(to, tmp_path / "never.db", "2001-01-01T00:00:00Z")
     assert not (tmp_path / "never.db").exists()
 
@@ -414,6 +420,14 @@ def test_a_copy_that_is_made_once_holds_everything(kb: Session, tmp_path: Path) 
         back = tmp_path / f"{name}.db"
         restore(parse_destination(address), back)
         assert documents_in(back) == documents_in(file)
+
+
+def test_a_restore_names_the_file_that_goes_on(kb: Session, tmp_path: Path) -> None:
+    address, back = str(tmp_path / "a copy"), str(tmp_path / "back.db")
+    add(kb, "one")
+    run("--db", str(kb.database.path), "replicate", address, "--once")
+    said = run("--db", back, "restore", address)
+    assert f"`kb --db {back} replicate '{address}' --continue` goes on from here" in said
 
 
 def test_what_is_there_is_not_written_over_by_a_restore(kb: Session, tmp_path: Path) -> None:

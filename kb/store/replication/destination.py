@@ -170,6 +170,11 @@ def _host_key(host: str, port: int) -> str:
             check=False,
             timeout=10,
         )
+    except FileNotFoundError as error:
+        raise SourceError(
+            "ssh-keygen is not installed, which knows the keys of servers: install OpenSSH's "
+            "client (openssh-client in Debian and Ubuntu)"
+        ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceError(f"cannot ask ssh-keygen for the key of {name}: {error}") from error
     known = {}

@@ -29,12 +29,7 @@ from kb.errors import KbError, SourceError
 from kb.store.beside import FilesBeside
 from kb.store.database import Database
 from kb.store.replication.destination import Destination
-from kb.store.replication.litestream import (
-    explain,
-    newest,
-    start,
-    temporary_configuration,
-)
+from kb.store.replication.litestream import explain, newest, start, temporary_configuration
 
 try:
     import fcntl

@@ -218,13 +218,18 @@ def restore(destination: Destination, target: Path, at: str = "") -> None:
 
 
 def explain(said: str, destination: Destination, at: str = "") -> str:
-    """What Litestream complains of, with what to do."""
+    """What Litestream complains of, with what to do.
+
+    Args:
+        at: the time for which a copy was asked; "" for the newest.
+    """
     lines = [line for line in said.splitlines() if line.strip()]
     reason = lines[-1].removeprefix("Error: ") if lines else "it said nothing"
     place = destination.address
     if "no matching backup files" in reason or "timestamp" in reason:
-        before = f" from {at} or before" if at else ""
-        return f"there is no copy{before} at {place}: `kb replicate` where the file is makes one"
+        if at:
+            return f"there is no copy from {at} or before at {place}: name a later time, or none"
+        return f"there is no copy at {place}: `kb replicate` where the file is makes one"
     for pattern, advice in _ADVICE:
         if re.search(pattern, reason, re.IGNORECASE):
             return f"cannot use {place}: {advice} ({_short(reason)})"
