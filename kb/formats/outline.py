@@ -92,7 +92,9 @@ class ParsedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    level: int
+    """One heading as a reader found it; lines are 1-based and inclusive."""
+
+    level: int  # 1 to 6
     text: str
     start_line: int
     end_line: int
@@ -115,6 +117,11 @@ class Body:
 def build_sections(
     headings: Sequence[Heading], lines: Sequence[str], title: str
 ) -> tuple[Section, ...]:
+    """The sections that headings in document order open.
+
+    Args:
+        title: the document's; the heading that says it is left out of paths.
+    """
     title_position = next(
         (i for i, h in enumerate(headings) if h.level == 1 and h.text and h.text == title), None
     )
@@ -168,6 +175,11 @@ _NO_PROSE = re.compile(r"///|:::|!!!|\?\?\?|\{[%{*]|\[TOC\]|import\s.+['\"];?$|e
 def first_prose(
     blocks: Iterable[Block], lines: Sequence[str], plain_text: Callable[[str], str]
 ) -> str:
+    """The first paragraph that is prose, cut for a summary; "" when there is none.
+
+    Args:
+        plain_text: takes the markup off a paragraph's source.
+    """
     for block in blocks:
         if block.kind == "paragraph":
             source = "\n".join(lines[block.start_line - 1 : block.end_line])
@@ -189,5 +201,6 @@ def prose(text: str) -> str:
 
 
 def one_line(text: str) -> str:
+    """The text with each run of blanks as one space, and without NUL."""
     # SQLite's own tools end a text at NUL; Markdown shows U+FFFD for it.
     return " ".join(text.replace("\0", "\ufffd").split())

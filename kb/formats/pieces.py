@@ -55,11 +55,13 @@ class Source:
         self._tokens, self._opens_word = token_starts(text, start, tokenizer)
 
     def range(self, block: Block) -> tuple[int, int]:
+        """Where a block begins and ends, in characters, without its last line end."""
         after = block.end_line < len(self._lines)
         end = self._lines[block.end_line] - 1 if after else len(self.text)
         return self._lines[block.start_line - 1], end
 
     def line(self, character: int) -> int:
+        """The line, from 1, that a character stands in."""
         return bisect_right(self._lines, character)
 
     def token_count(self, start: int, end: int) -> int:
@@ -67,9 +69,11 @@ class Source:
         return bisect_left(self._tokens, end) - bisect_left(self._tokens, start)
 
     def fits(self, start: int, end: int, budget: int) -> bool:
+        """Whether a range can be a chunk of at most so many tokens."""
         return end - start <= MAXIMUM_CHARACTERS and self.token_count(start, end) <= budget
 
     def cuts_word(self, character: int) -> bool:
+        """Whether a cut in front of a character would make other tokens of the word round it."""
         around = self.text[character - 1 : character + 1]
         if len(around) < 2 or around[0] in _MODEL_SPACE or around[1] in _MODEL_SPACE:
             return False
@@ -147,6 +151,11 @@ class Piece:
 
 
 def split_blocks(source: Source, blocks: Sequence[Block], budget: int) -> Iterator[Piece]:
+    """The pieces of a section's blocks, in order.
+
+    Args:
+        budget: tokens that a piece and its lead may have together.
+    """
     cut = Cut.BLOCK
     intro = NO_LEAD
     gap_end = source.range(blocks[0])[0]  # where the last part that has words ends

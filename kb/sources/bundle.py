@@ -28,6 +28,12 @@ from kb.sources.opened import Opened
 
 __all__ = ["pack", "unpacked"]
 
+# What the two modules raise on a bundle that is damaged, encrypted or packed in an odd way.
+_DAMAGES = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError),
+    *(RuntimeError, NotImplementedError),
+)
+
 
 @contextlib.contextmanager
 def unpacked(source: Path, called: str = "") -> Iterator[Opened]:
@@ -39,7 +45,7 @@ def unpacked(source: Path, called: str = "") -> Iterator[Opened]:
         called: what people know the source by, where it is not its path.
 
     Raises:
-        SourceError: the bundle is damaged, leads outside, or is a bomb.
+        SourceError: the bundle is damaged or encrypted, leads outside, or is a bomb.
     """
     if not is_bundle(source):
         yield Opened(source, read_manifest(source / MANIFEST_NAME))
@@ -51,9 +57,7 @@ def unpacked(source: Path, called: str = "") -> Iterator[Opened]:
             target = Target(Path(folder), name, state.st_size)
             unpack = _unzip if source.name.lower().endswith(".zip") else _untar
             unpack(source, target, state.st_mtime_ns)
-        except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
-            raise SourceError(f"{name} cannot be unpacked: {error}", path=name) from error
-        except (RuntimeError, NotImplementedError) as error:  # encrypted, or an odd method
+        except _DAMAGES as error:
             raise SourceError(f"{name} cannot be unpacked: {error}", path=name) from error
         except OSError as error:
             raise SourceError(f"{name} cannot be unpacked: {reason(error)}", path=name) from error
