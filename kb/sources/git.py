@@ -274,7 +274,10 @@ def _repository(address: GitAddress) -> Iterator[_Repository]:
     from platformdirs import user_cache_path
 
     if shutil.which("git") is None:
-        raise SourceError(f"{address.stored} needs git, which is not installed")
+        raise SourceError(
+            f"{address.stored} needs git, which is not installed: install it, or add a checkout as "
+            "a folder"
+        )
     place = user_cache_path("kb") / "git"
     place.mkdir(parents=True, exist_ok=True)
     _forget_unused(place)
