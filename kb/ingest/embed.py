@@ -64,7 +64,7 @@ def embed_pending(
     model: ModelInUse,
     *,
     progress: Progress = no_progress,
-    within: tuple[int, int] = WHOLE_FILE,
+    within: ChunkRange = WHOLE_FILE,
     should_stop: Callable[[], bool] = lambda: False,
     engine: Engine = THREADS,
 ) -> EmbedReport:
@@ -72,7 +72,8 @@ def embed_pending(
 
     Args:
         within: a range of chunk ids; others wait on.
-        should_stop: asked after each batch; what is left waits on.
+        should_stop: asked after each batch once the model has embedded something, so that every
+            call gets on; what is left waits on.
         engine: what runs the model.
 
     Raises:

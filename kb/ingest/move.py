@@ -6,11 +6,13 @@ one of the two holds it. What an interruption leaves in both is recognised by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kb.errors import UsageError
+from kb.formats.archive_kinds import RESEARCH
 from kb.formats.parse import parse
+from kb.ingest.progress import Progress, no_progress
 from kb.models.embedder import are_interchangeable
 from kb.store.chunks import count_waiting
 from kb.store.collections import (
@@ -33,8 +35,6 @@ from kb.store.tidying import tidy
 
 __all__ = ["Moved", "copy_documents", "move_collection"]
 
-Progress = Callable[[str, int, int], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Moved:
@@ -47,7 +47,7 @@ class Moved:
 
 
 def move_collection(
-    source: Database, target: Database, row: Row, progress: Progress = lambda *_: None
+    source: Database, target: Database, row: Row, progress: Progress = no_progress
 ) -> Moved:
     """Move one collection with all its documents.
 
@@ -91,7 +91,7 @@ def copy_documents(
     new: Connection,
     collection_id: int,
     document_ids: Sequence[int],
-    progress: Progress = lambda *_: None,
+    progress: Progress = no_progress,
 ) -> None:
     """Store some documents of one file in a collection of another, inside a write there.
 
@@ -142,7 +142,7 @@ def _model(old: Connection, new: Connection) -> int | None:
 def _with_blocks(new: NewDocument) -> NewDocument:
     """A research report with its paragraphs, by which others are found that say the same."""
     archive = new.parsed.front_matter.get("archive")
-    if not isinstance(archive, dict) or archive.get("source") != "research":
+    if not isinstance(archive, dict) or archive.get("source") != RESEARCH:
         return new
     blocks = parse(new.text, new.path).blocks
     return replace(new, parsed=replace(new.parsed, blocks=blocks))

@@ -43,7 +43,7 @@ __all__ = [
 
 MOST_KINDS = 8  # of files, in a notice
 
-logger = logging.getLogger("kb.sync")
+log = logging.getLogger("kb.sync")
 
 
 def sync_collection(
@@ -175,7 +175,7 @@ def _sync_one(run: _Run, file: SourceFile, note: Callable[[str, str], None]) -> 
     except RecursionError:
         note(file.path, "is nested too deeply to be read as a document")
     except Exception as error:
-        logger.warning("%s", file.path, exc_info=True)
+        log.warning("%s", file.path, exc_info=True)
         note(file.path, f"cannot be stored: {type(error).__name__}: {error}")
 
 

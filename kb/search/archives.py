@@ -15,7 +15,7 @@ from kb.search.highlight import excerpts, marked, spans
 from kb.search.hybrid import search
 from kb.search.keywords import keyword_hits
 from kb.search.operators import Filters, document_filters, documents_holding
-from kb.search.query import STOP_WORDS, Query, parse_query, quote
+from kb.search.query import Query, parse_query, quote
 from kb.search.ranking import FUZZY_SCORE, LEAST_SCORE_WITHOUT_WORDS, shown
 from kb.search.rows import load_rows
 from kb.search.snippet import nearest_snippets
@@ -61,7 +61,7 @@ def search_archives(
     What holds a word of the query comes first, then what holds only words near it. Operators
     hold for the whole document. A document that is near in meaning alone is found with `fuzzy`.
     """
-    query = _without_stop_words(parse_query(text))
+    query = parse_query(text).without_stop_words()
     with model.database.read() as connection:
         if not names.collections(connection, ("archive",)):
             return [], NO_ARCHIVE
@@ -195,12 +195,6 @@ def _chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkR
 
     only, without = document_filters(connection, query, ranges)
     return chunks(only), chunks(without)
-
-
-def _without_stop_words(query: Query) -> Query:
-    """Words that say nothing find nothing and are not marked, unless there are no others."""
-    telling = tuple(one for one in query.terms if one.text.casefold() not in STOP_WORDS)
-    return replace(query, terms=telling) if telling or query.must else query
 
 
 def _near_words(connection: Connection, query: Query) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ from kb.search.ranking import LENGTH_WEIGHT, SATURATION, SCORE_DIGITS
 from kb.search.words import Pattern, pattern, split, unspaced_runs
 from kb.store.connection import Connection
 from kb.store.contents import texts_of
-from kb.store.ids import collection_range
+from kb.store.ids import ChunkRange, collection_range
 from kb.text.terms import bigrams, is_unspaced, parts
 
 DOCUMENTS_AT_ONCE = 100  # whose texts are held in memory
@@ -114,9 +114,7 @@ def count_tokens(connection: Connection, text: str, options: IndexOptions) -> in
 class _Counter:
     """How often the documents of one index hold the words of a query."""
 
-    def __init__(
-        self, connection: Connection, id_range: tuple[int, int], options: IndexOptions
-    ) -> None:
+    def __init__(self, connection: Connection, id_range: ChunkRange, options: IndexOptions) -> None:
         self._connection = connection
         self._range = {"first": id_range[0], "last": id_range[1]}
         self._options = options

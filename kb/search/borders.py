@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from kb.search.candidates import IdRange, bodies, match_words_of, matching, slices
+from kb.search.candidates import bodies, match_words_of, matching, slices
 from kb.search.query import quote
 from kb.search.words import (
     Pattern,
@@ -21,6 +21,7 @@ from kb.search.words import (
 from kb.store.chunks import documents_of_chunks
 from kb.store.connection import Connection
 from kb.store.contents import texts_of
+from kb.store.ids import ChunkRange
 
 DOCUMENTS_AT_ONCE = 50  # whose texts are held in memory
 # A pasted page is a phrase of hundreds of words, which may be cut at each of them.
@@ -36,7 +37,9 @@ class Place(NamedTuple):
     end: int
 
 
-def across_chunks(connection: Connection, wanted: Pattern, ranges: Sequence[IdRange]) -> set[int]:
+def across_chunks(
+    connection: Connection, wanted: Pattern, ranges: Sequence[ChunkRange]
+) -> set[int]:
     """The chunks that a phrase overlaps which begins in one chunk and ends in another.
 
     The last chunk of such a place begins with the rest of the phrase, which the keyword index

@@ -11,9 +11,8 @@ from kb.search.query import quote
 from kb.search.typos import prefix_bounds, prefixed
 from kb.search.words import Pattern, unspaced_runs
 from kb.store.connection import Connection
+from kb.store.ids import ChunkRange
 from kb.text.terms import bigrams
-
-IdRange = tuple[int, int]  # of chunks or of documents: a collection's ids are one range
 
 WORDS_AT_ONCE = 500  # alternatives of one MATCH expression
 CHUNKS_AT_ONCE = 1000  # whose texts are held in memory
@@ -64,20 +63,20 @@ def words_with_prefix(connection: Connection, wanted: Pattern) -> tuple[list[str
     )
 
 
-def matching_chunks(connection: Connection, match: str, within: IdRange) -> list[int]:
+def matching_chunks(connection: Connection, match: str, within: ChunkRange) -> list[int]:
     """All chunks of a range that match an expression, unranked."""
     first, last = within
     rows = connection.tuples("matching_chunk_ids", match=match, first=first, last=last)
     return [row[0] for row in rows]
 
 
-def matching(connection: Connection, match: str, ranges: Iterable[IdRange]) -> set[int]:
+def matching(connection: Connection, match: str, ranges: Iterable[ChunkRange]) -> set[int]:
     """The chunks of some ranges that match an expression."""
     return {chunk_id for place in ranges for chunk_id in matching_chunks(connection, match, place)}
 
 
 def matching_any(
-    connection: Connection, words: Sequence[str], ranges: Iterable[IdRange]
+    connection: Connection, words: Sequence[str], ranges: Iterable[ChunkRange]
 ) -> set[int]:
     """The chunks of some ranges that have any of some words."""
     found: set[int] = set()

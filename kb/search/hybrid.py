@@ -65,7 +65,7 @@ def search(
     *,
     ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
     limit: int = 10,
-    max_distance: float = 2.0,
+    max_distance: float = FARTHEST,
     use_keywords: bool = True,
     calibration: Calibration | None = None,
     english_model: bool = True,

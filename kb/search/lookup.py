@@ -96,7 +96,7 @@ def units(query: Query, prefixes: Mapping[str, str] | None = None) -> list[Unit]
     guessed = {word for _, likely in query.guesses for word in likely}
     near = {text: tuple(map(quote, likely)) for text, likely in query.guesses}
     terms = [one for one in query.terms if one.text not in guessed]
-    telling = [one for one in terms if one.text.casefold() not in STOP_WORDS]
+    telling = [one for one in terms if not one.is_stop_word]
     found: dict[str, Unit] = {}
     for operand in (*query.must, *(telling or terms)):
         if operand.is_prefix and operand.text in (prefixes or {}):

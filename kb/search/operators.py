@@ -10,7 +10,7 @@ in quotes is looked up there as widely as needed and then compared with the word
 - A prefix is the beginning of a word as written: porter's stem of `relational` is `relat`, which
   `relatio*` must find all the same.
 
-See docs/decisions for what that costs.
+See docs/decisions/0004-operators-typos-indexes.md for what that costs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from functools import cache
 
 from kb.search.borders import across_chunks
 from kb.search.candidates import (
-    IdRange,
     bodies,
     match_words_of,
     matching,
@@ -32,6 +31,7 @@ from kb.search.typos import prefixed
 from kb.search.words import Pattern, holds, holds_prefix, pattern, unspaced_runs
 from kb.store.chunks import documents_of_chunks
 from kb.store.connection import Connection
+from kb.store.ids import ChunkRange
 from kb.text.headings import PATH_SEPARATOR
 from kb.text.nearest import nearest
 
@@ -42,7 +42,7 @@ NO_SUCH_PHRASE = "No passage holds the quoted words in a row: searched without t
 Filters = tuple[set[int] | None, set[int] | None]  # only these ids, or all but these
 
 
-def chunk_filters(connection: Connection, query: Query, ranges: Sequence[IdRange]) -> Filters:
+def chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkRange]) -> Filters:
     """The only chunks that may be found, or else the chunks that may not; None: no such limit.
 
     A passage is judged with its title and its headings.
@@ -63,7 +63,7 @@ def chunk_filters(connection: Connection, query: Query, ranges: Sequence[IdRange
 
 
 def enforced(
-    connection: Connection, query: Query, ranges: Sequence[IdRange]
+    connection: Connection, query: Query, ranges: Sequence[ChunkRange]
 ) -> tuple[Query, Filters, str]:
     """A query with its `chunk_filters`, and what to tell the reader.
 
@@ -81,32 +81,33 @@ def enforced(
 
 
 def document_filters(
-    connection: Connection, query: Query, ranges: Sequence[IdRange], *, case: bool = False
+    connection: Connection, query: Query, ranges: Sequence[ChunkRange], *, case: bool = False
 ) -> Filters:
     """As `chunk_filters` for whole documents, by their row ids; operands may lie far apart."""
     return _filters(query, lambda one: documents_holding(connection, one, ranges, case=case))
 
 
 def documents_holding(
-    connection: Connection, operand: Operand, ranges: Sequence[IdRange], *, case: bool = False
+    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
 ) -> set[int]:
     """The documents that hold an operand in their title or text, all of them and no other.
 
     Args:
-        ranges: of document ids.
         case: upper and lower case must agree; then words are not stemmed either.
     """
     chunk_ids = chunks_holding(connection, operand, ranges, case=case)
     return set(documents_of_chunks(connection, chunk_ids).values())
 
 
-def matching_documents(connection: Connection, match: str, ranges: Sequence[IdRange]) -> set[int]:
+def matching_documents(
+    connection: Connection, match: str, ranges: Sequence[ChunkRange]
+) -> set[int]:
     """The documents of some ranges that match an expression in one of their chunks."""
     return set(documents_of_chunks(connection, matching(connection, match, ranges)).values())
 
 
 def chunks_holding(
-    connection: Connection, operand: Operand, ranges: Sequence[IdRange], *, case: bool = False
+    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
 ) -> set[int]:
     """The chunks that hold an operand, all of them and no other; `case`: as it is written."""
     wanted = pattern(connection, operand, case=case)
@@ -116,7 +117,7 @@ def chunks_holding(
     return found
 
 
-def chunks_tagged(connection: Connection, tag: str, ranges: Sequence[IdRange]) -> set[int]:
+def chunks_tagged(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> set[int]:
     """The chunks of the documents that have a tag, or one below it: `a` has `a/b`."""
     bounds = {
         "tag": TAG + tag,
@@ -130,7 +131,7 @@ def chunks_tagged(connection: Connection, tag: str, ranges: Sequence[IdRange]) -
     }
 
 
-def _no_such_tag(connection: Connection, tag: str, ranges: Sequence[IdRange]) -> str:
+def _no_such_tag(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> str:
     known = [
         row[0].removeprefix(TAG)
         for first, last in ranges
@@ -174,7 +175,7 @@ def _filters(query: Query, holding: Callable[[Operand], set[int]]) -> Filters:
 def _holding(
     connection: Connection,
     wanted: Pattern,
-    ranges: Sequence[IdRange],
+    ranges: Sequence[ChunkRange],
 ) -> set[int]:
     """The chunks that the index proposes and that pass judgement."""
     if not wanted.words:

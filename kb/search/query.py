@@ -52,6 +52,10 @@ class Operand:
     is_prefix: bool = False
     is_required: bool = False  # by a `+`: a phrase without one may lose its quotes
 
+    @property
+    def is_stop_word(self) -> bool:
+        return self.text.casefold() in STOP_WORDS
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -99,6 +103,11 @@ class Query:
             must=tuple(one for one in self.must if one not in quoted),
             terms=tuple(dict.fromkeys([*self.terms, *(w for w in words_ if match_required(w))])),
         )
+
+    def without_stop_words(self) -> Query:
+        """The query without bare words that say nothing, unless it has nothing else."""
+        telling = tuple(one for one in self.terms if not one.is_stop_word)
+        return replace(self, terms=telling) if telling or self.must else self
 
     @property
     def words_to_embed(self) -> str:
@@ -201,7 +210,7 @@ def scripts_asked(query: Query) -> frozenset[str] | None:
     Names and options are the same in every language. English shows by its stop words.
     """
     found = scripts(query.words_to_embed)
-    if not found and not any(term.text.casefold() in STOP_WORDS for term in query.terms):
+    if not found and not any(term.is_stop_word for term in query.terms):
         return None
     return found
 
@@ -219,7 +228,7 @@ def match_alternatives(query: Query) -> list[str]:
     if query.asks_for_nothing:
         return []
     parts = [part for operand in query.must for part in match_any(operand)]
-    telling = [term for term in query.terms if term.text.casefold() not in STOP_WORDS]
+    telling = [term for term in query.terms if not term.is_stop_word]
     optional = list(
         dict.fromkeys(part for term in telling or query.terms for part in match_optional(term))
     )

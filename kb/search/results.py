@@ -11,6 +11,7 @@ from typing import Any
 
 from kb.model_in_use import ModelInUse
 from kb.search.files import SearchedFile
+from kb.search.hybrid import FARTHEST
 from kb.search.passages import search_files
 from kb.search.query import Query, parse_query
 from kb.search.ranking import explained
@@ -50,7 +51,9 @@ def search_for_people(
     Raises as `search_passages`.
     """
     asked = [(text, collections)]
-    found = search_files(files, asked, limit, 2.0, True, rerank, distances=distances, paths=paths)
+    found = search_files(
+        files, asked, limit, FARTHEST, True, rerank, distances=distances, paths=paths
+    )
     rows: list[dict[str, Any]] = [dict(row) for row in found.rows[0]]
     if explain:
         for row, hit in zip(rows, found.hits[0], strict=True):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kb.errors import EmbeddingError
 from kb.model_in_use import ModelInUse
 from kb.search.highlight import excerpts, merged, spans
-from kb.search.query import STOP_WORDS, Query
+from kb.search.query import Query
 from kb.store.connection import Connection
 from kb.text.sentences import first_sentences, sentences
 
@@ -58,7 +58,7 @@ def snippet(
         headings: what is shown above the passage and need not be said again.
     """
     text = readable(content, headings)
-    asked = _telling(query)
+    asked = query.without_stop_words()
     found = spans(connection, text, asked, variants=_variants(query))
     pieces = excerpts(text, found, most=1, width=WIDTH, mark=False)
     if not pieces:
@@ -141,12 +141,6 @@ def _without_marks(line: str) -> str:
 
 def _plain(text: str) -> str:
     return " ".join(_MARKUP.sub("", text).split()).casefold()
-
-
-def _telling(query: Query) -> Query:
-    """The query without stop words, unless it has nothing else."""
-    telling = tuple(one for one in query.terms if one.text.casefold() not in STOP_WORDS)
-    return replace(query, terms=telling) if telling or query.must else query
 
 
 def _variants(query: Query) -> Mapping[str, Sequence[str]]:

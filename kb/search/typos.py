@@ -12,7 +12,7 @@ import json
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
-from kb.search.query import STOP_WORDS, Operand, Query
+from kb.search.query import Operand, Query
 from kb.store.connection import Connection
 from kb.store.vocabulary import may_be_misspelt, stem_of
 from kb.text.terms import is_unspaced
@@ -21,7 +21,6 @@ ONE_EDIT_FROM = 4  # letters of the typed word
 TWO_EDITS_FROM = 8
 LONGEST_CORRECTED = 12  # words; a longer query finds its documents by the others
 MOST_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
-MOST_LONGER_WORDS = 100  # that a word is taken as the beginning of
 FOREIGN_FROM = 3  # unknown words; a query of mostly such is in another language
 
 
@@ -133,7 +132,7 @@ def known_words(connection: Connection, query: Query) -> set[str]:
 def _is_foreign(connection: Connection, query: Query, elsewhere: Container[str]) -> bool:
     unknown = sum(
         not term.is_prefix
-        and term.text.casefold() not in STOP_WORDS
+        and not term.is_stop_word
         and term.text not in elsewhere
         and not is_known(connection, term.text)
         for term in query.terms
