@@ -15,6 +15,7 @@ from kb.cli.exit_codes import FAILURE
 from kb.cli.progress import progress
 from kb.errors import EmbeddingError, KbError
 from kb.settings import database_paths, find_project
+from kb.text.counted import counted
 
 if TYPE_CHECKING:
     from kb.store.findings import Finding
@@ -118,4 +119,5 @@ def _summary(findings: list[Finding], fixed: list[str], options: argparse.Namesp
             f"{counts['broken']} of {len(findings)} checks found something broken{more}", options
         )
     elif not options.quiet:
-        render.remark(f"all is sound ({len(findings)} checks, {counts['hint']} hints)", options)
+        hints = counted(counts["hint"], "hint")
+        render.remark(f"all is sound ({counted(len(findings), 'check')}, {hints})", options)
