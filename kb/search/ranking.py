@@ -43,9 +43,8 @@ class Weights:
     # No passage holds all words of a long question: straight shares make its words too light.
     share_power: float = 0.73
     document_cosine: float = 0.87
-    words_for_meaning: float = (
-        1.75  # what meaning is taken for, by the words, where it is not known
-    )
+    # What meaning is taken for where it is not known, as a multiple of what the words say.
+    words_for_meaning: float = 1.75
     script: float = 0.1
     literal: float = 0.2  # for the query's words in a row
     typed: float = 3.0  # for its very characters: `use_debug` is not "use debug"
@@ -291,7 +290,7 @@ def readable_share(text: str) -> float:
 
 
 def script_fit(asked: frozenset[str] | None, beginning: str) -> float:
-    """How well a document's script fits the question's (see `scripts_asked`), 0 to 1.
+    """How well a document's script fits the question's (see `scripts_asked`), -1 to 1.
 
     Names in Latin letters are the same in every language: of translations, those in another script
     than the one they are asked in stand behind, at -1.
