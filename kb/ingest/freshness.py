@@ -24,9 +24,8 @@ class Freshness:
     gone: list[str] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)  # path and reason
     withheld: list[str] = field(default_factory=list)  # secret files, which are never stored
-    unavailable: Counter[str] = field(
-        default_factory=Counter
-    )  # by format: what reads it is missing
+    # By format: files that are left out, since what reads them is not installed.
+    unavailable: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_fresh(self) -> bool:
@@ -66,7 +65,7 @@ def _compare(
 ) -> None:
     unknown = {path for path, _ in found.failed}
     found.gone = sorted(stored.keys() - {file.path for file in files} - unknown)
-    opened = 0
+    number_read = 0
     for file in files:
         row = stored.get(file.path)
         if row and (row["file_size"], row["modified_ns"]) == (file.size, file.modified_ns):
@@ -75,8 +74,8 @@ def _compare(
         if kind is not None and not kind.is_available:
             found.unavailable[kind.name] += 1
             continue
-        opened += 1
-        if opened > MOST_READ:
+        number_read += 1
+        if number_read > MOST_READ:
             (found.changed if row else found.new).append(file.path)
         else:
             _read(found, file, row, preparation)

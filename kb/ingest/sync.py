@@ -288,7 +288,7 @@ class _Run:
         with self.database.write() as connection:
             collection_id = self._registered(connection)
             self._store(connection, collection_id, new)
-        self._is_registered(collection_id)
+        self._note_registered(collection_id)
         archive_page(file, new)
 
     @property
@@ -312,7 +312,7 @@ class _Run:
             return
         with self.database.write() as connection:
             collection_id = self._registered(connection)
-        self._is_registered(collection_id)
+        self._note_registered(collection_id)
         for path, row in self.gone.items():
             with self.database.write() as connection:
                 now = stored_file(connection, collection_id, path)
@@ -336,8 +336,8 @@ class _Run:
             return int(self.collection["collection_id"])
         return self.registration.store(connection)
 
-    def _is_registered(self, collection_id: int) -> None:
-        """Note that the transaction was stored."""
+    def _note_registered(self, collection_id: int) -> None:
+        """The transaction was stored: from now on the collection is as it is to be."""
         if self.registration is not None:
             self.registration = None
             self.collection = {**self.collection, "collection_id": collection_id}

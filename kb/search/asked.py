@@ -17,7 +17,7 @@ Asked = tuple[str, Sequence[str]]  # a query and the collections to look in; non
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FileQuery:
     """What one file is asked, and where in it.
 
     Attributes:
@@ -93,14 +93,14 @@ def filters_of(
     queries: Mapping[SearchedFile, Query],
     collections: Sequence[str],
     paths: Sequence[str] = (),
-) -> tuple[dict[SearchedFile, Looked], str]:
+) -> tuple[dict[SearchedFile, FileQuery], str]:
     """The queries with what their operators let pass of each file, and what to tell the reader.
 
     What `enforced` does where nothing is found, such as searching without the quotes, it does
     only where no file holds anything.
     """
 
-    def enforce(file: SearchedFile, connection: Connection) -> tuple[Looked, str] | None:
+    def enforce(file: SearchedFile, connection: Connection) -> tuple[FileQuery, str] | None:
         if file not in queries:
             return None
         ranges, called = file.names.ranges(connection, collections, some=True)
@@ -108,7 +108,7 @@ def filters_of(
         if paths:
             filters, unmatched = within_paths(connection, filters, ranges, called, paths)
             notice = f"{notice} {unmatched}".strip()
-        return Looked(query, filters, ranges, called), notice
+        return FileQuery(query, filters, ranges, called), notice
 
     found = {file: one for file, one in together.each(enforce).items() if one is not None}
     notices = [notice for _, notice in found.values()]

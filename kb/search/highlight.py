@@ -1,6 +1,6 @@
 """Where a query's words stand in a text, excerpts round them, and `<mark>` tags.
 
-The archive and index tools use it. Words are matched as the search matches them: whole words by
+Archives, indexes and snippets use it. Words are matched as the search matches them: whole words by
 stem, phrases and prefixes exactly, misspelt words by what they were taken for, and runs of
 unspaced script inside sentences.
 """
@@ -59,7 +59,7 @@ def spans(
             for start, end in _stretches(text, query, variants or {})
             for span in spans(connection, text[start:end], query, variants=variants, case=case)
         )
-    text_words = _Texts(connection, text)
+    text_words = _Text(connection, text)
     found: set[Span] = set()
     for number, operand in enumerate((*query.must, *query.terms)):
         wanted = pattern(connection, operand, case=case)
@@ -166,7 +166,7 @@ def _at_space(text: str, place: int, step: int) -> int:
     return place
 
 
-class _Texts:
+class _Text:
     """One text's words in the forms that patterns ask for, each made once."""
 
     def __init__(self, connection: Connection, text: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kb.search.candidates import bodies, matching
-from kb.search.lookup import Unit, telling, units
+from kb.search.lookup import Unit, finding_and_following, units
 from kb.search.operators import match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally
 from kb.search.ranking import COLUMN_WEIGHTS
@@ -49,7 +49,9 @@ def word_lists(
 ) -> WordLists:
     """What the index says of a query, in ids that its operators let pass."""
     prefixes = match_prefixes(connection, query)
-    finding, following = telling(connection, [*match_alternatives(query), *prefixes.values()])
+    finding, following = finding_and_following(
+        connection, [*match_alternatives(query), *prefixes.values()]
+    )
     most = max(min(DEPTH, KNOWN_PER_CANDIDATE * depth), depth)
     found = word_hits(connection, finding, following, ranges, most, only=only, without=without)
     scores = dict(found)

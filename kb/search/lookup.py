@@ -153,7 +153,9 @@ def look_up(
     return LookedUp(wanted, ranked, found, total, lengths, often)
 
 
-def telling(connection: Connection, matches: Sequence[str]) -> tuple[list[str], list[str]]:
+def finding_and_following(
+    connection: Connection, matches: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """Those of some expressions that find passages, and those that only rank what these find.
 
     In a large file what very many passages hold is neither: such a word takes as long as all others

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
 from kb.models.rerank import CANDIDATES
-from kb.search.asked import Asked, Looked, corrected_for, filters_of, loosens, places_of
+from kb.search.asked import Asked, FileQuery, corrected_for, filters_of, loosens, places_of
 from kb.search.files import SearchedFile, Together
 from kb.search.hybrid import DEPTH, FARTHEST, Collected, Hit, examine, ranked
 from kb.search.proposed import Proposed, best_together, propose
@@ -144,7 +144,7 @@ def search_files(
 
 def _gathered(
     together: Together,
-    looked: Mapping[SearchedFile, Looked],
+    looked: Mapping[SearchedFile, FileQuery],
     vectors: Mapping[SearchedFile, NDArray[np.float32] | None],
     hybrid: bool,
     limit: int,
@@ -187,7 +187,7 @@ def _gathered(
 
 def _rows(
     together: Together,
-    looked: Mapping[SearchedFile, Looked],
+    looked: Mapping[SearchedFile, FileQuery],
     origins: Sequence[SearchedFile],
     hits: Sequence[Hit],
 ) -> list[tuple[SearchedFile, Hit, Row]]:

@@ -117,7 +117,7 @@ def kb(task: Task) -> Figures:
     from kb.model_in_use import calibration_of
     from kb.search.hybrid import search
     from kb.search.keywords import word_hits
-    from kb.search.lookup import telling
+    from kb.search.lookup import finding_and_following
     from kb.search.query import match_alternatives, parse_query
     from kb.store.database import Database
     from kb.store.ids import WHOLE_FILE
@@ -134,7 +134,7 @@ def kb(task: Task) -> Figures:
             return [one for one, _ in found]
 
         def by_words(number: int) -> object:
-            some = telling(connection, match_alternatives(queries[number]))
+            some = finding_and_following(connection, match_alternatives(queries[number]))
             return word_hits(connection, *some, [WHOLE_FILE], TOP)
 
         def whole(number: int) -> object:

@@ -7,7 +7,7 @@ from kb.search.candidates import matching
 from kb.search.coverage import coverage, document_shares
 from kb.search.hybrid import Hit, search
 from kb.search.keywords import keyword_hits, word_hits
-from kb.search.lookup import Unit, count_holding, file_sizes, look_up, telling
+from kb.search.lookup import Unit, count_holding, file_sizes, finding_and_following, look_up
 from kb.search.query import parse_query
 from kb.search.ranking import RELEVANT
 from kb.store.chunks import documents_of_chunks, paths_of_chunks
@@ -31,17 +31,20 @@ def test_a_word_of_most_passages_ranks_only_where_no_other_does(
     kb = fill(PAGES, embed=False)
     asked = ['"wind"', '"anemometer"', '"tells"']
     with kb.database.read() as connection:
-        assert telling(connection, asked) == (asked, [])  # a small file costs nothing
+        assert finding_and_following(connection, asked) == (asked, [])  # a small file costs nothing
         monkeypatch.setattr("kb.search.lookup.MOST_RANKED", 5)
-        assert telling(connection, asked) == (['"anemometer"'], [])
+        assert finding_and_following(connection, asked) == (['"anemometer"'], [])
         assert count_holding(connection, asked, 5) == {  # of 21, as far as counted
             '"wind"': 5,
             '"anemometer"': 1,
             '"tells"': 5,
         }
-        assert telling(connection, ['"wind"', '"tells"'])[0] == ['"wind"', '"tells"']
-        assert telling(connection, ['"wind"', '"unheard"'])[0] == ['"wind"', '"unheard"']
-        assert telling(connection, []) == ([], [])
+        assert finding_and_following(connection, ['"wind"', '"tells"'])[0] == ['"wind"', '"tells"']
+        assert finding_and_following(connection, ['"wind"', '"unheard"'])[0] == [
+            '"wind"',
+            '"unheard"',
+        ]
+        assert finding_and_following(connection, []) == ([], [])
 
 
 def test_words_are_counted_farther_where_that_is_asked_for(fill: Filler) -> None:
@@ -62,7 +65,7 @@ def test_common_words_rank_what_rare_ones_find_as_if_they_had_found_it(
     monkeypatch.setattr("kb.search.lookup.ENOUGH_FOUND", 4)
     monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
     with kb.database.read() as connection:
-        finding, following = telling(connection, asked)
+        finding, following = finding_and_following(connection, asked)
         assert (finding, following) == (['"anemometer"'], ['"wind"', '"gust" OR "squall"'])
         all_words = keyword_hits(connection, " OR ".join(asked), [WHOLE_FILE], 5)
         assert word_hits(connection, finding, following, [WHOLE_FILE], 5) == all_words
