@@ -216,3 +216,19 @@ def test_an_article_is_found_where_nothing_marks_it() -> None:
     assert [f"## Part {n}" in converted.text for n in (0, 5)] == [True, True]
     assert "cell 5" in converted.text
     assert not [word for word in ("Subscribe", "Popular", "Copyright") if word in converted.text]
+
+
+def test_sections_of_short_items_belong_to_their_chapter() -> None:
+    def section(title: str, text: str) -> str:
+        return f"<div class=section><h2 id=s>{title}</h2>{text}</div>"
+
+    prose = "".join(f"<p>{f'Of quarry {n}, its granite and its grain. ' * 4}</p>" for n in range(4))
+    items = f"<ul>{'<li>One saw, wet</li>' * 60}</ul>"
+    contents = "".join(f'<li><a href="a.html#s{n}">Part {n}</a></li>' for n in range(9))
+    sections = section("Tools", items) + section("Splitting", prose) + section("Polishing", items)
+    chapter = f"<div class=chapter><h1>Granite</h1><ul>{contents}</ul>{sections}</div>"
+    comments = f'<div class="page-comments"><h2>Answers</h2>{"<p>Never seen.</p>" * 40}</div>'
+    page = f"<html><title>Granite</title><body><div>{chapter}</div>{comments}</body></html>"
+    text = convert(page.encode(), "https://example.com/a.html").text
+    headings = [line.split(" {")[0] for line in text.split("\n") if line.startswith("#")]
+    assert headings == ["# Granite", "## Tools", "## Splitting", "## Polishing"]

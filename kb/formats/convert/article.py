@@ -8,6 +8,7 @@ where the article is: the smallest part of the page that holds its paragraphs is
 from __future__ import annotations
 
 import contextlib
+import re
 from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -26,6 +27,17 @@ _MOST_PARAGRAPHS = 50  # that are looked for, evenly taken
 # A part that is larger than the article by no more than this is taken for the title in it.
 _WITH_TITLE = 1.3
 _LINKS = (("a", "href"), ("img", "src"))
+_NAME_ENDS = re.compile(r"[\s_-]+")
+_LEAVING = "a[href]:not([href*='#'])"  # not those of its own table of contents
+_MOST_LINKS = 0.3  # of the letters beside an article that are its sections
+_SECTION_HEADINGS = "h1, h2, h3, h4"
+# Words of the names of what is no section: "post-comments", "cookie_banner", "site-footer".
+_AROUND = {
+    *("ad", "ads", "advert", "banner", "breadcrumb", "breadcrumbs", "comment", "comments"),
+    *("cookie", "cookies", "disqus", "footer", "masthead", "menu", "modal", "nav", "navbar"),
+    *("navigation", "newsletter", "popup", "promo", "related", "respond", "share", "sharing"),
+    *("sidebar", "social", "sponsor", "subscribe", "widget"),
+}
 
 
 def convert(data: bytes, name: str) -> Converted:
@@ -80,6 +92,7 @@ def _article(text: str, body: LexborNode) -> LexborNode | None:
     part, inner = body, _holding(body, wanted)
     while inner is not None:
         part, inner = inner, _holding(inner, wanted)
+    part = _with_sections(part)
     size, above = len(_words(part)), part.parent
     lacks_title = above is not None and not part.css("h1") and above.css("h1")
     if above is not None and lacks_title and len(_words(above)) <= size * _WITH_TITLE:
@@ -94,6 +107,33 @@ def _holding(node: LexborNode, wanted: set[str]) -> LexborNode | None:
         if sum(words in text for words in wanted) >= _SHARE * len(wanted):
             return child
     return None
+
+
+def _with_sections(part: LexborNode) -> LexborNode:
+    """The part with the sections beside it, where what it lies in adds headings and prose alone.
+
+    readability scores paragraphs: of a chapter whose sections are elements of their own, it takes
+    the longest. What a site puts around its articles is mostly links, or named for what it is.
+    """
+    taken = part
+    while (above := part.parent) is not None and above.tag not in ("html", "-undef"):
+        added = [node for node in above.iter() if node.mem_id != part.mem_id]
+        words = sum(len(_words(node)) for node in added)
+        links = sum(len(_words(link)) for node in added for link in node.css(_LEAVING))
+        if links > _MOST_LINKS * words or any(map(_is_around, added)):
+            break
+        if any(node.css_first(_SECTION_HEADINGS) is not None for node in added):
+            taken = above
+        part = above
+    return taken
+
+
+def _is_around(node: LexborNode) -> bool:
+    return any(
+        not _AROUND.isdisjoint(_NAME_ENDS.split((one.attributes.get(name) or "").casefold()))
+        for one in node.css("[class], [id]")
+        for name in ("class", "id")
+    )
 
 
 def _words(node: LexborNode) -> str:
