@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from kb.errors import KbError
-from kb.ingest.prepare import Preparation, files_of, opened
+from kb.ingest.prepare import Preparation, files_of, is_inside, opened
 from kb.sources.folder import SecretFile, SourceFile
 from kb.store.connection import Row
 from kb.store.contents import stored_files
@@ -63,8 +63,9 @@ def _compare(
     stored: dict[str, Row],
     preparation: Preparation,
 ) -> None:
-    unknown = {path for path, _ in found.failed}
-    found.gone = sorted(stored.keys() - {file.path for file in files} - unknown)
+    unknown = [path for path, _ in found.failed]
+    missing = sorted(stored.keys() - {file.path for file in files})
+    found.gone = [path for path in missing if not is_inside(path, unknown)]
     number_read = 0
     for file in files:
         row = stored.get(file.path)

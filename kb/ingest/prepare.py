@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,7 +54,15 @@ from kb.sources.opened import Opened
 from kb.store.connection import Row
 from kb.store.documents import NewDocument
 
-__all__ = ["Preparation", "ReadFile", "files_of", "opened", "prepare_document", "trusted_time"]
+__all__ = [
+    "Preparation",
+    "ReadFile",
+    "files_of",
+    "is_inside",
+    "opened",
+    "prepare_document",
+    "trusted_time",
+]
 
 # File systems count time in steps of up to two seconds (FAT). A file that is younger than that
 # when it is read can change once more without a change of its time, so its time is not kept.
@@ -279,3 +287,8 @@ def _origin(file: SourceFile) -> dict[str, Any]:
 def trusted_time(file: SourceFile) -> int | None:
     """The file's time if a later change is sure to differ from it."""
     return file.modified_ns if time.time_ns() - file.modified_ns > TRUSTED_AGE_NS else None
+
+
+def is_inside(path: str, places: Sequence[str]) -> bool:
+    """Whether a path is one of these places or below one; "" and "." are the root."""
+    return any(place in ("", ".", path) or path.startswith(f"{place}/") for place in places)

@@ -19,7 +19,7 @@ from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError
 from kb.formats.convert.formats import INSTALL
 from kb.ingest.captures import archive_page
-from kb.ingest.prepare import Preparation, files_of, opened, trusted_time
+from kb.ingest.prepare import Preparation, files_of, is_inside, opened, trusted_time
 from kb.ingest.progress import Progress, no_progress
 from kb.ingest.refused import nothing_readable, shown_globs, would_empty
 from kb.ingest.registration import Plan, Registration, as_told
@@ -125,7 +125,7 @@ def _sync_files(
     found = {file.path for file in files}
     gone = {path: known for path, known in stored.items() if path not in found}
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
-    gone = {path: known for path, known in gone.items() if not _is_inside(path, unreadable)}
+    gone = {path: known for path, known in gone.items() if not is_inside(path, unreadable)}
     preparation = Preparation.of(row)
     files = _without_unavailable(files, preparation, report, source.root)
     run = _Run(database, row, registration, stored, gone, force, report, preparation, source)
@@ -366,8 +366,3 @@ class _Run:
                 del self.gone[path]
                 return int(now["document_id"])
         return None
-
-
-def _is_inside(path: str, places: Sequence[str]) -> bool:
-    """Whether a path is one of these places or below one; "" and "." are the root."""
-    return any(place in ("", ".", path) or path.startswith(f"{place}/") for place in places)

@@ -139,7 +139,8 @@ def search_files(
     first = together.files[0]
     asked_first = [query for query, _ in corrected[first]]
     orders, problem = finer_orders(first.model, asked_first, found.hits, texts)
-    return _reordered(replace(found, notice=found.notice or problem), orders, limit)
+    notice = " ".join(filter(None, (found.notice, problem)))
+    return _reordered(replace(found, notice=notice), orders, limit)
 
 
 def _gathered(

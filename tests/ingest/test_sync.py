@@ -21,6 +21,7 @@ from kb.errors import FileError, SourceError
 from kb.ingest import prepare as prepare_module
 from kb.ingest import sync as sync_module
 from kb.ingest.embed import embed_pending
+from kb.ingest.freshness import look_at
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
 from kb.sources.folder import SourceFile, SourceText
@@ -327,9 +328,13 @@ def test_an_unreadable_subfolder_or_file_keeps_its_documents(
     (open_folder / "sub").chmod(0)
     with kb.database.write():
         pass  # opened before the user changes
+    with kb.database.read() as connection:
+        row = kb.names.collection(connection, open_folder.name)
     with ordinary_user():
+        fresh = look_at(kb.database, row)
         report = sync_collection(kb.database, register(kb.database, str(open_folder)), force=True)
     (open_folder / "sub").chmod(0o755)
+    assert (fresh.new, fresh.gone) == (["copy of a.md"], [])
     assert counts(report) == {"added": 1, "unchanged": 1}
     assert {error["path"] for error in report.errors} == {"sub", "c.md"}
     assert before.items() <= documents(kb).items()

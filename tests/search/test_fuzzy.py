@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rapidfuzz.distance import OSA
-from support import WINDROSE
+from support import WINDROSE, Filler, call
 
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
@@ -182,3 +182,11 @@ def test_a_picture_is_no_word_wherever_it_stands(fill) -> None:
     with kb.database.read() as connection:
         assert prefixed(connection, "u1f") == {}
         assert set(prefixed(connection, "na")) == {"naive"}
+
+
+def test_a_notice_of_a_word_leaves_that_of_reranking(fill: Filler) -> None:
+    kb = fill({"a.md": b"# Vane\n\nThe vane turns another way.\n"})
+    plain = call(kb, "documents_search", query="anothr")["notice"]
+    told = call(kb, "documents_search", query="anothr", rerank=True)["notice"]
+    assert told.startswith(plain)
+    assert "The model gives no token vectors" in told
