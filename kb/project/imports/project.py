@@ -110,7 +110,7 @@ class Project:
         if path.startswith(("../", "/")):
             return ""
         # Most do not exist. What is not ASCII may have another normal form on the disk.
-        if path.isascii() and not os.path.isfile(self._root / path):
+        if path.isascii() and not os.path.isfile(self._root / on_disk(path)):
             return ""
         try:
             found = resolve_inside(self._root, path)
