@@ -46,8 +46,10 @@ MAXIMUM_BYTES = 20 * 1024 * 1024  # larger files are not searched
 # of a fifo that is called `.gitignore`.
 SILENT_SECONDS = 30.0
 
+_QUIET = ("--no-config", "--no-messages", "--color=never")
 _OPTIONS = (
-    *("--no-config", "--no-messages", "--color=never", "--dfa-size-limit=20M"),
+    *_QUIET,
+    "--dfa-size-limit=20M",
     "--crlf",  # `$` stands before "\r\n" too
 )
 _COMPLAINT = re.compile(r"^rg: (\.[^\0]*?): ([^:\n]+) \(os error (\d+)\)\n", re.MULTILINE)
@@ -217,9 +219,9 @@ def odd_files(
     """
     walk = _walk_to_search(root, skipped, hidden)
     report = ["--files-with-matches", "--null", f"--regexp={_ODD_LINE}"]
-    options = ["--no-config", "--no-messages", "--color=never", *_TEXT_OPTIONS]
     odd = Query(_ODD_LINE, case_sensitive=True)
-    output, complete = _run(odd, [*walk, *report, *options], root, None, seconds)
+    arguments = [*walk, *report, *_QUIET, *_TEXT_OPTIONS]
+    output, complete = _run(odd, arguments, root, None, seconds)
     return [os.fsdecode(path.removeprefix(b"./")) for path in output.split(b"\0")[:-1]], complete
 
 
