@@ -7,12 +7,14 @@ terminal is replaced here, the one way by which text leaves a command.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["OutputError", "coloured", "ending_on_signals", "prepare_streams", "written_output"]
 
 STDIN, STDOUT, STDERR = 0, 1, 2
+AGAIN_SECONDS = 0.02  # until a signal comes again that came where nothing can be raised
 
 
 class OutputError(Exception):
@@ -118,21 +121,42 @@ def _abandon_output() -> None:
 
 @contextlib.contextmanager
 def ending_on_signals() -> Iterator[None]:
-    """End in order on a signal that would end the process anyway, so that the file is closed."""
+    """End in order on a signal that would end the process anyway, so that the file is closed.
+
+    Ctrl-C is `KeyboardInterrupt`, the others are `SystemExit`, even where the signal comes while a
+    destructor runs: from there Python lets nothing out.
+    """
     numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
     # One that is ignored, as SIGHUP below nohup, stays so.
     taken = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     for number in taken:
         signal.signal(number, _end)
+    before, sys.unraisablehook = sys.unraisablehook, _come_again
     try:
         yield
     finally:
+        sys.unraisablehook = before
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
+
+
+def _come_again(lost: sys.UnraisableHookArgs) -> None:
+    """Let a signal whose exception was lost come once more, when what lost it has ended."""
+    match lost.exc_value:
+        case KeyboardInterrupt():
+            number = signal.SIGINT
+        case SystemExit(code=int(code)) if code > 128:
+            number = signal.Signals(code - 128)
+        case _:
+            sys.__unraisablehook__(lost)
+            return
+    again = threading.Timer(AGAIN_SECONDS, _thread.interrupt_main, [number])
+    again.daemon = True
+    again.start()
 
 
 def _take_place(number: int, flags: int, name: str) -> None:

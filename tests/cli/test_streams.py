@@ -131,6 +131,38 @@ def test_a_signal_leaves_the_file_alone_and_whole(number: signal.Signals, tmp_pa
     assert {entry.name for entry in tmp_path.iterdir() if entry.is_file()} == {"k.db"}
 
 
+IN_A_DESTRUCTOR = """
+import signal, sys, time
+from kb.cli.streams import ending_on_signals
+class Freed:
+    def __del__(self):
+        signal.raise_signal(int(sys.argv[1]))
+with ending_on_signals():
+    Freed()
+    while True:
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_in_a_destructor_is_not_lost(number: signal.Signals) -> None:
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import signal; signal.signal(signal.SIGINT, "
+            "signal.default_int_handler)" + IN_A_DESTRUCTOR,
+            str(int(number)),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=HANGS,
+    )
+    assert "Exception ignored" not in ended.stderr
+    assert ended.returncode in (128 + number, -number)
+
+
 def test_hanging_up_below_nohup_changes_nothing(tmp_path: Path) -> None:
     quiet = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
     with subprocess.Popen(
