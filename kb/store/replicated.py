@@ -10,7 +10,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["is_replicated", "litestream_folder"]
+__all__ = ["CONTROL", "is_being_replicated", "is_replicated", "litestream_folder"]
+
+# Where Litestream listens while it runs. Relative to its folder, in which it works: a socket's name
+# has to be short.
+CONTROL = "control.sock"
 
 
 def litestream_folder(file: Path) -> Path:
@@ -22,3 +26,8 @@ def litestream_folder(file: Path) -> Path:
 def is_replicated(file: Path) -> bool:
     """Whether a file is copied elsewhere, or will be again when Litestream is back."""
     return os.path.isdir(litestream_folder(file))
+
+
+def is_being_replicated(file: Path) -> bool:
+    """Whether Litestream runs for a file just now, or was killed without being started again."""
+    return os.path.exists(litestream_folder(file) / CONTROL)

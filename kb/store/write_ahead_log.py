@@ -14,18 +14,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 import apsw
 
 from kb.errors import BusyError
 from kb.store.opening import wait_for_others
-from kb.store.replicated import litestream_folder
+from kb.store.replicated import is_being_replicated, litestream_folder
 
 MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
 AGAIN_MILLISECONDS = 50  # the same once a reader has kept it for that long
 MERGED_PAGES = 1000  # in the log, after which a commit merges what it can (SQLite's own number)
 MOST_LOG = 512_000_000  # bytes of a log that cannot be merged, beyond which no write begins
+# A replicated file's log comes near that when writes come faster than Litestream copies, as while it
+# catches up after a start: each then waits a while before, the longer the more is in the log.
+PAUSED_SHARE = 1 / 8  # of `MOST_LOG`, from which on they wait
+PAUSE_SECONDS = 0.02  # at all of it
 
 
 class WriteAheadLog:
@@ -92,10 +97,16 @@ class WriteAheadLog:
     def require_short(self, connection: apsw.Connection) -> None:
         """Refuse to write on and on into a log that nobody can merge.
 
+        Where Litestream copies the log, make way for it in time.
+
         Raises:
             BusyError: others have been inside a read for too long.
         """
-        if log_size(self.path) <= self._most:
+        size = log_size(self.path)
+        if size > PAUSED_SHARE * self._most and is_being_replicated(self.path):
+            time.sleep(PAUSE_SECONDS * min(size / self._most, 1.0) ** 2)
+            size = log_size(self.path)
+        if size <= self._most:
             return
         self.note_write()
         # Litestream has been away for long, or is held itself.

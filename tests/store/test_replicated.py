@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from support import call
 
 from kb.ingest.forget import write_anew
 from kb.store.database import Database
-from kb.store.replicated import is_replicated, litestream_folder
+from kb.store.replicated import CONTROL, is_replicated, litestream_folder
 from kb.store.schema import PAGE_SIZE
 from kb.store.vocabulary import add_words
 from kb.store.waiting_log import waiting_log
@@ -103,6 +105,32 @@ def test_writes_go_on_while_litestream_is_away_for_long(tmp_path: Path) -> None:
             with database.write() as connection:
                 add_words(connection, [f"word{number}x{i}" for i in range(20)])
         assert log_of(path) < 2_000_000
+
+
+def test_writes_make_way_for_litestream_the_more_the_longer_the_log_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, most = tmp_path / "kb.db", 1000 * PAGE_SIZE
+    pauses: list[float] = []
+    numbers = itertools.count()
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    with Database(path, most_log=most) as database:
+        mark(path)
+        running = litestream_folder(path) / CONTROL
+
+        def write(times: int) -> list[float]:
+            pauses.clear()
+            for _ in range(times):
+                with database.write() as connection:
+                    add_words(connection, [f"word{next(numbers)}"])
+            return list(pauses)
+
+        assert write(100) == []  # nobody is there to copy
+        running.touch()
+        first, *_, last = write(100)
+        assert 0 < first < last < 0.02
+        running.unlink()
+        assert write(10) == []
 
 
 def test_a_copy_of_a_replicated_file_is_an_ordinary_file(tmp_path: Path, kb: Session) -> None:

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kb.errors import ConfigurationError, SourceError
+from kb.store.replicated import CONTROL
 from kb.store.replication.destination import PASSWORD_VARIABLE, Destination
 
 __all__ = [
     "CONFIGURATION",
-    "CONTROL",
     "INSTALL",
     "Newest",
     "configuration",
@@ -39,7 +39,6 @@ __all__ = [
 
 INSTALL = 'pip install "kbfile[replicate]"'
 CONFIGURATION = "kb.json"  # Litestream reads YAML, of which JSON is a part
-CONTROL = "control.sock"  # relative to the folder it works in: a socket's name has to be short
 LOOK_INTERVAL = "100ms"  # between two looks at the log
 SYNC_INTERVALS = {"s3": "200ms"}  # between two copies of what was found; S3 counts each
 SYNC_INTERVAL = "100ms"

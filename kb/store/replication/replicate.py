@@ -21,11 +21,10 @@ from filelock import Timeout
 
 from kb.errors import BusyError, FileError, SourceError, UsageError
 from kb.store.database import Database
-from kb.store.replicated import litestream_folder
+from kb.store.replicated import CONTROL, litestream_folder
 from kb.store.replication.destination import Destination
 from kb.store.replication.litestream import (
     CONFIGURATION,
-    CONTROL,
     configuration,
     explain,
     newest,
