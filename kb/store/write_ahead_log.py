@@ -22,13 +22,14 @@ import apsw
 from kb.errors import BusyError
 from kb.store.opening import wait_for_others
 from kb.store.replicated import is_being_replicated, litestream_folder
+from kb.store.schema import PAGE_SIZE
 
 MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
 AGAIN_MILLISECONDS = 50  # the same once a reader has kept it for that long
 MERGED_PAGES = 1000  # in the log, after which a commit merges what it can (SQLite's own number)
 MOST_LOG = 512_000_000  # bytes of a log that cannot be merged, beyond which no write begins
-# A replicated file's log comes near that when writes come faster than Litestream copies, as while it
-# catches up after a start: each then waits a while before, the longer the more is in the log.
+# A replicated file's log comes near that when writes come faster than Litestream copies, as while
+# it catches up after a start: each then waits a while before, the longer the more is in the log.
 PAUSED_SHARE = 1 / 8  # of `MOST_LOG`, from which on they wait
 PAUSE_SECONDS = 0.02  # at all of it
 
@@ -45,6 +46,7 @@ class WriteAheadLog:
         self.path = path
         self.waits = False  # the last merge left something in the log: the file alone lacks it
         self._most = most
+        self._logged = 0  # bytes in it, of a replicated file, when we last wrote
         self._litestream = litestream_folder(path)
         self._is_merged = True
 
@@ -55,7 +57,14 @@ class WriteAheadLog:
 
     def set_merging(self, connection: apsw.Connection) -> None:
         """Say whether SQLite merges the log itself when it has grown within one write."""
-        connection.wal_autocheckpoint(0 if self.is_replicated else MERGED_PAGES)
+        if self.is_replicated:
+            connection.set_wal_hook(self._note_pages)  # in the place of SQLite's own
+        else:
+            connection.wal_autocheckpoint(MERGED_PAGES)
+
+    def _note_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._logged = pages * PAGE_SIZE
+        return apsw.SQLITE_OK
 
     def note_write(self) -> None:
         """Something may be in the log."""
@@ -102,11 +111,10 @@ class WriteAheadLog:
         Raises:
             BusyError: others have been inside a read for too long.
         """
-        size = log_size(self.path)
-        if size > PAUSED_SHARE * self._most and is_being_replicated(self.path):
-            time.sleep(PAUSE_SECONDS * min(size / self._most, 1.0) ** 2)
-            size = log_size(self.path)
-        if size <= self._most:
+        share = self._logged / self._most
+        if share > PAUSED_SHARE and is_being_replicated(self.path):
+            time.sleep(PAUSE_SECONDS * min(share, 1.0) ** 2)
+        if log_size(self.path) <= self._most:
             return
         self.note_write()
         # Litestream has been away for long, or is held itself.

@@ -42,10 +42,10 @@ CONFIGURATION = "kb.json"  # Litestream reads YAML, of which JSON is a part
 LOOK_INTERVAL = "100ms"  # between two looks at the log
 SYNC_INTERVALS = {"s3": "200ms"}  # between two copies of what was found; S3 counts each
 SYNC_INTERVAL = "100ms"
-# Pages (33 MB) in the log after which it is merged, which takes a sync of the disk and the lock of
-# writers. Its own number comes after 8 MB, every two seconds where much is written.
+# Pages (16 MB) in the log after which it is merged, which takes a sync of the disk and the lock of
+# writers. Its own number comes after 4 MB, every two seconds where much is written.
 MERGE_PAGES = 4000
-# Litestream merges a log of this many pages (245 MB) even if writers have to wait for it, well
+# Litestream merges a log of this many pages (123 MB) even if writers have to wait for it, well
 # before kb would refuse to write on.
 TRUNCATE_PAGES = 30_000
 # How long single transactions lie at the destination after they were joined to larger ones, which
