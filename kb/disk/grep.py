@@ -3,10 +3,10 @@
 Both are searched by ripgrep, so that a pattern means the same. A match is a line, as in grep: a
 line counts once however often the pattern occurs in it.
 
-A folder is asked three times. The first pass counts over all files; the second finds those few that
-ripgrep does not read as others do (old encodings, UTF-16, lone returns), which are decoded and
-counted anew; the third reads the few files that come into the reply and hands their text to
-ripgrep, which says where each line matches.
+A folder is asked several times. Its files are listed, and those that have changed are looked at
+(`kb.disk.readings`). The next pass counts over all; the few files that ripgrep does not read as
+others do (old encodings, UTF-16, lone returns) are decoded and counted anew. The last one reads
+the files that come into the reply and hands their text to ripgrep, which says where lines match.
 Asked once for everything, ripgrep prints 300 MB for the pattern "." and 8 MB of files.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-import re
 import time
 from bisect import bisect_right
 from collections import Counter
@@ -24,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kb.disk.globs import Globs
-from kb.disk.inside import HIDDEN_GLOBS, is_hidden_from_tools, read_beneath
+from kb.disk.inside import HIDDEN_FOLDERS, is_hidden_from_tools, read_beneath
+from kb.disk.readings import FileRead, Reading, find_odd, is_odd, look_at, remember
 from kb.disk.ripgrep import (
     MAXIMUM_BYTES,
     Place,
@@ -32,7 +32,7 @@ from kb.disk.ripgrep import (
     count_in_folder,
     count_in_text,
     first_places,
-    odd_files,
+    list_to_search,
 )
 from kb.disk.secret import begins_as_private_key
 from kb.errors import SourceError
@@ -42,6 +42,9 @@ from kb.text.file_names import storable
 __all__ = ["SKIPPED_FOLDERS", "GrepMatch", "GrepResult", "grep", "grep_texts"]
 
 SKIPPED_FOLDERS = ("dist", "build", ".next", ".context", ".kb")  # and the hidden names
+# Hidden files are left out later, by all forms of their names: to compile their globs takes ripgrep
+# 3 ms a pass.
+_PRUNED = tuple(f"**/{name}/" for name in (*SKIPPED_FOLDERS, *HIDDEN_FOLDERS))
 
 TIME_LIMIT = 3.0  # seconds for a call; 60 times what 1,600 files take
 _REPLY_SECONDS = 0.5  # kept for the second pass when the first takes all the time
@@ -52,8 +55,6 @@ TEXT_LENGTH = 500
 CONTEXT_LENGTH = 200
 
 KEY_BYTES = 16 * 1024  # where a private key begins, if behind its certificates
-
-_ODD_BYTES = re.compile(rb"\r(?!\n)|\0")  # as `odd_files` has it
 
 _BATCH_BYTES = 16 * 1024 * 1024  # of text handed over at once; starting ripgrep takes 5 ms
 
@@ -103,22 +104,10 @@ def grep(
     wanted = _wanted(file_pattern)
     query = Query(pattern, case_sensitive)
     deadline = time.monotonic() + TIME_LIMIT
-    skipped = [f"{name}/" for name in SKIPPED_FOLDERS]
-    seconds = TIME_LIMIT - _REPLY_SECONDS
-    found, complete = count_in_folder(query, root, skipped, HIDDEN_GLOBS, seconds)
-    if complete:
-        odd, complete = odd_files(
-            root, skipped, HIDDEN_GLOBS, max(deadline - time.monotonic(), 0.1)
-        )
-        odd = [path for path in sorted(odd) if _takes(wanted, path)]
-        counted, all_counted = _count_decoded(query, root, odd, deadline)
-        found |= counted
-        complete = complete and all_counted
-    counts = {
-        path: found[path]
-        for path in sorted(found)
-        if _takes(wanted, path) and not (found[path] and _is_private_key(root, path))
-    }
+    files, counts, complete = _count(query, root, wanted, deadline)
+    for path in [path for path, count in counts.items() if count]:
+        if _is_private_key(root, path, files[path]):
+            del counts[path]
     matches: list[GrepMatch] = []
     for batch in _batches(_first_files(root, counts, limit)):
         seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
@@ -130,19 +119,70 @@ def grep(
     return GrepResult(matches, sum(counts.values()), len(counts), truncated=not complete)
 
 
+def _count(
+    query: Query, root: Path, wanted: Globs | None, deadline: float
+) -> tuple[dict[str, FileRead], dict[str, int], bool]:
+    """What is known of a folder's files, the matching lines of those searched, whether of all.
+
+    Both by path, sorted.
+    """
+    looked_at = time.time_ns()
+    listed, complete = list_to_search(root, _PRUNED, TIME_LIMIT - _REPLY_SECONDS)
+    files, unknown = look_at(root, listed)
+    seconds = deadline - _REPLY_SECONDS - time.monotonic()
+    counts, all_counted = count_in_folder(query, root, _PRUNED, seconds, with_zeros=bool(unknown))
+    complete = complete and all_counted
+    odd: set[str] = set()
+    if complete and unknown:
+        seconds = max(deadline - time.monotonic(), 0.1)
+        odd, complete = find_odd(root, files, unknown, _PRUNED, seconds)
+        for path in unknown:
+            if path in odd:
+                files[path].reading = Reading.DECODED
+            elif path in counts:
+                files[path].reading = Reading.AS_IT_IS
+    decoded: dict[str, int] = {}
+    if complete:
+        odd_ones = [path for path, file in files.items() if file.reading is Reading.DECODED]
+        # Whether a new one holds text is found out even where it is not asked for.
+        asked = [path for path in odd_ones if path in odd or _matches(wanted, path)]
+        decoded, complete = _count_decoded(query, root, asked, files, counts, deadline)
+        if complete:
+            remember(root, files, looked_at)
+    named = counts | decoded
+    by_itself, not_at_all = Reading.AS_IT_IS, Reading.NOT_AT_ALL
+    found = {
+        path: named.get(path, 0)
+        for path, file in files.items()
+        # What was searched and is not named has no match.
+        if (file.reading is not not_at_all if path in named else file.reading is by_itself)
+        and (all_counted or path in named)
+        and _matches(wanted, path)
+    }
+    return files, found, complete
+
+
 def _count_decoded(
-    query: Query, root: Path, paths: Iterable[str], deadline: float
+    query: Query,
+    root: Path,
+    paths: Iterable[str],
+    files: dict[str, FileRead],
+    counts: dict[str, int],
+    deadline: float,
 ) -> tuple[dict[str, int], bool]:
-    """The matching lines of files that ripgrep cannot read as they are; whether of all of them."""
+    """The matching lines of files that ripgrep cannot read as they are; whether of all of them.
+
+    Of those that hold no text it is noted in `files` whether ripgrep counted in them all the same.
+    """
     batch, complete = _Batch(), True
     for path in paths:
         try:
-            head, _ = read_beneath(root, path.split("/"), KEY_BYTES)
-            if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                decode(head[:KEY_BYTES])  # binary files are many and large
-            data, _ = read_beneath(root, path.split("/"), MAXIMUM_BYTES)
-            text = decode(data).text.encode(errors="replace")
-        except (OSError, NoTextError):
+            text = _decoded(root, path)
+        except OSError:
+            files[path].reading = None
+            continue
+        except NoTextError:
+            files[path].reading = Reading.AS_IT_IS if path in counts else Reading.NOT_AT_ALL
             continue
         if batch.size + len(text) > _BATCH_BYTES or time.monotonic() > deadline:
             complete = False
@@ -152,8 +192,22 @@ def _count_decoded(
         return {}, complete
     seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
     places, in_time = first_places(query, batch.text(), _BATCH_BYTES, seconds)
-    counts = Counter(batch.path_of(place) for place in places)
-    return {path: counts[path] for path in batch.paths}, complete and in_time
+    found = Counter(batch.path_of(place) for place in places)
+    return {path: found[path] for path in batch.paths}, complete and in_time
+
+
+def _decoded(root: Path, path: str) -> bytes:
+    """The text of a file, as UTF-8.
+
+    Raises:
+        OSError: it cannot be read.
+        NoTextError: it is binary.
+    """
+    head, _ = read_beneath(root, path.split("/"), KEY_BYTES)
+    if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        decode(head[:KEY_BYTES])  # binary files are many and large
+    data, _ = read_beneath(root, path.split("/"), MAXIMUM_BYTES)
+    return decode(data).text.encode(errors="replace")
 
 
 def grep_texts(
@@ -262,13 +316,15 @@ def _without_return(line: bytes) -> bytes:
     return line.removesuffix(b"\r")
 
 
-def _is_private_key(root: Path, path: str) -> bool:
+def _is_private_key(root: Path, path: str, file: FileRead) -> bool:
     # Of a file that matches: neither its lines are shown nor that it has matches.
-    try:
-        data, _ = read_beneath(root, path.split("/"), KEY_BYTES)
-    except OSError:
-        return False
-    return begins_as_private_key(_as_utf_8(data).decode("utf-8", "replace"))
+    if file.is_private_key is None:
+        try:
+            data, _ = read_beneath(root, path.split("/"), KEY_BYTES)
+        except OSError:
+            return False
+        file.is_private_key = begins_as_private_key(_as_utf_8(data).decode("utf-8", "replace"))
+    return file.is_private_key
 
 
 def _batches(documents: Iterable[tuple[str, bytes]]) -> Iterator[_Batch]:
@@ -301,14 +357,9 @@ def _first_files(root: Path, counts: dict[str, int], limit: int) -> Iterator[tup
 def _as_utf_8(data: bytes) -> bytes:
     """The text without byte order mark as `read_file` shows it; "\r\n" stays, as ripgrep has it."""
     data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        data.decode("utf-8")
-        if not _ODD_BYTES.search(data):
-            return data
-    except UnicodeDecodeError:
-        pass
-    with contextlib.suppress(NoTextError):
-        return decode(data).text.encode(errors="replace")
+    if is_odd(data):
+        with contextlib.suppress(NoTextError):
+            return decode(data).text.encode(errors="replace")
     return data
 
 
@@ -317,5 +368,8 @@ def _wanted(file_pattern: str) -> Globs | None:
 
 
 def _takes(wanted: Globs | None, path: str) -> bool:
-    # Hidden names again: ripgrep compares them letter by letter, this also in their other forms.
-    return (wanted is None or wanted.match(path)) and not is_hidden_from_tools(path)
+    return _matches(wanted, path) and not is_hidden_from_tools(path)
+
+
+def _matches(wanted: Globs | None, path: str) -> bool:
+    return wanted is None or wanted.match(path)

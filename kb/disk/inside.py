@@ -18,13 +18,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from kb.disk.globs import composed
-from kb.disk.secret import SECRET_GLOBS, folded, is_secret, plain_name
+from kb.disk.secret import SECRET_FOLDERS, folded, is_secret, plain_name
 from kb.errors import FileNotFound, FileTooLarge, PermissionDenied
 from kb.text.file_names import on_disk, storable, without_bytes
 from kb.text.nearest import nearest
 
 __all__ = [
-    "HIDDEN_GLOBS",
+    "HIDDEN_FOLDERS",
     "MAXIMUM_BYTES",
     "ProjectFile",
     "is_hidden_from_tools",
@@ -35,12 +35,9 @@ __all__ = [
 
 MAXIMUM_BYTES = 1024 * 1024
 
-# What no tool shows, as ripgrep's globs: they fit at any depth, in any case of letters.
+# What no tool shows: folders at any depth. Of files there are more (`is_hidden_from_tools`).
 _UNSHOWN_FOLDERS = (".git", "node_modules")
-HIDDEN_GLOBS = (
-    *_UNSHOWN_FOLDERS,
-    *(f"**/{glob}" if "/" in glob else glob for glob in SECRET_GLOBS),
-)
+HIDDEN_FOLDERS = (*_UNSHOWN_FOLDERS, *SECRET_FOLDERS)
 
 # A path is unfolded until it stays the same; nobody encodes a real name this often.
 _UNFOLDINGS_AT_MOST = 8

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 __all__ = [
-    "SECRET_GLOBS",
+    "SECRET_FOLDERS",
     "begins_as_private_key",
     "folded",
     "is_secret",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 # Folders that hold nothing but credentials.
-_FOLDERS = (
+SECRET_FOLDERS = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store", ".secrets", ".vault"),
     *(".config/gcloud", ".config/gh", ".config/op", ".local/share/keyrings", "Library/Keychains"),
     *(".config/rclone", ".config/sops", ".config/doctl", ".config/stripe", ".cloudflared", ".oci"),
@@ -60,7 +60,7 @@ _FILES = (
 )
 
 # What is secret, as globs that fit a name or the last names of a path, in any case of letters.
-SECRET_GLOBS = (*_FOLDERS, *_FILES)
+_GLOBS = (*SECRET_FOLDERS, *_FILES)
 
 
 def _any_of(globs: tuple[str, ...], *, with_slash: bool) -> re.Pattern[str]:
@@ -68,10 +68,13 @@ def _any_of(globs: tuple[str, ...], *, with_slash: bool) -> re.Pattern[str]:
     return re.compile("|".join(fnmatch.translate(glob) for glob in chosen))
 
 
-_NAME, _NAMES = _any_of(SECRET_GLOBS, with_slash=False), _any_of(SECRET_GLOBS, with_slash=True)
-_FOLDER, _FOLDER_NAMES = _any_of(_FOLDERS, with_slash=False), _any_of(_FOLDERS, with_slash=True)
-_FIRST_NAMES = {glob.casefold().split("/")[0] for glob in SECRET_GLOBS if "/" in glob}
-_LONGEST = max(glob.count("/") for glob in SECRET_GLOBS) + 1  # names in a glob
+_NAME, _NAMES = _any_of(_GLOBS, with_slash=False), _any_of(_GLOBS, with_slash=True)
+_FOLDER, _FOLDER_NAMES = (
+    _any_of(SECRET_FOLDERS, with_slash=False),
+    _any_of(SECRET_FOLDERS, with_slash=True),
+)
+_FIRST_NAMES = {glob.casefold().split("/")[0] for glob in _GLOBS if "/" in glob}
+_LONGEST = max(glob.count("/") for glob in _GLOBS) + 1  # names in a glob
 
 # Characters that look like a dot or a slash and that NFKC leaves as they are.
 _LOOK_ALIKES = str.maketrans(

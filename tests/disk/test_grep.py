@@ -217,7 +217,7 @@ def test_odd_files_are_those_that_python_reads_differently(tmp_path: Path) -> No
         # A return at the end of the text ends its last line, whoever reads it.
         if re.search(rb"\0|\r(?!\n|\Z)", text):
             odd.add(f"{number}.md")
-    found, complete = odd_files(tmp_path, [], [], 60.0)
+    found, complete = odd_files(tmp_path, [], 60.0)
     assert complete
     assert set(found) == odd
     assert 1_000 < len(odd) < 3_900
@@ -398,8 +398,8 @@ def test_a_link_put_in_a_files_place_meanwhile_is_not_read(
     (tmp_path / "secret.txt").write_text("token outside\n")
     count = module.count_in_folder
 
-    def count_then_swap(*arguments: Any) -> tuple[dict[str, int], bool]:
-        counts = count(*arguments)
+    def count_then_swap(*arguments: Any, **options: Any) -> tuple[dict[str, int], bool]:
+        counts = count(*arguments, **options)
         (root / "a.txt").unlink()
         (root / "a.txt").symlink_to(tmp_path / "secret.txt")
         return counts
