@@ -243,6 +243,20 @@ def _without_unavailable(
     return kept
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What storing one document did, if its transaction is stored.
+
+    Attributes:
+        is_same: it was there as it is; another process was first.
+        old_path: of a file that was renamed, else "".
+    """
+
+    is_new: bool = False
+    is_same: bool = False
+    old_path: str = ""
+
+
 @dataclass(slots=True)
 class _Run:
     """One sync under way."""
@@ -287,8 +301,9 @@ class _Run:
             self.report.notices.append({"path": file.path, "message": text})
         with self.database.write() as connection:
             collection_id = self._registered(connection)
-            self._store(connection, collection_id, new)
+            stored = self._store(connection, collection_id, new)
         self._note_registered(collection_id)
+        self._count(stored)
         archive_page(file, new)
 
     @property
@@ -317,9 +332,10 @@ class _Run:
             with self.database.write() as connection:
                 now = stored_file(connection, collection_id, path)
                 # Another process may have deleted it, or stored it anew since it came back.
-                if now is not None and now["content_hash"] == row["content_hash"]:
+                is_stored = now is not None and now["content_hash"] == row["content_hash"]
+                if now is not None and is_stored:
                     delete_document(connection, now["document_id"])
-                    self.report.removed += 1
+            self.report.removed += is_stored
         with self.database.write() as connection:
             touch_documents(connection, self._touched)
             delete_unused_vectors(connection)
@@ -342,27 +358,36 @@ class _Run:
             self.registration = None
             self.collection = {**self.collection, "collection_id": collection_id}
 
-    def _store(self, connection: Connection, collection_id: int, new: NewDocument) -> None:
+    def _store(self, connection: Connection, collection_id: int, new: NewDocument) -> _Stored:
         now = stored_file(connection, collection_id, new.path)
         if now is not None and now["content_hash"] == new.content_hash:
-            self.report.unchanged += 1  # another process was first
-            return
-        document_id = now["document_id"] if now else self._renamed(connection, new.content_hash)
+            return _Stored(is_same=True)  # another process was first
+        old_path, document_id = "", now["document_id"] if now else None
+        if now is None:
+            old_path, document_id = self._renamed(connection, new.content_hash)
         store_document(connection, collection_id, new, document_id)
-        if document_id is None:
-            self.report.added += 1
-        else:
-            self.report.updated += 1
-            self.report.renamed += now is None
+        return _Stored(is_new=document_id is None, old_path=old_path)
 
-    def _renamed(self, connection: Connection, content_hash: bytes) -> int | None:
-        """The document with the same bytes whose path is gone: it keeps its id and vectors."""
+    def _count(self, stored: _Stored) -> None:
+        """The transaction was stored: until now it might have been taken back."""
+        self.report.unchanged += stored.is_same
+        self.report.added += stored.is_new
+        self.report.updated += not (stored.is_same or stored.is_new)
+        if stored.old_path:
+            self.report.renamed += 1
+            del self.gone[stored.old_path]
+
+    def _renamed(self, connection: Connection, content_hash: bytes) -> tuple[str, int | None]:
+        """Path and id of a document with the same bytes whose path is gone: it keeps its vectors.
+
+        "" and None where there is none.
+        """
         collection_id = self.collection["collection_id"]
         paths = self._gone_paths.get(content_hash, [])
-        while paths:
-            path = paths.pop()
+        while paths and paths[-1] not in self.gone:
+            paths.pop()
+        for path in reversed(paths):
             now = stored_file(connection, collection_id, path)
             if now is not None and now["content_hash"] == content_hash:
-                del self.gone[path]
-                return int(now["document_id"])
-        return None
+                return path, int(now["document_id"])
+        return "", None

@@ -402,6 +402,26 @@ def test_an_unforeseen_failure_of_one_file_stops_nothing_and_keeps_its_document(
     assert counts(sync(kb, folder)) == {"updated": 1, "unchanged": 1}
 
 
+def test_what_a_failed_transaction_took_back_is_not_counted_and_what_is_gone_goes(
+    kb: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, "a.md", page(1))
+    write(folder, "b.md", page(2))
+    sync(kb, folder)
+    (folder / "a.md").rename(folder / "new.md")
+
+    def failing(connection: Connection, collection_id: int, new: Any, known: Any) -> None:
+        raise ZeroDivisionError("while it is stored")
+
+    monkeypatch.setattr(sync_module, "store_document", failing)
+    report = sync(kb, folder)
+    assert [error["path"] for error in report.errors] == ["new.md"]
+    assert counts(report) == {"removed": 1, "unchanged": 1}
+    assert list(documents(kb)) == ["b.md"]
+    monkeypatch.undo()
+    assert counts(sync(kb, folder)) == {"added": 1, "unchanged": 1}
+
+
 def test_a_failure_of_the_file_itself_stops_the_sync(
     kb: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
