@@ -12,7 +12,7 @@ from kb.search.asked import Asked, FileQuery, corrected_for, filters_of, loosens
 from kb.search.files import SearchedFile, Together
 from kb.search.hybrid import DEPTH, FARTHEST, Collected, Hit, examine, ranked
 from kb.search.proposed import Proposed, best_together, propose
-from kb.search.query import parse_query
+from kb.search.query import Query, parse_query
 from kb.search.query_vectors import WORDS_ALONE, some_wait, vectors_for
 from kb.search.reranking import finer_orders, texts_of
 from kb.search.rows import passage_rows
@@ -33,12 +33,14 @@ class Found:
 
     Attributes:
         files: where each row comes from.
+        queries: each as it was asked of each file, with likely words for what no file knows.
     """
 
     rows: list[list[Row]]
     hits: list[list[Hit]]
     notice: str
     files: list[list[SearchedFile]] = field(default_factory=list)
+    queries: dict[SearchedFile, list[Query]] = field(default_factory=dict)
 
 
 def search_passages(
@@ -104,6 +106,8 @@ def search_files(
     said = [query.notice for query in parsed]
     said += [text for file in together.files for _, text in corrected[file]]
     found = Found([], [], "")
+    for file in together.files:
+        found.queries[file] = [query for query, _ in corrected[file]]
     texts: list[list[str]] = []
     lacks_vectors = False
     with together.read():
@@ -137,8 +141,7 @@ def search_files(
     if not rerank:
         return found
     first = together.files[0]
-    asked_first = [query for query, _ in corrected[first]]
-    orders, problem = finer_orders(first.model, asked_first, found.hits, texts)
+    orders, problem = finer_orders(first.model, found.queries[first], found.hits, texts)
     notice = " ".join(filter(None, (found.notice, problem)))
     return _reordered(replace(found, notice=notice), orders, limit)
 
@@ -212,7 +215,7 @@ def _reordered(found: Found, orders: Sequence[Sequence[int]], limit: int) -> Fou
     Reranking says which rows are the best, the evidence how good the best are: the first row gets
     the greatest of their scores, and so on.
     """
-    reordered = Found([], [], found.notice)
+    reordered = replace(found, rows=[], hits=[], files=[])
     for order, rows, hits, files in zip(orders, found.rows, found.hits, found.files, strict=True):
         scores_in_order = [hit.score for hit in hits]  # they fall
         places = list(zip(order, scores_in_order, strict=True))[:limit]

@@ -13,10 +13,9 @@ from kb.model_in_use import ModelInUse
 from kb.search.files import SearchedFile
 from kb.search.hybrid import FARTHEST
 from kb.search.passages import search_files
-from kb.search.query import Query, parse_query
+from kb.search.query import Query
 from kb.search.ranking import explained
 from kb.search.snippet import nearest_snippets, snippet
-from kb.search.typos import correct
 from kb.sources.address import document_file
 from kb.store.connection import Connection, Row
 from kb.store.contents import stored_file
@@ -70,7 +69,8 @@ def search_for_people(
             }
             for row in own:
                 _add_file(connection, row, collections_.get(row["collection"]))
-            query = _add_snippets(connection, text, own)
+            query = found.queries[file][0]
+            _add_snippets(connection, query, own)
         if not query.is_exact:  # what is there holds its words, and no model is loaded
             _add_nearest(file.model, query, own)
     return rows, found.notice
@@ -110,13 +110,11 @@ def _has_changed(known: Row | None, status: os.stat_result, collection: Row) -> 
     return synced is not None and datetime.fromisoformat(synced).timestamp() + 1 < status.st_mtime
 
 
-def _add_snippets(connection: Connection, text: str, rows: Sequence[dict[str, Any]]) -> Query:
+def _add_snippets(connection: Connection, query: Query, rows: Sequence[dict[str, Any]]) -> None:
     """Give each row the piece of its passage that a person is shown, and what to mark in it."""
-    query, _ = correct(connection, parse_query(text, tags=True))
     for row in rows:
         found = snippet(connection, query, row["content"], _shown_above(row))
         row |= {"snippet": found.text, "marks": found.marks}
-    return query
 
 
 def _add_nearest(model: ModelInUse, query: Query, rows: Sequence[dict[str, Any]]) -> None:

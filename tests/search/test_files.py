@@ -19,6 +19,7 @@ from kb.ingest.move import move_collection
 from kb.ingest.sync import sync_collection
 from kb.search.files import SearchedFile, Together
 from kb.search.passages import search_files, search_passages
+from kb.search.results import search_for_people
 from kb.server.completions import completions
 from kb.server.prompts import prompt_parts
 from kb.server.resources import list_resources, read_resource
@@ -390,3 +391,20 @@ def test_an_error_of_one_file_waits_for_the_others(make: Make, open_files: Open)
     with pytest.raises(UsageError, match="on purpose"), together.read():
         together.each(work)
     assert ended == together.files[1:]
+
+
+def test_a_word_that_another_file_knows_is_no_typo_in_what_people_are_shown(
+    make: Make, open_files: Open
+) -> None:
+    one = make("one", {"gauge.md": "# Rain\n\nThe gauge tips over."})
+    two = make("two", {"cloth.md": "# Cloth\n\nThe gauze tips over."})
+    kb = open_files(one, two)
+    shown, notice = search_for_people(kb.files, "gauge tips")
+    marked = {
+        row["documentId"]: [row["snippet"][start:end] for start, end in row["marks"]]
+        for row in shown
+    }
+    assert marked == {"gauge.md": ["gauge", "tips"], "cloth.md": ["tips"]}
+    assert "gauze" not in notice
+    alone, _ = search_for_people(open_files(two).files, "gauge tips")
+    assert [alone[0]["snippet"][start:end] for start, end in alone[0]["marks"]] == ["gauze", "tips"]
