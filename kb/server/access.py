@@ -152,6 +152,12 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = HTTPConnection(scope).headers
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # Who reads the one and who reads the other see different requests (RFC 9112, 6.3); as
+            # chunks it may never end.
+            refusal = refused(scope, 400, "give Content-Length or Transfer-Encoding, not both")
+            refusal.headers["Connection"] = "close"
+            return refusal
         host = headers.get("host", "")
         if len(headers.getlist("host")) != 1 or not self._access.may_be_called(host):
             return refused(scope, 421, f"this server is not called {host!r}: see --allow-host")

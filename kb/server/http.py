@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -33,6 +34,14 @@ BACKLOG = 128
 # fails on its way, and a busy client notices late.
 KEEP_SECONDS = 120
 LEAVE_SECONDS = 2  # that answers under way may take after the end was asked for
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether something failed here: who sends a broken body is told so before we answer."""
+    return not (record.exc_info and type(record.exc_info[1]).__module__.startswith("h11."))
+
+
+logging.getLogger("uvicorn.error").addFilter(_is_ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +135,7 @@ async def run_over_http(
     web = _Web(
         uvicorn.Config(
             guarded,
+            http="h11",  # what is tested, whatever else is installed
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -278,6 +278,33 @@ def test_a_client_that_goes_in_the_middle_of_a_request_leaves_no_traceback(
     assert_clean_end(windrose_copy, code, errors)
 
 
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        (["Content-Length: 5", "Transfer-Encoding: chunked"], "hello", 400),
+        (["Transfer-Encoding: chunked"], "no chunk\r\n", 400),
+        (["Transfer-Encoding: chunked", "Origin: http://a.example"], "no chunk\r\n", 400),
+    ],
+    ids=["of two lengths", "of no chunks", "of no chunks, from a foreign page"],
+)
+def test_a_body_whose_end_cannot_be_told_is_refused_at_once_and_leaves_no_traceback(
+    headers: list[str], body: str, status: int, windrose_copy: Path
+) -> None:
+    with HttpServer(windrose_copy) as server:
+        lines = ["POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{server.port}", *headers]
+        lines += [f"{name}: {value}" for name, value in HEADERS.items()]
+        with socket.create_connection(("127.0.0.1", server.port), HANGS) as client:
+            client.sendall("\r\n".join([*lines, "", body]).encode())
+            answer = b""
+            while part := client.recv(4096):  # the connection is closed, too
+                answer += part
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+        assert server.request("POST", "/mcp", INITIALIZE)[0] == 200
+        code, errors = server.end()
+    assert "Traceback" not in errors
+    assert code == 0
+
+
 def test_a_client_that_leaves_takes_its_session_along(windrose_copy: Path) -> None:
     with HttpServer(windrose_copy) as server:
         _, headers, _ = server.request("POST", "/mcp", INITIALIZE)
