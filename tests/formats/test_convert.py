@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from selectolax.lexbor import LexborHTMLParser
 from support import ROOT
 
 from kb.errors import ConversionError
 from kb.formats.convert.formats import ARTICLE, FORMATS, format_of
+from kb.formats.convert.nesting import DEEPEST, shallow
 from kb.formats.convert.process import Converter
 from kb.formats.convert.result import Converted
 from kb.formats.outline import ParsedDocument
@@ -318,6 +320,76 @@ def test_text_in_elements_of_any_depth_is_protected_by_what_it_stands_in(
     text = convert("a.html", page.encode()).text
     assert "## **x\\_y\\_z**" in text
     assert "p_q_r" in text
+
+
+def _text(page: str) -> str:
+    root = LexborHTMLParser(page).root
+    assert root is not None
+    return "".join(root.text().split())
+
+
+def _depth(page: str) -> int:
+    root = LexborHTMLParser(page).root
+    assert root is not None
+    waiting, deepest = [(root, 1)], 0
+    while waiting:
+        node, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        waiting += [(below, depth + 1) for below in node.iter()]
+    return deepest
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<div>a",
+        "<span>",
+        "<ul><li>a",
+        "<table><tr><td>a",
+        "<p><div>",
+        "<li><section>",
+        "<b><div></b>",
+        "<dl><dt>a<dd>b",
+        "<div><table><tr><td></div>",
+        "<td><table></td>",
+        "<tr><td><font>a<td><span>b",
+        "<svg><div/>",
+        "<ruby><rb>a<rt>b",
+        "<object><p>",
+        "<my-element>",
+        "<svg><style><g></style>",
+    ],
+)
+def test_what_lies_deeper_than_browsers_go_loses_its_tags_and_no_text(unit: str) -> None:
+    page = f"<body><main>{unit * 3000}</main> end"
+    shown = shallow(page)
+    assert _depth(shown) < 3 * DEEPEST < _depth(page)
+    assert _text(shown) == _text(page)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<p>a",
+        "<ul><li>a<li>b</ul>",
+        "<h2>a</h2>",
+        "<h2>a",
+        "<dt>a<dd>b",
+        "<tr><td><span>a<td>b",
+        "<a name=b>",
+        "<br><img src=c>",
+        "<script>'<div>'</script>",
+        "<!-- <div> -->",
+        "<b>a</b><i>c</i>",
+        "<section><p>a<p>b</section>",
+        "<svg><path d=''/></svg>",
+        "</div>",
+        "<option>a",
+    ],
+)
+def test_a_long_page_is_left_as_it_is(unit: str) -> None:
+    page = f"<body><table>{unit * 3000}</table>"
+    assert shallow(page) == page
 
 
 def test_half_a_character_in_a_notebook_is_replaced(

@@ -11,7 +11,7 @@ import contextlib
 import re
 from urllib.parse import urljoin
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborNode
 
 from kb.formats.convert.markup import content_of, html_title, markdown_of, parse_html
 from kb.formats.convert.page import html_text, page_title
@@ -77,7 +77,7 @@ def _article(text: str, body: LexborNode) -> LexborNode | None:
     from readability.readability import Unparseable
 
     try:
-        found = LexborHTMLParser(Document(text).summary(html_partial=True))
+        found = parse_html(Document(text).summary(html_partial=True))
     except (Unparseable, ValueError, TypeError):  # a page of no text, or of odd characters
         return None
     found_words = (

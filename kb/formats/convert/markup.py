@@ -15,6 +15,7 @@ import html_to_markdown
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from kb.formats.anchors import slug
+from kb.formats.convert.nesting import shallow
 
 __all__ = ["content_of", "html_title", "markdown_of", "parse_html"]
 
@@ -48,7 +49,7 @@ _LITTLE_TEXT = 200
 
 def parse_html(text: str) -> LexborHTMLParser:
     """The page as a tree."""
-    return LexborHTMLParser(text)
+    return LexborHTMLParser(shallow(text))
 
 
 def html_title(tree: LexborHTMLParser) -> str:
