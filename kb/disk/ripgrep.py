@@ -43,9 +43,11 @@ REGEX_BYTES = 1024 * 1024
 
 MAXIMUM_BYTES = 20 * 1024 * 1024  # larger files are not searched
 
-# A listing that is silent for so long waits for something that does not come, such as the writer
-# of a fifo that is called `.gitignore`.
+# A listing that is silent for so long, and is not at work, waits for something that does not come,
+# such as the writer of a fifo that is called `.gitignore`.
 SILENT_SECONDS = 30.0
+# At work it is with the patterns of ignore files: 40,000 globs take 11 s of processor time.
+AT_WORK_SECONDS, MOST_PROCESSOR_SECONDS = 0.1, 60.0
 
 _QUIET = ("--no-config", "--no-messages", "--color=never")
 _OPTIONS = (
@@ -146,12 +148,16 @@ def _read_while_it_speaks(process: subprocess.Popen[bytes]) -> bytes:
     heard, ended, silent = threading.Event(), threading.Event(), threading.Event()
 
     def listen() -> None:
-        while heard.wait(SILENT_SECONDS):
-            heard.clear()
-            if ended.is_set():
+        worked = 0.0
+        while not ended.is_set():
+            if heard.wait(SILENT_SECONDS):
+                heard.clear()
+                continue
+            before, worked = worked, _processor_seconds(process.pid)
+            if worked < before + AT_WORK_SECONDS or worked > MOST_PROCESSOR_SECONDS:
+                silent.set()
+                process.kill()
                 return
-        silent.set()
-        process.kill()
 
     watcher = threading.Thread(target=listen, name="kb-listing", daemon=True)
     watcher.start()
@@ -163,10 +169,19 @@ def _read_while_it_speaks(process: subprocess.Popen[bytes]) -> bytes:
     watcher.join()
     if silent.is_set():
         raise OSError(
-            "listing it does not end; look for a .gitignore or .ignore that is no regular file, or "
-            "a network folder that does not answer"
+            "listing it does not end; look for a .gitignore or .ignore that is no regular file or "
+            "has many thousands of patterns, or a network folder that does not answer"
         )
     return b"".join(parts)
+
+
+def _processor_seconds(process_id: int) -> float:
+    """The processor time that a process has had; 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _unread(root: Path, said: str) -> list[tuple[str, str]]:

@@ -155,6 +155,12 @@ def test_an_ignore_file_without_end_is_an_error_and_not_waited_for(
         sources.walk(tmp_path, report=fail_on_report)
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
+def test_a_listing_that_is_at_work_is_told_from_one_that_waits() -> None:
+    assert ripgrep._processor_seconds(os.getpid()) > ripgrep.AT_WORK_SECONDS
+    assert ripgrep._processor_seconds(0) == 0.0
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs fifos")
 def test_a_file_that_became_a_fifo_or_link_is_not_opened(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.md", "c.md")
