@@ -86,6 +86,12 @@ class Clients:
         with self._lock:
             return list(self._clients.values())
 
+    @property
+    def silent_seconds(self) -> float:
+        """For how long nobody has asked anything."""
+        last = max((client.last_request for client in self.all()), default=0.0)
+        return time.monotonic() - last
+
     def sessions(self) -> list[Session]:
         """Those of all clients, and the one that opened the file."""
         return list(dict.fromkeys([self.host, *(client.session for client in self.all())]))

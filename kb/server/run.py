@@ -34,6 +34,9 @@ log = logging.getLogger("kb.server")
 
 FLUSH_SECONDS = 5
 CLOSE_SECONDS = 10
+# Without a request, after which a server whose parent has gone has no client either. Often the one
+# who started it is but a wrapper of the client's, so that alone says nothing.
+ORPHAN_SECONDS = 60
 
 
 def serve(
@@ -43,6 +46,7 @@ def serve(
 
     The active project's documents are kept fresh; with `watch_folders` every collection's.
     """
+    parent = os.getppid()
     use_one_heap()
     session.project.keep_fresh()
     session.log.begin()
@@ -52,6 +56,7 @@ def serve(
     async def run() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_on_signal, partial(_end, clients))
+            tasks.start_soon(_end_as_orphan, clients, parent)
             tasks.start_soon(_run_beside, watch_folders, clients)
             await run_over_stdio(server, partial(_end, clients))
             tasks.cancel_scope.cancel()
@@ -196,6 +201,22 @@ async def _on_signal(action: Callable[[], object]) -> None:
     with anyio.open_signal_receiver(*wanted) as signals:
         async for _ in signals:
             action()
+
+
+async def _end_as_orphan(clients: Clients, parent: int) -> None:
+    await orphaned(clients, parent)
+    log.info("the process that started this server has ended, and nobody asks anything")
+    _end(clients)
+
+
+async def orphaned(clients: Clients, parent: int) -> None:
+    """Wait until whoever started this process has ended, and its client has been silent for long.
+
+    The input ends with the last process that holds its other end. One that the client started, too,
+    may hold it without knowing.
+    """
+    while os.getppid() == parent or clients.silent_seconds < ORPHAN_SECONDS:
+        await anyio.sleep(FLUSH_SECONDS)
 
 
 async def _flush(clients: Clients) -> None:

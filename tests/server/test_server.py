@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from server_process import (
 from support import content_of
 
 from kb.server.clients import Clients
-from kb.server.run import _flush
+from kb.server.run import ORPHAN_SECONDS, _flush, orphaned
 from kb.tools.session import Session
 
 ROOT = Path(__file__).parents[2]
@@ -255,6 +257,22 @@ def test_server_without_a_file_makes_one_and_says_it_is_empty(tmp_path: Path) ->
         process.call("documents_search", {"query": "wind"}, 1)
         assert process.reply()["result"]["structuredContent"] == {"results": []}
         assert_clean_end(file, *process.end()[::2])
+
+
+def test_a_server_whose_parent_has_gone_ends_once_its_client_is_silent(kb: Session) -> None:
+    clients = Clients(kb)
+    (client,) = clients.all()
+    gone = os.getppid() + 1
+
+    async def ends(parent: int, silent: float) -> bool:
+        client.last_request = time.monotonic() - silent
+        with anyio.move_on_after(0.05) as patience:
+            await orphaned(clients, parent)
+        return not patience.cancelled_caught
+
+    assert anyio.run(ends, gone, 2.0 * ORPHAN_SECONDS)
+    assert not anyio.run(ends, gone, 0.0)  # a wrapper has ended, its client is there
+    assert not anyio.run(ends, os.getppid(), 2.0 * ORPHAN_SECONDS)
 
 
 def test_unknown_family_is_wrong_use(windrose_copy: Path) -> None:
