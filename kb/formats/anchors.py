@@ -16,7 +16,7 @@ _DROPPED = re.compile(r"[^\w\- ]")
 _WRITTEN = re.compile(
     r"""
       \{\#(?P<attribute>[^\s{}]+)                                  # Markdown: {#id}
-    | <a\s[^>]*\b(?:id|name)\s*=\s*["'](?P<html>[^"']+)["']
+    | <a\s[^<>]*\b(?:id|name)\s*=\s*["'](?P<html>[^"']+)["']
     | ^\s*\.\.\s+_`?(?P<label>[^`:]+)`?:\s*$                       # reStructuredText
     | ^\s*\[\[(?P<asciidoc>[\w:.-]+)(?:,[^\]]*)?\]\]               # AsciiDoc
     | ^\s*\[\#(?P<short>[\w:.-]+)[^\]]*\]\s*$

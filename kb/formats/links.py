@@ -155,12 +155,14 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
 
 def without_trailing_punctuation(url: str) -> str:
     """GitHub's rule: a sentence's punctuation and a closing bracket too many are not the URL's."""
-    while url:
-        if url[-1] in "?!.,:;*_~'" or (url[-1] == ")" and url.count(")") > url.count("(")):
-            url = url[:-1]
-        else:
+    end, surplus = len(url), url.count(")") - url.count("(")
+    while end:
+        if url[end - 1] == ")" and surplus > 0:
+            surplus -= 1
+        elif url[end - 1] not in "?!.,:;*_~'":
             break
-    return url
+        end -= 1
+    return url[:end]
 
 
 _HTML_LINK = re.compile(

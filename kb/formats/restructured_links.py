@@ -33,7 +33,8 @@ _STANDARD_LABELS = frozenset({"genindex", "modindex", "search"})
 # Explicit markup; it may begin an item, as labels in the cells of a list table do.
 _EXPLICIT = re.compile(r"(?P<indent>\s*(?:[-*+]\s+)*)\.\.\s+(?P<rest>\S.*)\Z")
 _TARGET = re.compile(r"_(?:`(?P<quoted>[^`]+)`|(?P<name>(?:\\.|[^:\\`])+)):(?:\s+(?P<place>.*))?\Z")
-_ANONYMOUS = re.compile(r"\s*(?:\.\.\s+__:|__)\s+(?P<place>\S.*)\Z")
+_ANONYMOUS = re.compile(r"__:(?:\s+(?P<place>.*))?\Z")
+_SHORT_ANONYMOUS = re.compile(r"\s*__\s+(?P<place>\S.*)\Z")
 _SUBSTITUTION = re.compile(r"\|(?P<name>[^|]+)\|\s+(?P<directive>[\w-]+)::\s*(?P<text>.*)\Z")
 _DIRECTIVE = re.compile(r"(?P<name>[\w:.+-]+?)::(?:\s+(?P<argument>.*))?\Z")
 _FOOTNOTE = re.compile(r"\[[^\]]+\]\s+(?P<text>.*)\Z")
@@ -42,14 +43,15 @@ _OPTION = re.compile(r"\s*:[\w-]+:")
 _ENTRY = re.compile(r"(?:.*<(?P<titled>[^<>]+)>|(?P<bare>\S+))\s*\Z")
 
 _LITERAL = re.compile(r"``.+?``", re.DOTALL)
+# Bounded where a name may begin inside another: `:a:a:a` would take quadratic time.
 _INLINE = re.compile(
     r"""
-      :(?P<role>[A-Za-z][\w:+.-]*):`(?P<content>[^`]+)`
+      :(?P<role>[A-Za-z][\w:+.-]{0,80}):`(?P<content>[^`]+)`
     | `(?P<text>[^`<>]*)<(?P<embedded>[^`<>]+)>`(?P<marks>__?)
     | `(?P<phrase>[^`]+)`(?P<anonymous>__?)(?![\w`])
     | \|(?P<substituted>[^|\n]+)\|__?(?!\w)
     | (?P<address>https?://[^\s<>"`|\\]+)
-    | (?<![\w`:/.\\-])(?P<word>[A-Za-z0-9](?:[\w.+-]*[A-Za-z0-9])?)(?P<ending>__?)(?!\w)
+    | (?<![\w`:/.\\-])(?P<word>[A-Za-z0-9](?:[\w.+-]{0,200}[A-Za-z0-9])?)(?P<ending>__?)(?!\w)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -108,11 +110,11 @@ class _Scan:
             ):
                 self._end_paragraph(index)
                 index = self._explicit(index, len(explicit["indent"]), explicit["rest"])
-            elif anonymous := _ANONYMOUS.match(line):
+            elif anonymous := _SHORT_ANONYMOUS.match(line):
                 self.anonymous.append(anonymous["place"])
                 index += 1
             elif line.lstrip().startswith(">>>"):
-                index = self._skip(index, -1)
+                index = self._skip(index, -1, over_blanks=False)
             else:
                 self._start = self._start if self._paragraph else index
                 self._paragraph.append(line)
@@ -132,32 +134,31 @@ class _Scan:
         indent = len(item[0]) if item else len(first) - len(first.lstrip())
         return self._skip(following, indent)
 
-    def _skip(self, index: int, indent: int) -> int:
-        """The first line from there on that is no further in; with -1 the next blank one."""
+    def _skip(self, index: int, indent: int, *, over_blanks: bool = True) -> int:
+        """The first line from there on that is no further in, or blank if those end it."""
         while index < len(self._lines):
             line = self._lines[index].expandtabs(8)
-            if indent < 0:
-                if not line.strip():
+            if not line.strip():
+                if not over_blanks:
                     return index
-            elif line.strip() and len(line) - len(line.lstrip()) <= indent:
+            elif len(line) - len(line.lstrip()) <= indent:
                 return index
             index += 1
         return index
 
     def _explicit(self, index: int, indent: int, rest: str) -> int:
-        if anonymous := re.match(r"__:\s+(?P<place>.*)\Z", rest):
-            self.anonymous.append(anonymous["place"])
+        if anonymous := _ANONYMOUS.match(rest):
+            self.anonymous.append(anonymous["place"] or "")
             return index + 1
         if target := _TARGET.match(rest):
             name = normal_name(target["quoted"] or target["name"])
-            end = self._skip(index + 1, indent)
+            end = self._skip(index + 1, indent, over_blanks=False)
             more = "".join(line.strip() for line in self._lines[index + 1 : end])
-            place = (target["place"] or "").strip() + ("" if target["place"] is None else more)
-            if place:
+            if place := (target["place"] or "").strip() + more:
                 self.targets[name] = place
-                return end
-            self.labels.append(name)
-            return index + 1
+            else:
+                self.labels.append(name)
+            return end
         if substitution := _SUBSTITUTION.match(rest):
             if substitution["directive"] == "replace":
                 self.substitutions[normal_name(substitution["name"])] = substitution["text"]
@@ -207,10 +208,12 @@ def _links_of(
     first: int, text: str, targets: dict[str, str], anonymous: Iterator[str]
 ) -> Iterator[Link]:
     shown = _LITERAL.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    line, counted = first, 0
     for found in _INLINE.finditer(shown):
+        line += shown.count("\n", counted, found.start())
+        counted = found.start()
         place, kind = _place(found, targets, anonymous)
         if place and not place.startswith(("#", "mailto:")):
-            line = first + shown.count("\n", 0, found.start())
             context = context_of(text, found.start(), found.end(), 0, len(text))
             yield Link(place, kind, line, context)
 

@@ -108,6 +108,26 @@ def test_labels_and_substitutions_are_known() -> None:
     assert parsed.title == "Title of the Gauge"
 
 
+def test_a_target_goes_on_up_to_a_blank_line() -> None:
+    parsed = parse(
+        "one_ and two_.\n\n.. _one:\n   https://example.org/\n   one\n"
+        ".. _two: https://example.org/two\n\n   A quote with `no target <three.rst>`_.\n\n"
+        ".. _label:\n\nTitle\n=====\n",
+        "a.rst",
+    )
+    assert [(one.line, one.url) for one in parsed.links] == [
+        (1, "https://example.org/one"),
+        (1, "https://example.org/two"),
+        (8, "three.rst"),
+    ]
+    assert parsed.labels == ("label",)
+
+
+def test_an_anonymous_target_inside_the_page_takes_its_turn() -> None:
+    parsed = parse("`here`__ and `there`__\n\n.. __:\n\nText.\n\n__ there.rst\n", "a.rst")
+    assert [one.url for one in parsed.links] == ["there.rst"]
+
+
 @pytest.fixture
 def sphinx(fill: Filler) -> Session:
     return fill(

@@ -6,6 +6,7 @@ import pytest
 from support import Filler, call
 
 from kb.errors import KbError
+from kb.formats.anchors import written_anchors
 from kb.tools.session import Session
 
 PAGE = """\
@@ -124,3 +125,8 @@ def test_anchors_of_other_markups_are_known(
 def test_what_names_nothing_is_told(page: Session, wanted: str) -> None:
     with pytest.raises((KbError, AssertionError), match="not found"):
         found(page, wanted)
+
+
+def test_a_heading_of_open_tags_takes_linear_time() -> None:
+    heading = "# " + "<a id=" * 100_000 + '<a class="x" name="end">'
+    assert list(written_anchors([heading], 1)) == ["end"]
