@@ -53,7 +53,6 @@ class _Reader:
     values: dict[str, Any] = field(default_factory=dict)
     _block: str = ""  # name of the verbatim block we are in
     _is_drawer: bool = False
-    _has_header: bool = False  # the table we are in has its first row
 
     def line(self, number: int, line: str) -> str:
         """One line of the Markdown."""

@@ -9,9 +9,10 @@ Western Europe. The last two with a notice, since they cannot be told apart with
 from __future__ import annotations
 
 import codecs
+import contextlib
 from dataclasses import dataclass
 
-__all__ = ["Decoded", "NoTextError", "decode", "encodable"]
+__all__ = ["Decoded", "NoTextError", "decode", "decode_as", "encodable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,19 @@ def decode(data: bytes) -> Decoded:
         line = text.count("\n", 0, nul) + 1
         raise NoTextError(f"binary data (a NUL character in line {line})")
     return Decoded(text, encoding, notice)
+
+
+def decode_as(data: bytes, encoding: str) -> str:
+    """The text in an encoding that somebody declares; as `decode` has it where that is wrong or "".
+
+    Raises:
+        NoTextError: as `decode`.
+    """
+    # LookupError: of no such encoding. UnicodeError is a ValueError, and some codecs raise others.
+    with contextlib.suppress(LookupError, ValueError):
+        if encoding:
+            return data.decode(encoding)
+    return decode(data).text
 
 
 def _read(data: bytes) -> tuple[str, str, str]:

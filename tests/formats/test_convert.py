@@ -57,6 +57,15 @@ def read(converter: Converter, name: str) -> tuple[Converted, ParsedDocument]:
     return converted, parse_converted(converted, name)
 
 
+def repacked(name: str, old: str, new: str) -> bytes:
+    """A fixture that is a zip archive, with other words in all its members."""
+    changed = io.BytesIO()
+    with zipfile.ZipFile(FIXTURES / name) as source, zipfile.ZipFile(changed, "w") as target:
+        for member in source.namelist():
+            target.writestr(member, source.read(member).replace(old.encode(), new.encode()))
+    return changed.getvalue()
+
+
 def outline(parsed: ParsedDocument) -> list[tuple[int, str]]:
     return [(section.level, section.heading) for section in parsed.sections]
 
@@ -240,6 +249,47 @@ Say more.
     assert "tide – tell the level" in converted.text
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        (".nf\nkb sync", "```\nkb sync\n```\n"),
+        (".TS\nl l.\nBerth\tDepth\n1\t62", "| Berth | Depth |\n| --- | --- |\n| 1 | 62 |\n"),
+        (".TP\n.B \\-v\nSay more.", "-v\nSay more.\n"),
+        (".ABC unknown macros\nText.", "Text.\n"),
+    ],
+)
+def test_what_a_manual_page_leaves_open_ends_with_it(
+    convert: Callable[[str, bytes], Converted], code: str, shown: str
+) -> None:
+    text = convert("tide.8", f".TH TIDE 8\n.SH USE\n{code}\n".encode()).text
+    assert text == f"# TIDE(8)\n\n## USE\n\n{shown}".replace("TIDE", "tide")
+
+
+def test_brackets_of_the_page_s_own_are_shown(convert: Callable[[str, bytes], Converted]) -> None:
+    page = ".Dd May 1, 2026\n.Dt TIDE 8\n.Sh USE\n.Eo <<\n.Ar x\n.Ec >>\n"
+    assert "<< x >>" in convert("tide.8", page.encode()).text
+
+
+def test_a_caption_in_a_sheet_is_no_markup(convert: Callable[[str, bytes], Converted]) -> None:
+    for caption in ("```", "# Fees"):
+        changed = repacked("harbour.xlsx", "Harbour fees of the year", caption)
+        converted = convert("a.xlsx", changed)
+        parsed = parse_converted(converted, "a.xlsx")
+        assert outline(parsed) == [(2, "Berths"), (2, "Fees")]
+        assert parsed.blocks[-1].kind == "table"
+
+
+@pytest.mark.parametrize("charset", ["undefined", "idna", "no-such", "hex"])
+def test_an_encoding_that_cannot_be_right_is_not_used(
+    convert: Callable[[str, bytes], Converted], charset: str
+) -> None:
+    for declared in (charset, "utf-16", "UTF-16LE"):
+        page = f'<meta charset="{declared}"><main><p>Übermut, kurz.</p></main>'
+        assert "Übermut" in convert("a.html", page.encode()).text
+    head = f"From: a@b.example\nContent-Type: text/plain; charset={charset}\n\n"
+    assert "Übermut" in convert("a.eml", f"{head}Übermut, kurz.\n".encode()).text
+
+
 @pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind.suffixes], ids=lambda k: k.name)
 def test_a_file_that_is_none_of_its_kind_is_told(converter: Converter, kind: object) -> None:
     name = f"x{kind.suffixes[0]}"  # type: ignore[attr-defined]
@@ -299,17 +349,8 @@ def test_a_link_that_is_no_address_costs_itself(
     odd = '<base href="https://[::1/"><main><p>Wind <a href="http://a]b/">here</a>.</p></main>'
     page = converter.convert(ARTICLE, "https://a.example/", odd.encode())
     assert "Wind" in page.text
-    changed = io.BytesIO()
-    with (
-        zipfile.ZipFile(FIXTURES / "harbour.epub") as source,
-        zipfile.ZipFile(changed, "w") as book,
-    ):
-        for name in source.namelist():
-            content = source.read(name)
-            if name.endswith("ch001.xhtml"):
-                content = content.replace(b"</body>", b'<a href="http://[::1/">odd</a></body>')
-            book.writestr(name, content)
-    assert "odd" in convert("a.epub", changed.getvalue()).text
+    changed = repacked("harbour.epub", "</body>", '<a href="http://[::1/">odd</a></body>')
+    assert "odd" in convert("a.epub", changed).text
 
 
 def test_text_in_elements_of_any_depth_is_protected_by_what_it_stands_in(
@@ -390,6 +431,22 @@ def test_what_lies_deeper_than_browsers_go_loses_its_tags_and_no_text(unit: str)
 def test_a_long_page_is_left_as_it_is(unit: str) -> None:
     page = f"<body><table>{unit * 3000}</table>"
     assert shallow(page) == page
+
+
+def test_an_odd_output_costs_itself(convert: Callable[[str, bytes], Converted]) -> None:
+    outputs = [None, {"output_type": "display_data", "data": None}, {"data": {"text/plain": "42"}}]
+    cells = [
+        {"cell_type": "code", "source": "a", "outputs": None},
+        {"cell_type": "code", "source": "b", "outputs": outputs},
+    ]
+    book = {"cells": cells}  # without a version nbformat took all code for gone
+    text = convert("a.ipynb", json.dumps(book).encode()).text
+    assert text == "```\na\n```\n\n```\nb\n```\n\n```text\n42\n```\n"
+
+
+def test_a_nul_in_a_notebook_is_replaced(convert: Callable[[str, bytes], Converted]) -> None:
+    book = {"cells": [{"cell_type": "markdown", "source": "Wind \0 tide"}]}
+    assert convert("a.ipynb", json.dumps(book).encode()).text == "Wind \ufffd tide\n"
 
 
 def test_half_a_character_in_a_notebook_is_replaced(

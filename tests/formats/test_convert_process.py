@@ -100,6 +100,47 @@ def test_a_converter_that_dies_costs_its_file_alone(converter: Converter, odd: F
     assert run(converter, odd, "text = 'next'") == "next"
 
 
+ODD_REPLY = """
+import os, struct
+for fd in range(3, 20):
+    try:
+        os.write(fd, struct.pack("!Q", {length}) + {message!r})
+    except OSError:
+        pass
+{then}
+"""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"{",
+        b"[]",
+        b'"error"',
+        b'{"text": 1}',
+        b'{"text": "", "title": "", "places": [1], "metadata": {}, "notices": []}',
+    ],
+)
+def test_a_reply_of_another_form_costs_its_file_alone(
+    converter: Converter, odd: Format, message: bytes
+) -> None:
+    program = ODD_REPLY.format(length=len(message), message=message, then="")
+    with pytest.raises(ConversionError, match="send nonsense"):
+        run(converter, odd, program)
+    assert run(converter, odd, "text = 'next'") == "next"
+
+
+def test_a_child_that_answers_nothing_and_stays_is_given_up(
+    converter: Converter, odd: Format
+) -> None:
+    wait = "import threading; threading.Event().wait()"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process_module, "CLOCK_SECONDS", 1)
+        with pytest.raises(ConversionError, match="more than 1 s to convert and was given up"):
+            run(converter, odd, ODD_REPLY.format(length=0, message=b"", then=wait))
+    assert run(converter, odd, "text = 'next'") == "next"
+
+
 def test_what_a_library_prints_does_not_disturb(converter: Converter, odd: Format) -> None:
     program = "import os; print('noise'); os.write(1, b'more'); text = 'clean'"
     assert run(converter, odd, program) == "clean"

@@ -12,7 +12,7 @@ from kb.formats.convert.markup import markdown_of, parse_html
 from kb.formats.convert.page import html_text
 from kb.formats.convert.plain import one_line, protected
 from kb.formats.convert.result import Converted, ConverterError
-from kb.text.decode import NoTextError, decode
+from kb.text.decode import NoTextError, decode_as
 
 __all__ = ["convert"]
 
@@ -77,12 +77,9 @@ def _body_lines(body: EmailMessage) -> Iterator[str]:
 
 def _decoded(raw: bytes, charset: str) -> str:
     try:
-        text = raw.decode(charset or "utf-8")
-    except (LookupError, UnicodeDecodeError):
-        try:
-            text = decode(raw).text
-        except NoTextError:
-            text = raw.decode("latin-1").replace("\0", "")
+        text = decode_as(raw, charset)
+    except NoTextError:
+        text = raw.decode("latin-1").replace("\0", "")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -33,7 +33,7 @@ def convert(data: bytes, name: str) -> Converted:
     page = _Page()
     for macro, rest in logical_lines(source):
         page.take(macro, rest)
-    page.end_paragraph()
+    page.end()
     if not page.title:
         raise ConverterError("is no manual page: it has neither .TH nor .Dt")
     text = "\n".join(page.lines).strip("\n")
@@ -60,8 +60,6 @@ _ALTERNATING = {"BI", "BR", "IB", "IR", "RB", "RI"}
 _PARAGRAPHS = {"PP", "P", "LP", "HP", "RS", "RE", "sp", "Sp", "Pp", "Lp", "YS"}
 _LITERAL_BEGINS = {"nf", "EX", "Vb", "CS", "DS"}
 _LITERAL_ENDS = {"fi", "EE", "Ve", "CE", "DE"}
-_IGNORED = {"UC", "DT", "PD", "AT", "ne", "ad", "na", "hy", "nh", "ps", "ft", "in", "ti", "ta"}
-_IGNORED |= {"ds", "nr", "rm", "rr", "fam", "ce", "ll", "ev", "pl", "bp", "so", "Dd", "Os", "IX"}
 
 
 @dataclass(slots=True)
@@ -90,7 +88,14 @@ class _Page:
         else:
             self._take_macro(macro, rest)
 
-    def end_paragraph(self) -> None:
+    def end(self) -> None:
+        """Write down what the page leaves open."""
+        if self._table is not None:
+            self._end_table(self._table)
+        self._end_literal()
+        self._end_paragraph()
+
+    def _end_paragraph(self) -> None:
         """Write down what was gathered."""
         text = [line for line in self._paragraph if line.strip()]
         self._paragraph = []
@@ -119,7 +124,7 @@ class _Page:
             if macro == "TQ" and self._tag and not self._paragraph:
                 self._tag += ", "  # one more tag for the same text
                 return
-            self.end_paragraph()
+            self._end_paragraph()
             self._tag = ""
         elif macro == "IP":
             self._indented(arguments(rest))
@@ -127,13 +132,13 @@ class _Page:
             if self._literal is not None:
                 self._literal.append("")
             else:
-                self.end_paragraph()
+                self._end_paragraph()
         elif macro in _LITERAL_BEGINS:
             self._begin_literal()
         elif macro in _LITERAL_ENDS:
             self._end_literal()
         elif macro == "TS":
-            self.end_paragraph()
+            self._end_paragraph()
             self._table = []
         elif macro in ("UR", "MT"):
             self._link = plain(rest.strip())
@@ -142,17 +147,16 @@ class _Page:
         elif macro in ("SY", "OP"):
             words = [plain(word) for word in arguments(rest)]
             if macro == "SY":
-                self.end_paragraph()
+                self._end_paragraph()
             self._add(f"[{' '.join(words)}]" if macro == "OP" else " ".join(words))
         elif macro == "br":
             self._paragraph.append("")
             self._joins = False
-        elif macro not in _IGNORED and re.fullmatch(r"[A-Za-z]{1,2}|%[A-Z]", macro) is None:
-            return  # a macro of the page's own, or a request without text
+        # All else is a macro of the page's own, or a request without text.
 
     def _head(self, marks: str, text: str) -> None:
         self._end_literal()
-        self.end_paragraph()
+        self._end_paragraph()
         if not text.strip():
             self._heading = marks
             return
@@ -160,7 +164,7 @@ class _Page:
         self.lines += [f"{marks} {one_line(text)}", ""]
 
     def _indented(self, words: list[str]) -> None:
-        self.end_paragraph()
+        self._end_paragraph()
         tag = plain(words[0]).strip() if words else ""
         if tag in ("•", "·", "o", "*", "-", "—", "○"):
             self._paragraph = ["- "]
@@ -179,7 +183,7 @@ class _Page:
         elif self._tag is not None and (not self._tag or self._tag.endswith(", ")):
             self._tag += one_line(text)
         elif not text.strip():
-            self.end_paragraph()
+            self._end_paragraph()
         elif self._paragraph and self._paragraph[-1]:
             self._paragraph[-1] += ("" if self._joins else " ") + text.strip()
             self._joins = False
@@ -188,7 +192,7 @@ class _Page:
 
     def _begin_literal(self) -> None:
         if self._literal is None:
-            self.end_paragraph()
+            self._end_paragraph()
             self._literal = []
 
     def _end_literal(self) -> None:
@@ -215,9 +219,11 @@ class _Page:
             if not macro:
                 self._table.append(rest)
             return
-        rows = list(_table_rows(self._table))
+        self._end_table(self._table)
+
+    def _end_table(self, source: list[str]) -> None:
         self._table = None
-        self.lines += [*table_lines(rows), ""]
+        self.lines += [*table_lines(list(_table_rows(source))), ""]
 
     # mdoc
 
@@ -231,12 +237,12 @@ class _Page:
                 self._head("###", text)
             elif kind == "paragraph":
                 if self._literal is None:
-                    self.end_paragraph()
+                    self._end_paragraph()
             elif kind == "tag":
-                self.end_paragraph()
+                self._end_paragraph()
                 self._tag = text or None
             elif kind == "item":
-                self.end_paragraph()
+                self._end_paragraph()
                 self._paragraph = ["- "]
                 self._joins = True
             elif kind == "tag goes on":

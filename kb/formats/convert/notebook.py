@@ -49,19 +49,28 @@ def _book(data: bytes) -> Mapping[str, Any]:
     except NoTextError as error:
         raise ConverterError(f"is no notebook: {error}") from error
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # old notebooks lack ids and the like
-            book = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
-    # nbformat raises what its parts raise: for JSON, for versions, for missing keys.
-    except Exception as error:
+        plain = json.loads(text)
+    except ValueError as error:
+        raise ConverterError(f"is damaged or no notebook ({type(error).__name__})") from error
+    book, cells = plain, _cells(plain)
+    # One that names no version is taken by nbformat for its first, whose cells had no source.
+    if "nbformat" in _mapping(plain) or not any("source" in cell for cell in cells or ()):
         try:
-            book = json.loads(text)
-        except ValueError:
-            book = None
-        if not isinstance(_mapping(book).get("cells"), list):
-            raise ConverterError(f"is damaged or no notebook ({type(error).__name__})") from error
-    cells = [cell for cell in book["cells"] if isinstance(cell, dict)]
-    return {**book, "cells": cells}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # old notebooks lack ids and the like
+                book = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
+            cells = _cells(book)
+        # nbformat raises what its parts raise: for versions, for missing keys.
+        except Exception as error:
+            if cells is None:
+                why = type(error).__name__
+                raise ConverterError(f"is damaged or no notebook ({why})") from error
+    return {**_mapping(book), "cells": cells or []}
+
+
+def _cells(book: Any) -> list[Mapping[str, Any]] | None:
+    cells = _mapping(book).get("cells")
+    return [cell for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else None
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -76,8 +85,9 @@ def _cell_lines(cell: Mapping[str, Any], language: str) -> Iterator[str]:
         return
     if source.strip():
         yield from fenced(source.split("\n"), language if kind == "code" else "")
-    for output in cell.get("outputs", ()) if kind == "code" else ():
-        shown = _output(output)
+    outputs = cell.get("outputs") if kind == "code" else ()
+    for output in outputs if isinstance(outputs, list) else ():
+        shown = _output(_mapping(output))
         if not shown.strip():
             continue
         if len(shown) > MOST_OUTPUT:
@@ -92,7 +102,7 @@ def _output(output: Mapping[str, Any]) -> str:
         return _COLOUR.sub("", _text(output.get("text")))
     if kind == "error":
         return f"{output.get('ename', '')}: {output.get('evalue', '')}"
-    return _text(output.get("data", {}).get("text/plain"))
+    return _text(_mapping(output.get("data")).get("text/plain"))
 
 
 def _text(value: Any) -> str:

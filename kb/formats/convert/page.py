@@ -9,11 +9,12 @@ from selectolax.lexbor import LexborNode
 
 from kb.formats.convert.markup import content_of, html_title, markdown_of, parse_html
 from kb.formats.convert.result import Converted, ConverterError
-from kb.text.decode import NoTextError, decode
+from kb.text.decode import NoTextError, decode_as
 
 __all__ = ["convert", "html_text", "page_title"]
 
-_CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+# Where these very letters can be read the page is neither UTF-16 nor UTF-32.
+_CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*(?!utf-?(?:16|32))([\w.:-]+)""", re.IGNORECASE)
 _HEAD = 2048  # bytes that may declare the encoding
 
 
@@ -44,12 +45,7 @@ def html_text(data: bytes, declared: str = "") -> str:
     marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     found = _CHARSET.search(data[:_HEAD])
     encoding = declared or (found[1].decode("ascii") if found else "")
-    if encoding and not marked:
-        try:
-            return data.decode(encoding)
-        except (LookupError, UnicodeDecodeError):
-            pass  # a wrong declaration
     try:
-        return decode(data).text
+        return decode_as(data, "" if marked else encoding)
     except NoTextError as error:
         raise ConverterError(f"is no HTML: {error}") from error

@@ -28,6 +28,7 @@ BOLD_WEIGHT = 600
 MOST_PAGES_NAMED = 10
 # pdfium's sign for a hyphen that it takes for one of the line's end.
 _SOFT_HYPHENS = ("\x02", "\ufffe", "\u00ad")
+_SOFT_HYPHEN = re.compile(f"[{''.join(_SOFT_HYPHENS)}]")
 _BULLET = re.compile(r"[•‣▪●◦∙]\s+(?=\S)")
 _LEADERS = re.compile(r"(?:\s?[.·…]){5,}\s*[\divxlc]*\s*\Z")
 
@@ -102,7 +103,7 @@ def _lines(text_page: pypdfium2.PdfTextPage, page: int) -> Iterator[Line]:
 
 
 def _cleaned(text: str) -> str:
-    return "".join(c for c in text if c >= " " or c in "\t\x02").replace("\0", "")
+    return "".join(c for c in text if c >= " " or c in "\t\x02")
 
 
 class _Font:
@@ -216,7 +217,7 @@ def _unbroken(lines: Sequence[Line]) -> str:
             text = f"{text} {line.text}".strip()
     if text.endswith(_SOFT_HYPHENS):
         text = text[:-1] + "-"
-    return one_line(re.sub("[\x02\ufffe\u00ad]", "", text))
+    return one_line(_SOFT_HYPHEN.sub("", text))
 
 
 def _usual_gap(page: Sequence[Line]) -> float:
@@ -244,5 +245,5 @@ def _code(lines: Sequence[Line]) -> Iterator[str]:
     for line in lines:
         width = max(line.size * 0.6, 1)
         indent = " " * min(round((line.left - left) / width), 40)
-        code.append(indent + re.sub("[\x02\ufffe\u00ad]", "-", line.text))
+        code.append(indent + _SOFT_HYPHEN.sub("-", line.text))
     return fenced(code)

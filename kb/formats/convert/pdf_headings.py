@@ -44,10 +44,7 @@ class Bookmark:
 
 def title_of(pages: Sequence[Sequence[Line]], stated: str) -> str:
     """The title that the file states if it makes sense, else the largest line of the first page."""
-    largest = _largest(pages)
-    if stated and not _NO_TITLE.fullmatch(stated):
-        return stated
-    return largest
+    return stated if stated and not _NO_TITLE.fullmatch(stated) else _largest(pages)
 
 
 def _largest(pages: Sequence[Sequence[Line]]) -> str:

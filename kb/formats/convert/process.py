@@ -76,8 +76,11 @@ class Converter:
         with self._lock:
             try:
                 reply = self._ask(request, data)
-                if "error" not in reply:
+                if not (isinstance(reply, dict) and "error" in reply):
                     return Converted.from_message(reply)
+            except ValueError as error:
+                self._end()
+                raise ConversionError("made its converter send nonsense") from error
             except BaseException:
                 self._end()  # whatever it was busy with: the next file finds it idle
                 raise
@@ -85,12 +88,19 @@ class Converter:
                 self._end()
         raise ConversionError(str(reply["error"]))
 
-    def _ask(self, request: bytes, data: bytes) -> dict[str, Any]:
+    def _ask(self, request: bytes, data: bytes) -> Any:
+        """What the child answers.
+
+        Raises:
+            ConversionError: it does not, or with too much.
+            ValueError: it is no JSON.
+        """
         child = self._running()
         stdin, stdout = child.stdin, child.stdout
         assert stdin is not None
         assert stdout is not None
         with _killed_after(child, CLOCK_SECONDS) as clock:
+            message = b""
             try:
                 for part in (request, data):
                     stdin.write(LENGTH.pack(len(part)))
@@ -106,13 +116,9 @@ class Converter:
                 message = stdout.read(length)
             except OSError:  # it ended while the file was written to it
                 length = 0
-        if not length or len(message) < length:
-            raise ConversionError(_reason(child, clock.is_over))
-        try:
-            reply: dict[str, Any] = json.loads(message)
-        except ValueError as error:
-            raise ConversionError("made its converter send nonsense") from error
-        return reply
+            if not length or len(message) < length:
+                raise ConversionError(_reason(child, clock))
+        return json.loads(message)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._files >= FILES_A_PROCESS or (self._child and self._child.poll() is not None):
@@ -173,10 +179,12 @@ def _killed_after(child: subprocess.Popen[bytes], seconds: float) -> Iterator[_C
         timer.cancel()
 
 
-def _reason(child: subprocess.Popen[bytes], is_over: bool) -> str:
+def _reason(child: subprocess.Popen[bytes], clock: _Clock) -> str:
     """Why the child gave no answer."""
     code = child.wait()
-    if is_over or (hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU):
+    if clock.is_over:
+        return f"took more than {CLOCK_SECONDS} s to convert and was given up"
+    if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
         limit = f"{PROCESSOR_SECONDS} s of processor time"
         return f"took more than {limit} to convert and was given up"
     if code == -signal.SIGABRT or (hasattr(signal, "SIGKILL") and code == -signal.SIGKILL):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,12 +46,14 @@ class Converted:
         }
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Converted:
+    def from_message(cls, message: Any) -> Converted:
         """Read what `as_message` made; nothing that a damaged child sends gets further.
 
         Raises:
             ValueError: it is not of that form.
         """
+        if not isinstance(message, dict):
+            raise ValueError("no such message")
         text, title = message.get("text"), message.get("title")
         places, notices = message.get("places"), message.get("notices")
         metadata = message.get("metadata")
@@ -65,16 +66,21 @@ class Converted:
         ):
             raise ValueError("no such message")
         return cls(
-            encodable(text),
-            encodable(title),
+            _storable(text),
+            _storable(title),
             tuple(_place(one) for one in places),
-            {encodable(str(key)): encodable(str(value)) for key, value in metadata.items()},
-            tuple(encodable(str(notice)) for notice in notices),
+            {_storable(key): _storable(value) for key, value in metadata.items()},
+            tuple(map(_storable, notices)),
         )
 
 
 def _place(one: Any) -> Place:
-    line, kind, label = one
+    line, kind, label = one if isinstance(one, list) and len(one) == 3 else (0, "", "")
     if not isinstance(line, int) or line < 1 or kind not in PLACE_KINDS:
         raise ValueError("no such place")
-    return Place(line, kind, encodable(str(label)))
+    return Place(line, kind, _storable(label))
+
+
+def _storable(value: Any) -> str:
+    """As text of which nothing is lost in the file: SQLite's own functions end at a NUL."""
+    return encodable(str(value)).replace("\0", "\N{REPLACEMENT CHARACTER}")

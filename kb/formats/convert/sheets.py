@@ -10,6 +10,7 @@ from typing import Any
 import python_calamine
 
 from kb.formats.convert.packed import Package
+from kb.formats.convert.plain import protected
 from kb.formats.convert.result import Converted, ConverterError, Place
 from kb.formats.convert.tables import cell_text, table_lines
 from kb.formats.convert.word import core_properties
@@ -81,7 +82,7 @@ def _lines(table: Sequence[Sequence[str]]) -> Iterator[str]:
     """Lines above a table that fill one cell are its caption; one column alone is plain text."""
     start = 0
     while start < len(table) and sum(map(bool, table[start])) == 1:
-        yield "".join(table[start])
+        yield protected("".join(table[start]))
         yield ""
         start += 1
     yield from table_lines(table[start:])
