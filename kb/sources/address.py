@@ -21,6 +21,7 @@ __all__ = [
     "GitAddress",
     "document_file",
     "git_address",
+    "inner_path",
     "is_absolute",
     "is_bundle",
     "is_git",
@@ -205,7 +206,7 @@ def _git_address(source: str) -> GitAddress:
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
         if key not in ("manifest", "path"):
             raise ValueError(f'"{key}" is none of its parameters: there are manifest and path')
-        values[key] = _inner(value)
+        values[key] = inner_path(value)
     if (ref := unquote(parts.fragment)) and _NO_REF.search(ref):
         raise ValueError(f'"{ref}" can be no branch, tag or commit')
     port = f":{parts.port}" if parts.port else ""
@@ -217,8 +218,12 @@ def _git_address(source: str) -> GitAddress:
     )
 
 
-def _inner(path: str) -> str:
-    """A path inside a repository in its simplest form."""
+def inner_path(path: str) -> str:
+    """A path inside a source in its simplest form; "" for the source itself.
+
+    Raises:
+        ValueError: it leads out of it.
+    """
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in path:
         raise ValueError(f'"{path}" leads out of it')

@@ -26,6 +26,7 @@ from kb.disk.ignore import IGNORE_FILES
 from kb.disk.read import MAXIMUM_DOCUMENT, reason
 from kb.errors import SourceError
 from kb.sources.address import GitAddress
+from kb.sources.cache import cache_folder
 from kb.sources.git_complaints import complaint
 from kb.sources.manifest import MANIFEST_NAME, read_manifest
 from kb.sources.member import MOST_BYTES, Target
@@ -37,7 +38,6 @@ MOST_SECONDS = 900  # of one call of git
 LOOK_SECONDS = 0.5  # how often the size of what is fetched is looked at
 MOST_FETCHES = 50  # each leaves a pack behind; then the repository is fetched anew
 MOST_MEMORY_KIB = 2 * 1024**2  # of one process of git
-KEPT_SECONDS = 90 * 86_400  # since a repository was used last
 LOCK_SECONDS = 600
 
 # Where git would look for a repository other than the one that it is told of.
@@ -91,12 +91,13 @@ def cloned(address: GitAddress, wants: Callable[[str], int]) -> Iterator[Opened]
                 )
                 if manifest.restricts:  # it may name what no suffix tells
                     known = {file.path for file in chosen}
+                    is_named = manifest.is_named()
                     named = [
                         replace(file, maximum=MAXIMUM_DOCUMENT)
                         for file in files
                         if file.path.startswith(below)
                         and file.path not in known
-                        and manifest.named(file.path[len(below) :])
+                        and is_named(file.path[len(below) :])
                     ]
                     repository.write(named, target, commit, seconds)
         except OSError as error:
@@ -271,17 +272,13 @@ class _Repository:
 def _repository(address: GitAddress) -> Iterator[_Repository]:
     """The repository for an address, which nobody else uses meanwhile."""
     from filelock import FileLock, Timeout
-    from platformdirs import user_cache_path
 
     if shutil.which("git") is None:
         raise SourceError(
             f"{address.stored} needs git, which is not installed: install it, or add a checkout as "
             "a folder"
         )
-    place = user_cache_path("kb") / "git"
-    place.mkdir(parents=True, exist_ok=True)
-    _forget_unused(place)
-    folder = place / hashlib.sha256(address.url.encode()).hexdigest()[:32]
+    folder = cache_folder("git") / hashlib.sha256(address.url.encode()).hexdigest()[:32]
     try:
         with FileLock(f"{folder}.lock", timeout=LOCK_SECONDS):
             if len(list((folder / "objects" / "pack").glob("*.pack"))) > MOST_FETCHES:
@@ -307,15 +304,6 @@ def _asking_nothing(repository: _Repository) -> _Repository:
     except SourceError:  # there is none
         own = "ssh"
     return replace(repository, ssh_command=f"{own} -o BatchMode=yes")
-
-
-def _forget_unused(place: Path) -> None:
-    """Delete the repositories that nothing was taken from for a long time."""
-    oldest = time.time() - KEPT_SECONDS
-    for folder in place.iterdir():
-        with contextlib.suppress(OSError):
-            if folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 from kb.disk.globs import Globs, require_few
 from kb.disk.read import read_bytes
 from kb.errors import UsageError
-from kb.sources.address import web_address
+from kb.sources.address import inner_path, web_address
 from kb.text.file_names import printable
 
 __all__ = ["MANIFEST_NAME", "Entry", "Manifest", "parse_manifest", "read_manifest"]
@@ -88,11 +88,14 @@ class Manifest:
         """Whether it says which files are documents."""
         return bool(self.globs or self.entries)
 
-    def named(self, path: str) -> bool:
-        """Whether a file of the source is one of its documents."""
-        return any(one.path == path and not one.url for one in self.entries) or (
-            bool(self.globs) and Globs(self.globs, descend=False).match(path)
-        )
+    def is_named(self) -> Callable[[str], bool]:
+        """What tells of each file of the source, by its path, whether it is one of its documents.
+
+        Made once for all files: both a manifest and a repository may hold 100,000.
+        """
+        paths = {entry.path for entry in self.entries if not entry.url}
+        globs = Globs(self.globs, descend=False) if self.globs else None
+        return lambda path: path in paths or (globs is not None and globs.match(path))
 
 
 def read_manifest(file: Path) -> Manifest:
@@ -206,17 +209,10 @@ def _entry(one: Any, base_url: str | None) -> Entry:
         inside = base_url is not None and url.startswith(base_url)
         path = url[len(base_url or "") :] if inside else f"{parts.hostname}{parts.path}"
         path = unquote(path.partition("?")[0]).strip("/") or "index.html"
-    return Entry(_inner(path), url, digest)
-
-
-def _inner(path: str) -> str:
-    """A path inside the collection in its simplest form.
-
-    Raises:
-        ValueError: it leads outside.
-    """
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    is_outside = path.startswith("/") or ".." in parts or re.search(r"[\\\x00-\x1f\x7f]", path)
-    if is_outside or not parts or ":" in parts[0]:
-        raise ValueError("its path leads outside of the collection")
-    return printable("/".join(parts))
+    inner = inner_path(path)
+    is_absolute = path.startswith("/") or ":" in inner.partition("/")[0]
+    if is_absolute or not inner or re.search(r"[\\\x00-\x1f\x7f]", path):
+        raise ValueError(
+            "its path must be relative and hold neither backslashes nor control characters"
+        )
+    return Entry(printable(inner), url, digest)

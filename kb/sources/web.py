@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from kb import __version__
 from kb.errors import SourceError, UsageError
 from kb.sources.address import web_address
+from kb.sources.cache import cache_folder
 from kb.text.times import utc_now
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ AGENT = "kbfile"
 MOST_SECONDS = 120.0  # of one request with all its redirects
 STEP_SECONDS = 20.0  # without anything arriving
 MOST_REDIRECTS = 5
-KEPT_SECONDS = 90 * 86_400  # since something was used last
 _REDIRECTS = (301, 302, 303, 307, 308)
 _REASONS = {
     401: "it needs a login",
@@ -76,7 +76,6 @@ class Web:
 
     def __init__(self, *, allow_private: bool = False) -> None:
         import httpx2
-        from platformdirs import user_cache_path
 
         from kb.sources.proxies import environment_proxies
         from kb.sources.public import Deadline, Transport
@@ -93,11 +92,9 @@ class Web:
             headers={"User-Agent": f"{AGENT}/{__version__}", "Accept-Encoding": "gzip"},
         )
         self._allow_private = allow_private
-        self._kept = user_cache_path("kb") / "web"
+        self._kept = cache_folder("web")
 
     def __enter__(self) -> Web:
-        self._kept.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _forget_unused(self._kept)
         return self
 
     def __exit__(
@@ -251,16 +248,3 @@ def _touch(place: Path) -> None:
     for suffix in (".json", ".body"):
         with contextlib.suppress(OSError):
             os.utime(place.with_suffix(suffix))
-
-
-def _forget_unused(folder: Path) -> None:
-    oldest = time.time() - KEPT_SECONDS
-    for file in _files(folder):
-        with contextlib.suppress(OSError):
-            if file.stat().st_mtime < oldest:
-                file.unlink()
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    with contextlib.suppress(OSError):
-        yield from folder.iterdir()

@@ -176,6 +176,15 @@ def test_a_manifest_of_another_program_means_nothing(content: str) -> None:
     assert parse_manifest(content.encode()) is None
 
 
+def test_a_large_manifest_is_asked_for_each_file_in_linear_time() -> None:
+    files = [f"{number}.md" for number in range(30_000)]
+    manifest = parse_manifest(json.dumps({"sources": {"files": files, "glob": ["*.txt"]}}).encode())
+    assert manifest is not None
+    is_named = manifest.is_named()
+    assert all(map(is_named, [*files, "a.txt"]))
+    assert not any(map(is_named, (f"{path}x" for path in files)))
+
+
 def test_a_bundle_has_its_manifest(kb: Session, tmp_path: Path) -> None:
     folder = write(tmp_path / "from", None, a=QUARTZ, b=FELSPAR)
     manifest = {"name": "packed", "baseUrl": "https://example.com/", "sources": {"files": ["a.md"]}}
