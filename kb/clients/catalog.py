@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from kb.clients import jsonc, toml
+from kb.clients.texts import look_up
 
 PROJECT, HOME, ROOT = "project", "home", "root"
 
@@ -210,17 +211,15 @@ def command_of(entry: Any) -> list[str]:
     """The command of an entry, whatever client's; empty where there is none."""
     if not isinstance(entry, Mapping):
         return []
-    command, arguments = entry.get("command"), entry.get("args", [])
-    parts = command if isinstance(command, list) else [command, *arguments]
-    return [part for part in parts if isinstance(part, str)]
+    command, arguments = entry.get("command"), entry.get("args")
+    if not isinstance(command, list):
+        command = [command, *(arguments if isinstance(arguments, list) else ())]
+    return [part for part in command if isinstance(part, str)]
 
 
 def servers_keys(client: Client, values: Mapping[str, Any]) -> Sequence[str]:
     """What the servers lie under in this very file."""
-    if client.other_keys:
-        inner: Any = values
-        for key in client.other_keys:
-            inner = inner.get(key) if isinstance(inner, Mapping) else None
-        if isinstance(inner, Mapping) and "command" not in inner:
-            return client.other_keys
-    return client.keys
+    inner = look_up(values, client.other_keys) if client.other_keys else None
+    return (
+        client.other_keys if isinstance(inner, Mapping) and "command" not in inner else client.keys
+    )

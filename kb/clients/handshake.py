@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 from mcp.client import Client as Connection
@@ -33,23 +34,29 @@ class NoAnswer(KbError):
     """A configured server that cannot be started, or says nothing."""
 
 
-def ask(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
-) -> Answer:
+def ask(command: Sequence[str], folder: Path, environment: Any = None) -> Answer:
     """Run the command in a folder, shake hands, list the tools and end it.
 
     It gets the few variables that every client passes on (home, user, PATH and the like), so that
     what works here does not hang on this shell.
+
+    Args:
+        environment: more variables, as a client's file gives them; whatever stands there.
 
     Raises:
         NoAnswer: with what it wrote on stderr.
     """
     if not command or not os.path.isabs(command[0]):
         raise NoAnswer(f"the command is not absolute: {' '.join(command) or '(none)'}")
+    environment = environment or {}
+    if not isinstance(environment, Mapping) or not all(
+        isinstance(value, str) for value in environment.values()
+    ):
+        raise NoAnswer("its environment variables are not all texts")
     parameters = StdioServerParameters(
         command=command[0],
         args=list(command[1:]),
-        env={**get_default_environment(), **(environment or {})},
+        env={**get_default_environment(), **environment},
         cwd=str(folder),
     )
     started = time.monotonic()

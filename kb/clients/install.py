@@ -86,8 +86,9 @@ def plan_uninstall(client: Client, path: Path, name: str) -> Change:
     """
     old = config_file.read(path)
     with placed(path):
-        keys = [*servers_keys(client, client.format.read(old.text)), name]
-        entry = look_up(client.format.read(old.text), keys)
+        values = client.format.read(old.text)
+        keys = [*servers_keys(client, values), name]
+        entry = look_up(values, keys)
         if entry is None:
             return Change(client, old, old.data, ABSENT, None)
         if not is_ours(command_of(entry)):

@@ -57,7 +57,7 @@ def start_once(client: Client, entry: Mapping[str, Any], place: Place) -> Answer
         NoAnswer: with what it wrote on stderr.
     """
     command = command_of(entry)
-    environment = entry.get("env") or entry.get("environment") or {}
+    environment = entry.get("env") or entry.get("environment")
     with _project_folder(place) as folder:
         stands_for = {os.path.abspath(place.project): str(folder)}
         if client.open_folder:

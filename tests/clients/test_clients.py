@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from kb.clients import instructions
 from kb.clients.catalog import CLIENTS, Machine, project_file, user_file
 from kb.clients.handshake import NoAnswer
+from kb.clients.install import installed
 from kb.clients.launch import Place, server_command, start_once
 from kb.clients.program import is_ours, program
 
@@ -199,6 +201,20 @@ def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path
     ):
         with pytest.raises(NoAnswer, match=expected):
             start_once(client, {"command": command[0], "args": command[1:]}, place)
+
+
+@pytest.mark.parametrize("environment", [{"KB_DB": 1}, "KB_DB=x", ["x"]])
+def test_an_odd_environment_is_told(environment: object, tmp_path: Path) -> None:
+    entry = {"command": sys.executable, "args": ["serve"], "env": environment}
+    with pytest.raises(NoAnswer, match="environment variables"):
+        start_once(CLIENTS["claude-code"], entry, Place(tmp_path))
+
+
+@pytest.mark.parametrize("arguments", [None, "serve", 7, {}])
+def test_odd_arguments_are_none(arguments: object, tmp_path: Path) -> None:
+    path = tmp_path / ".mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"kb": {"command": "kb", "args": arguments}}}))
+    assert installed(CLIENTS["claude-code"], path) == {}
 
 
 @pytest.mark.parametrize("before", ["", "# Agents\n", "# Agents", "# Agents\r\n\r\n- be brief\r\n"])
