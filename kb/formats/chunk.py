@@ -18,8 +18,8 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from kb.formats.front_matter import front_matter_title
-from kb.formats.leads import NO_LEAD, Range
-from kb.formats.outline import Block, ParsedDocument, Section
+from kb.formats.leads import NO_LEAD
+from kb.formats.outline import Block, ParsedDocument, Range, Section
 from kb.formats.pieces import MAXIMUM_CHARACTERS, Piece, Source, split_blocks
 from kb.formats.tokens import token_count
 from kb.formats.wordless import has_words

@@ -15,7 +15,8 @@ from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 
-Range = tuple[int, int]
+from kb.formats.outline import Range
+
 NO_LEAD: Range = (0, 0)
 
 LONGEST_INTRODUCTION = 200  # characters of a sentence; of a longer one its end

@@ -18,6 +18,7 @@ __all__ = [
     "Heading",
     "Link",
     "ParsedDocument",
+    "Range",
     "Section",
     "build_sections",
     "first_prose",
@@ -25,6 +26,8 @@ __all__ = [
     "one_line",
     "prose",
 ]
+
+Range = tuple[int, int]  # of a text: its first character, and the one behind its last
 
 MAXIMUM_SUMMARY = 500  # characters
 MAXIMUM_HEADING = 500  # characters of one heading's source that are read

@@ -17,8 +17,8 @@ from functools import cached_property
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
-from kb.formats.leads import NO_LEAD, Leads, Range, introduction
-from kb.formats.outline import Block, ParsedDocument
+from kb.formats.leads import NO_LEAD, Leads, introduction
+from kb.formats.outline import Block, ParsedDocument, Range
 from kb.formats.tokens import token_starts
 from kb.formats.wordless import wordless_ranges
 

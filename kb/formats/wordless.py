@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from kb.formats.outline import Range
 from kb.text.terms import has_word, pictographs
-
-Range = tuple[int, int]
 
 SHORTEST_STRETCH = 200  # characters without a blank: beyond any name, below a pasted picture
 SHORTEST_LINE = 500

@@ -40,6 +40,14 @@ def match_words_of(wanted: Pattern) -> str:
     return " AND ".join(parts)
 
 
+def word_of_each_stem(connection: Connection, prefix: str) -> dict[str, str]:
+    """By each stem that words with a prefix (folded, one word) have, one of these words.
+
+    The index stems what it is asked for, so it is asked for a word of each stem.
+    """
+    return {stem: word for word, stem in prefixed(connection, prefix).items()}
+
+
 def words_with_prefix(connection: Connection, wanted: Pattern) -> tuple[list[str], list[str]]:
     """A word of each stem that words with a prefix have.
 
@@ -47,8 +55,7 @@ def words_with_prefix(connection: Connection, wanted: Pattern) -> tuple[list[str
     must be checked.
     """
     prefix = wanted.folded[0]
-    # The index stems what it is asked for, so it is asked for a word of each stem.
-    word_of = {stem: word for word, stem in prefixed(connection, prefix).items()}
+    word_of = word_of_each_stem(connection, prefix)
     if wanted.case:
         return [], list(word_of.values())
     shared = {

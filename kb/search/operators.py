@@ -24,10 +24,10 @@ from kb.search.candidates import (
     match_words_of,
     matching,
     matching_any,
+    word_of_each_stem,
     words_with_prefix,
 )
 from kb.search.query import TAG, Operand, Query, quote
-from kb.search.typos import prefixed
 from kb.search.words import Pattern, holds, holds_prefix, pattern, unspaced_runs
 from kb.store.chunks import documents_of_chunks
 from kb.store.connection import Connection
@@ -153,10 +153,9 @@ def match_prefixes(connection: Connection, query: Query) -> dict[str, str]:
             continue
         wanted = pattern(connection, operand)
         if len(wanted.words) == 1:
-            word_of = {stem: word for word, stem in prefixed(connection, wanted.folded[0]).items()}
-            if word_of:
-                some = list(word_of.values())[:MOST_PREFIX_WORDS]
-                found[operand.text] = " OR ".join(map(quote, some))
+            words = list(word_of_each_stem(connection, wanted.folded[0]).values())
+            if words:
+                found[operand.text] = " OR ".join(map(quote, words[:MOST_PREFIX_WORDS]))
     return found
 
 
