@@ -56,9 +56,11 @@ class TextFile:
 def tree_is_here(project: ProjectInUse, connection: Connection) -> bool:
     """Whether the project's folder is on this machine, and not only its knowledge base file.
 
-    It is, unless every collection comes from a folder that is neither there nor was ever
-    inside the present project. Sources of a project are kept relative to it, so that those of a
-    copied file seem to have been where the copy lies now.
+    The file does not say where its project is, so this is told by the folders that collections
+    come from: one of them is there, or there is none. Sources inside a project are kept relative
+    to it. In the project's `.kb` folder, or where `--db` names another place, such a source tells
+    of the present project even where it has been deleted; of a file that lies openly in the
+    project's root it tells nothing, since those of a copy seem to lie beside the copy.
     """
     if not project.knowledge.has_project:
         return False
@@ -66,9 +68,9 @@ def tree_is_here(project: ProjectInUse, connection: Connection) -> bool:
     sources = [
         local(row["source"]) for row in rows if row["source"] and not is_remote(row["source"])
     ]
-    copied = project.knowledge.database.path.parent == project.root
+    lies_openly = project.knowledge.database.path.parent == project.root
     return not sources or any(
-        os.path.exists(source) or (not copied and source.is_relative_to(project.root))
+        os.path.exists(source) or (not lies_openly and source.is_relative_to(project.root))
         for source in sources
     )
 

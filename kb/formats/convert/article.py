@@ -2,7 +2,8 @@
 
 Pages that mark their content (`<main>`, `<article>`) are read as saved pages are. On others
 readability-lxml finds the article; what it gives itself lacks tables and titles, so it only says
-where the article is: the smallest part of the page that holds its paragraphs is taken.
+where the article is: the smallest part of the page that holds its paragraphs is taken, with the
+sections beside it and the title above it.
 """
 
 from __future__ import annotations
@@ -92,11 +93,7 @@ def _article(text: str, body: LexborNode) -> LexborNode | None:
     part, inner = body, _holding(body, wanted)
     while inner is not None:
         part, inner = inner, _holding(inner, wanted)
-    part = _with_sections(part)
-    size, above = len(_words(part)), part.parent
-    lacks_title = above is not None and not part.css("h1") and above.css("h1")
-    if above is not None and lacks_title and len(_words(above)) <= size * _WITH_TITLE:
-        part = above
+    part = _with_title(_with_sections(part))
     return None if part.tag == "body" else part
 
 
@@ -126,6 +123,17 @@ def _with_sections(part: LexborNode) -> LexborNode:
             taken = above
         part = above
     return taken
+
+
+def _with_title(part: LexborNode) -> LexborNode:
+    """The part with what it lies in, where that adds the title and hardly anything else.
+
+    Links and names do not matter here: a title often stands among a menu and buttons to share it.
+    """
+    above = part.parent
+    if above is None or part.css_first("h1") is not None or above.css_first("h1") is None:
+        return part
+    return above if len(_words(above)) <= _WITH_TITLE * len(_words(part)) else part
 
 
 def _is_around(node: LexborNode) -> bool:
