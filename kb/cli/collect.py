@@ -357,12 +357,10 @@ def _better_model(kb: Session) -> str:
 
 
 def _failed(row: Row, error: KbError) -> SyncReport:
-    report = SyncReport(row["name"])
     message = error.message
     if not is_remote(row["source"]) and not local(row["source"]).exists():
         message += f" `kb move {row['name']} FOLDER` says where it is now."
-    report.errors.append({"path": "", "message": message})
-    return report
+    return SyncReport(row["name"], errors=[{"path": "", "message": message}])
 
 
 def _summary(report: SyncReport) -> str:

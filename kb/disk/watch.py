@@ -56,7 +56,7 @@ class FolderWatcher:
         self._asked.set()
 
     def stop(self) -> None:
-        """Stop; a callback that is under way gets some seconds to end."""
+        """Stop; a callback that is under way gets a second to end."""
         self._stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(STOP_SECONDS)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -20,9 +20,6 @@ from kb.disk.git import git_branch
 from kb.disk.read import is_there, read_bytes, reason
 from kb.errors import ConfigurationError, UsageError
 from kb.text.nearest import nearest
-
-if TYPE_CHECKING:
-    from kb.disk.watch import FolderWatcher
 
 __all__ = [
     "CONFIG_FILES",
@@ -123,14 +120,13 @@ class Project:
         }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ActiveProject:
     """The project whose external docs are searched."""
 
     project: Project
     project_id: int
     collection: dict[str, Any] | None  # row of the external docs; None: not configured
-    watcher: FolderWatcher | None = None  # brings the external docs in line
 
 
 def load_project(

@@ -53,6 +53,7 @@ class ProjectInUse:
         self._allowed_docs = allowed_docs
         self._may_choose = may_choose
         self._active: ActiveProject | None = None
+        self._watcher: FolderWatcher | None = None  # brings the active project's docs in line
         self._keeps_fresh = False
 
     @property
@@ -80,8 +81,9 @@ class ProjectInUse:
 
     def stop(self) -> None:
         """End what runs in the background."""
-        if self._active is not None and self._active.watcher is not None:
-            self._active.watcher.stop()
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher = None
 
     def activate(
         self,
@@ -116,9 +118,9 @@ class ProjectInUse:
         warnings: list[str] = []
         allowed = allowed_folders(self._allowed_docs, warnings.append)
         project = load_project(config_path, branch, start=self._start(), allowed=allowed)
+        project = dataclasses.replace(project, warnings=(*warnings, *project.warnings))
         if self.knowledge.database.read_only:
             result = as_stored(self.knowledge.database, project)
-            result.warnings = [*warnings, *result.warnings]
             self.stop()
             self._active = result.active
             return result
@@ -127,10 +129,9 @@ class ProjectInUse:
             result = bring_up(
                 self.knowledge.database, self.model, project, progress or no_progress, wait
             )
-            result.warnings = [*warnings, *result.warnings]
             self._follow(result.active)
-            if result.waiting and result.active.watcher is not None:
-                result.active.watcher.look_again()
+            if result.waiting and self._watcher is not None:
+                self._watcher.look_again()
         return result
 
     def restore(self) -> None:
@@ -181,16 +182,14 @@ class ProjectInUse:
 
     def _follow(self, active: ActiveProject) -> None:
         """Take a project for the active one, and follow its docs."""
-        old, folder = self._active, active.project.docs_folder
-        if old is not None and old.watcher and old.project.docs_folder == folder:
-            active.watcher = old.watcher  # to end one takes half a second
-            self._active = active
-            return
+        old, self._active = self._active, active
+        folder = active.project.docs_folder
+        if self._watcher is not None and old is not None and old.project.docs_folder == folder:
+            return  # to end one takes half a second
         self.stop()
-        self._active = active
         if self._keeps_fresh and folder is not None:
-            active.watcher = FolderWatcher(folder, self.refresh, self.knowledge.database.path)
-            active.watcher.start()
+            self._watcher = FolderWatcher(folder, self.refresh, self.knowledge.database.path)
+            self._watcher.start()
 
     def _start(self) -> Path:
         """Where to look for a configuration: the working directory, else the file's project."""

@@ -62,7 +62,7 @@ class Clients:
         client = self.open(_key(context) if self._several else "", _principal(context))
         client.channel, client.last_request = context.session, time.monotonic()
         if (said := context.session.client_params) is not None:
-            client.session.log.client = f"{said.client_info.name} {said.client_info.version}"
+            client.session.log.know_client(f"{said.client_info.name} {said.client_info.version}")
         return client
 
     def open(self, key: str, principal: Principal) -> Client:

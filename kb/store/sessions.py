@@ -65,7 +65,7 @@ class SessionLog:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         budget: int = CONTEXT_BUDGET_TOKENS,
     ) -> None:
-        self.client = ""
+        self._client = ""
         self._database = database
         self._clock = clock
         self._budget = budget
@@ -84,10 +84,15 @@ class SessionLog:
             self._end_if_idle()
             return self._session.session_id if self._session else ""
 
+    def know_client(self, name: str) -> None:
+        """The client said what it is called."""
+        with self._lock:
+            self._client = name
+
     def begin(self, client: str = "") -> None:
         """A client connected."""
         with self._lock:
-            self._is_open, self.client = True, client or self.client
+            self._is_open, self._client = True, client or self._client
             self._session = self._new_session()
 
     def note(self, kind: str, tool: str, detail: str) -> None:
@@ -99,7 +104,7 @@ class SessionLog:
             if self._session is None:
                 self._session = self._new_session()
             now = self._now()
-            self._session.last_active_at, self._session.client = now, self.client
+            self._session.last_active_at, self._session.client = now, self._client
             self._events.append(
                 {
                     "session_id": self._session.session_id,
@@ -193,7 +198,7 @@ class SessionLog:
         now = self._now()
         import uuid  # here: the command line loads this module, and has no sessions
 
-        return _Session(str(uuid.uuid4()), self.client, now, now)
+        return _Session(str(uuid.uuid4()), self._client, now, now)
 
     def _end_if_idle(self) -> None:
         if self._session is not None:

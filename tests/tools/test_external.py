@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,16 +256,19 @@ def test_other_globs_are_noted_though_no_document_changes(kb: Session, make: Mak
 
 
 def test_a_project_that_is_activated_again_is_followed_on(kb: Session, make: Maker) -> None:
+    def followers() -> set[threading.Thread]:
+        return {one for one in threading.enumerate() if one.name == "kb-watch"} - others
+
+    others: set[threading.Thread] = set()
+    others = followers()
     root = make()
     kb.project.keep_fresh()
     call(kb, "activate_project", config_path=str(root))
-    assert kb.project.active is not None
-    watcher = kb.project.active.watcher
+    (follower,) = followers()
     call(kb, "activate_project", config_path=str(root))
-    assert watcher is not None
-    assert kb.project.active.watcher is watcher
+    assert followers() == {follower}
     call(kb, "activate_project", config_path=str(make("other")))
-    assert kb.project.active.watcher is not watcher
+    assert followers() - {follower}
     kb.project.stop()
 
 
