@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -78,6 +79,8 @@ def _outcome(arguments: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.command != "browse.search" or options.folder is not None:
+        gc.enable()  # one search makes next to no garbage (`kb.__main__`)
     _enter(getattr(options, "root", None))
     if (code := warm.search_by_server(options)) is not None:
         return code

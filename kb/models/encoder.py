@@ -27,6 +27,7 @@ WIDTH = 384
 HEADS = 12
 INNER_WIDTH = 1536
 EPSILON = 1e-12  # of the layer normalization
+ROWS_AT_ONCE = 64  # of a matrix: they stay in the processor's cache
 LARGEST = 127  # what two neighbouring weights may sum up to: times 255 it fits 16 bits
 
 
@@ -126,15 +127,21 @@ def eight_bits(
     """
     import numpy as np
 
-    exact = numbers.astype(np.float32)
-    largest = np.full(exact.shape[1], 1e-12, np.float32)
-    for part in (exact, exact[0::2] + exact[1::2]):
-        largest = np.maximum(largest, np.maximum(part.max(axis=0), -part.min(axis=0)))
+    # Sums of whole numbers fit 16 bits, which take a third of the time.
+    wide = np.int16 if numbers.dtype == np.int8 else np.float32
+    largest = np.full(numbers.shape[1], 1e-12, np.float32)
+    for part in (numbers, np.add(numbers[0::2], numbers[1::2], dtype=wide)):
+        for most in (part.max(axis=0).astype(wide), -part.min(axis=0).astype(wide)):
+            largest = np.maximum(largest, most.astype(np.float32))
     # Rounding may add one half to each of a pair: 128 times 255 still fits 16 bits.
     step = largest / np.float32(LARGEST)
-    exact /= step
-    weights = np.rint(exact, out=exact).astype(np.int8)
-    return np.ascontiguousarray(weights), (step * scales).astype(np.float32)
+    weights = np.empty(numbers.shape, dtype=np.int8)
+    for start in range(0, len(numbers), ROWS_AT_ONCE):
+        some = slice(start, start + ROWS_AT_ONCE)
+        exact = numbers[some].astype(np.float32)
+        exact /= step
+        weights[some] = np.rint(exact, out=exact)
+    return weights, (step * scales).astype(np.float32)
 
 
 def initializers(weights: Weights) -> dict[str, NDArray[Any]]:

@@ -1,7 +1,8 @@
 """Which server has a file open: it says so in the user's cache, and a command asks it.
 
 One small file for each knowledge base names address, token and process. Nothing here loads more
-than the standard library's sockets, since all of it has to be quicker than opening the file.
+than the standard library's sockets, and these only where there is a server, since all of it has to
+be quicker than opening the file.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import contextlib
 import hashlib
 import json
 import os
-import socket
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kb
+
+if TYPE_CHECKING:
+    import socket
 
 __all__ = ["Running", "announce", "ask", "identity", "retract", "running_server"]
 
@@ -51,6 +53,8 @@ def announce(
     is_reachable: bool,
 ) -> Path | None:
     """Say that this process serves a file; where that is said. None: it cannot be written."""
+    import tempfile
+
     place = _place(database)
     said = Running(
         host,
@@ -94,6 +98,8 @@ def running_server(database: Path, project: Path) -> Running | None:
 
 def ask(server: Running, path: str, question: dict[str, Any]) -> dict[str, Any] | None:
     """What a server answers; None where it does not, or serves another file by now."""
+    import socket
+
     body = json.dumps(question).encode()
     name = f"[{server.host}]" if ":" in server.host else server.host
     head = [

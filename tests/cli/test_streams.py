@@ -223,3 +223,26 @@ def test_ctrl_c_while_modules_are_loaded_prints_no_traceback(module: str) -> Non
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=False)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
+@pytest.mark.parametrize(("option", "code"), [("--version", 0), ("--nothing", 2)])
+def test_what_is_left_to_do_at_the_end_is_done(option: str, code: int) -> None:
+    """A command ends before Python takes its modules apart, but not before exit functions."""
+    program = (
+        "import atexit, sys, threading\n"
+        "from kb.__main__ import main\n"
+        "atexit.register(print, 'at exit')\n"
+        f"sys.argv = ['kb', {option!r}]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program + "main()"], capture_output=True, cwd=ROOT)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (code, b"at exit")
+    thread = (
+        "def last():\n"
+        "    threading.main_thread().join()\n"
+        "    print('the last thread')\n"
+        "threading.Thread(target=last).start()\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program + thread], capture_output=True, cwd=ROOT)
+    assert done.returncode == code
+    assert {b"at exit", b"the last thread"} <= set(done.stdout.splitlines())
