@@ -104,25 +104,25 @@ def resolve_inside(root: Path, path: str) -> Path:
     return target
 
 
-def read_inside(root: Path, path: str, maximum: int = MAXIMUM_BYTES) -> ProjectFile:
+def read_inside(root: Path, path: str) -> ProjectFile:
     """Read a file of the project.
 
     Raises:
         PermissionDenied, FileNotFound: as `resolve_inside`.
-        FileTooLarge: it holds more than `maximum` bytes.
+        FileTooLarge: it holds more than `MAXIMUM_BYTES`.
     """
     target = resolve_inside(root, path)
     folder = Path(os.path.realpath(root))
     relative = target.relative_to(folder)
     try:
-        data, status = read_beneath(folder, relative.parts, maximum)
+        data, status = read_beneath(folder, relative.parts, MAXIMUM_BYTES)
     except FileNotFoundError as error:
         raise _not_found(str(folder), path) from error
     except OSError as error:  # also: a part of it has become a link since
         raise PermissionDenied(_DENIED, path=path) from error
-    if len(data) > maximum:
+    if len(data) > MAXIMUM_BYTES:
         size = max(status.st_size, len(data))
-        raise FileTooLarge("File too large", path=path, size=size, maximumSize=maximum)
+        raise FileTooLarge("File too large", path=path, size=size, maximumSize=MAXIMUM_BYTES)
     return ProjectFile(storable(relative.as_posix()), data, status.st_mtime)
 
 

@@ -25,11 +25,6 @@ LENGTH = struct.Struct("!Q")  # before each message and each file: its number of
 MEMORY_BYTES = 2 * 1024**3  # of address space
 PROCESSOR_SECONDS = 60  # a file
 
-try:
-    import resource
-except ImportError:  # Windows: the parent's clock is the only limit there
-    resource = None  # type: ignore[assignment]
-
 
 def main() -> None:
     """Serve until the parent closes the pipe."""
@@ -77,8 +72,10 @@ def _too_much_memory() -> str:
 
 
 def _limit_resources() -> None:
-    if resource is None:
-        return
+    if sys.platform == "win32":
+        return  # the parent's clock is the only limit there
+    import resource
+
     limits = [
         ("RLIMIT_AS", MEMORY_BYTES),
         ("RLIMIT_CORE", 0),
@@ -95,8 +92,10 @@ def _limit_resources() -> None:
 
 def _renew_processor_time() -> None:
     """Each file has its own share; the system ends a process that exceeds it."""
-    if resource is None:
+    if sys.platform == "win32":
         return
+    import resource
+
     usage = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(usage.ru_utime + usage.ru_stime) + PROCESSOR_SECONDS
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)

@@ -14,6 +14,7 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -30,11 +31,6 @@ from kb.store.beside import FilesBeside
 from kb.store.database import Database
 from kb.store.replication.destination import Destination
 from kb.store.replication.litestream import explain, newest, start, temporary_configuration
-
-try:
-    import fcntl
-except ImportError:  # Windows: Litestream may write while we copy, and we copy again
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Follower", "open_replica"]
 
@@ -281,8 +277,10 @@ def _is_between(file: Path) -> bool:
 
 def _lock_shared(file: BinaryIO) -> bool:
     """Keep Litestream from writing until the file is closed; False while it writes."""
-    if fcntl is None:
-        return True
+    if sys.platform == "win32":
+        return True  # Litestream may write while we copy, and we copy again
+    import fcntl
+
     try:
         fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, SHARED_SIZE, SHARED_FIRST)
     except OSError:
