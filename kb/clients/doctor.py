@@ -32,10 +32,10 @@ from kb.store.findings import BROKEN, HINT, SOUND, Finding, quick
 from kb.store.health import REPAIRS, repair, thorough
 from kb.store.replication.state import finding
 from kb.store.tokens import EXPIRED, VALID, count_tokens
-from kb.text.counted import counted
+from kb.text.counted import counted, some_of
 from kb.text.secrets import secrets_in
 
-SHOWN = 5  # names in one message
+MOST_TOLD = 5  # files of a collection that have a finding of their own
 
 
 def look_at_file(path: Path) -> Iterator[Finding]:
@@ -137,29 +137,29 @@ def _collection(database: Database, collection: Row) -> Iterator[Finding]:
         yield Finding("collections", SOUND, f"{name}: as in {source}")
     else:
         yield Finding("collections", HINT, f"{name}: {_distance(found)}", f"`kb sync {name}`")
-    for path, reason in found.failed[:SHOWN]:
+    for path, reason in found.failed[:MOST_TOLD]:
         shown = f"{path}: {reason}" if path else reason
         yield Finding(
             "skipped files", HINT, f"{name}: {shown}", "mend it, or leave it out with --exclude"
         )
-    if len(found.failed) > SHOWN:
+    if len(found.failed) > MOST_TOLD:
         yield Finding(
             "skipped files",
             HINT,
-            f"{name}: {counted(len(found.failed) - SHOWN, 'more file')} cannot be stored",
+            f"{name}: {counted(len(found.failed) - MOST_TOLD, 'more file')} cannot be stored",
             f"`kb sync {name}` names them all",
         )
     if found.unavailable:
         left_out = ", ".join(f"{count} {name}" for name, count in found.unavailable.most_common())
         yield Finding("skipped files", HINT, f"{name}: left out: {left_out}", f"`{INSTALL}`")
     if found.withheld:
-        yield Finding("skipped files", SOUND, f"{name}: never stored: {_some(found.withheld)}")
+        yield Finding("skipped files", SOUND, f"{name}: never stored: {some_of(found.withheld)}")
 
 
 def _distance(found: Freshness) -> str:
     """How far a collection is from its folder, in words."""
     parts = [
-        f"{len(paths)} {word} ({_some(paths)})"
+        f"{len(paths)} {word} ({some_of(paths)})"
         for paths, word in ((found.new, "new"), (found.changed, "changed"), (found.gone, "gone"))
         if paths
     ]
@@ -182,7 +182,7 @@ def _secrets(database: Database, collections: Sequence[Row]) -> Iterator[Finding
             "secrets",
             HINT,
             f"{counted(len(found), 'place looks like a secret', 'places look like secrets')}: "
-            f"{_some(found)}",
+            f"{some_of(found)}",
             "if one is real: change it at its owner's, take it out of the document, `kb sync`",
         )
     else:
@@ -228,11 +228,6 @@ def _answer(
         SOUND,
         f"{client.title} ({path}): answered in {answer.seconds:.1f} s, {answer.tools} tools",
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN])
-    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
 
 
 def _tokens(database: Database) -> Iterator[Finding]:

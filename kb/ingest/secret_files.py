@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from kb.ingest.forget import erase_documents, write_anew
 from kb.store.contents import stored_file
 from kb.store.database import Database
+from kb.text.counted import some_of
 from kb.text.secrets import secrets_in
 
 __all__ = ["erase_secret_files", "named", "tokens_notice"]
-
-MOST_SHOWN = 5  # paths or lines in a notice
 
 
 def erase_secret_files(database: Database, collection_id: int, paths: Sequence[str]) -> str:
@@ -27,15 +26,10 @@ def erase_secret_files(database: Database, collection_id: int, paths: Sequence[s
 
 def named(paths: Sequence[str]) -> str:
     """Some of the secret files, and why they are."""
-    return f"{_some(sorted(paths))} (secret by name, or a private key)"
+    return f"{some_of(sorted(paths))} (secret by name, or a private key)"
 
 
 def tokens_notice(text: str) -> str:
     """What to say of a document that shows what looks like secrets: it is stored all the same."""
     found = [f"line {secret.line} ({secret.kind})" for secret in secrets_in(text)]
-    return f"stored, though it seems to hold a secret: {_some(found)}" if found else ""
-
-
-def _some(things: Sequence[str]) -> str:
-    shown = ", ".join(things[:MOST_SHOWN])
-    return f"{shown} and {len(things) - MOST_SHOWN} more" if len(things) > MOST_SHOWN else shown
+    return f"stored, though it seems to hold a secret: {some_of(found)}" if found else ""

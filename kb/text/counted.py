@@ -1,8 +1,12 @@
-"""Numbers with what they count: "1 passage", "2 passages"."""
+"""Numbers with what they count: "1 passage", "2 passages", "a, b and 3 more"."""
 
 from __future__ import annotations
 
-__all__ = ["counted"]
+from collections.abc import Sequence
+
+__all__ = ["counted", "some_of"]
+
+MOST_NAMED = 5
 
 
 def counted(number: int, one: str, several: str = "") -> str:
@@ -13,3 +17,9 @@ def counted(number: int, one: str, several: str = "") -> str:
         several: what follows any other number; `one` with an s by default.
     """
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
+def some_of(things: Sequence[str], most: int = MOST_NAMED) -> str:
+    """The first things with commas between, and how many more there are."""
+    shown = ", ".join(things[:most])
+    return f"{shown} and {len(things) - most} more" if len(things) > most else shown

@@ -1,8 +1,8 @@
-"""Numbers with their nouns."""
+"""Numbers with their nouns, and a few of many things."""
 
 import pytest
 
-from kb.text.counted import counted
+from kb.text.counted import counted, some_of
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,10 @@ from kb.text.counted import counted
 )
 def test_a_number_and_its_noun_agree(number: int, words: tuple[str, ...], expected: str) -> None:
     assert counted(number, *words) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, ""), (1, "0"), (3, "0, 1, 2"), (5, "0, 1, 2 and 2 more")]
+)
+def test_some_of_many_are_named(number: int, shown: str) -> None:
+    assert some_of(list(map(str, range(number))), 3) == shown

@@ -19,6 +19,7 @@ from kb.formats.convert.pdf_headings import Bookmark, headings_of, title_of
 from kb.formats.convert.pdf_lines import Line, without_furniture
 from kb.formats.convert.plain import fenced, one_line, protected
 from kb.formats.convert.result import Converted, ConverterError, Place
+from kb.text.counted import some_of
 
 __all__ = ["convert"]
 
@@ -62,9 +63,7 @@ def convert(data: bytes, name: str) -> Converted:
             lines += [*written, ""]
     notices = []
     if empty:
-        some = ", ".join(map(str, empty[:MOST_PAGES_NAMED]))
-        more = f" and {len(empty) - MOST_PAGES_NAMED} more" if len(empty) > MOST_PAGES_NAMED else ""
-        notices.append(f"pages without text: {some}{more}")
+        notices.append(f"pages without text: {some_of(list(map(str, empty)), MOST_PAGES_NAMED)}")
     text = "\n".join(lines).rstrip("\n") + "\n"
     return Converted(text, title, tuple(places), metadata, tuple(notices))
 
