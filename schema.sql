@@ -7,7 +7,7 @@
 -- Times are UTC text, YYYY-MM-DDTHH:MM:SSZ. Positions count code points, lines count from 1.
 
 PRAGMA application_id = 0x6b62646f;  -- "kbdo"
-PRAGMA user_version = 5;
+PRAGMA user_version = 6;
 
 -------------------------------------------------------------------------------- source tables
 
@@ -111,7 +111,8 @@ CREATE UNIQUE INDEX one_current_model ON models (is_current) WHERE is_current = 
 CREATE TABLE vectors (
   vector_id  INTEGER PRIMARY KEY,
   model_id   INTEGER NOT NULL REFERENCES models (model_id) ON DELETE CASCADE,
-  text_hash  BLOB NOT NULL,             -- first 16 bytes of SHA-256 of the embedded text
+  text_hash  BLOB NOT NULL,             -- first 10 bytes of SHA-256 of the embedded text: so
+                                        -- ten rows of 384 dimensions fill a page
   vector     BLOB NOT NULL,             -- int8 a dimension, scaled so that the largest is 127
   UNIQUE (model_id, text_hash)
 ) STRICT;
@@ -121,7 +122,7 @@ CREATE TABLE chunks (
   chunk_id        INTEGER PRIMARY KEY,
   document_id     INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
   position        INTEGER NOT NULL,     -- from 1 in document order
-  heading_path    TEXT NOT NULL,        -- path of the section it lies in; '' before any heading
+  section         INTEGER,              -- position of the one it lies in; NULL before any heading
   start_line      INTEGER NOT NULL,
   end_line        INTEGER NOT NULL,
   start_character INTEGER NOT NULL,     -- from 0; the text is content[start:end]
@@ -143,7 +144,8 @@ CREATE TABLE chunk_leads (
 ) STRICT;
 
 -- One row is a link that a document makes. Replaced with its document; the target is resolved
--- when it arrives and NULL again when it goes.
+-- when it arrives and NULL again when it goes. The sentence round it is a range of the document's
+-- text, or stands here where it is none; citation_texts has it either way.
 CREATE TABLE citations (
   citation_id        INTEGER PRIMARY KEY,
   source_document_id INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
@@ -152,7 +154,9 @@ CREATE TABLE citations (
   target_key         TEXT NOT NULL,     -- normalised path, page name or URL: what resolves it
   kind               TEXT NOT NULL,     -- inline, reference, autolink, wiki, footnote, metadata, similar;
                                         -- of Sphinx: doc, ref, toctree, include
-  context            TEXT NOT NULL,     -- the sentence round the link
+  context            TEXT,              -- the sentence round the link; NULL: it is the range
+  start_character    INTEGER,           -- as in chunks; NULL: the sentence is in `context`
+  end_character      INTEGER,
   confidence         REAL NOT NULL CHECK (confidence BETWEEN 0 AND 1),
   line               INTEGER NOT NULL
 ) STRICT;
@@ -232,7 +236,7 @@ SELECT
   chunks.chunk_id,
   chunks.document_id,
   documents.title,
-  chunks.heading_path AS heading,
+  coalesce(sections.heading_path, '') AS heading,
   coalesce(substr(documents.content, chunk_leads.start_character + 1,
                   chunk_leads.end_character - chunk_leads.start_character), '') AS lead,
   substr(documents.content, chunks.start_character + 1,
@@ -244,6 +248,8 @@ SELECT
   END AS extra
 FROM chunks
 JOIN documents USING (document_id)
+LEFT JOIN sections
+  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
 LEFT JOIN chunk_leads USING (chunk_id);
 
 -- The keyword index. Its text lives in chunk_texts. M* keeps vowel signs and accents inside
@@ -263,12 +269,12 @@ CREATE VIRTUAL TABLE keyword_instances USING fts5vocab (keyword_index, instance)
 
 -- One row is a word of the keyword index as it is written, lower case and without accents. Added
 -- to whenever a document is stored. A word stays when the last document that holds it goes; that
--- does no harm, since whatever is looked up here is then searched in the keyword index.
+-- does no harm, since whatever is looked up here is then searched in the keyword index. A word
+-- begins as its stem does but for the stem's last letter, so it is found by that as well.
 CREATE TABLE vocabulary (
   word TEXT PRIMARY KEY,
   stem TEXT NOT NULL                    -- the keyword index's term for it
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX vocabulary_by_stem ON vocabulary (stem);
 
 -- One row is a word of the vocabulary read from its end, if typos of it are looked for. A word with
 -- one typo in it begins or ends as it should, so it is found among the words that begin or end as it
@@ -334,6 +340,14 @@ SELECT
     WHERE collection_id = collections.collection_id) AS embedded_chunks,
   synced_at
 FROM collections;
+
+-- Links with the sentence round each.
+CREATE VIEW citation_texts AS
+SELECT
+  citation_id, source_document_id, target_document_id, target_url, kind, line,
+  coalesce(context, replace(substr(content, start_character + 1, end_character - start_character),
+                            char(10), ' ')) AS context
+FROM citations JOIN documents ON document_id = source_document_id;
 
 -- Documents with the name of their collection, without their text.
 CREATE VIEW document_overview AS

@@ -15,7 +15,9 @@ SELECT rowid FROM keyword_index
 WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last;
 
 -- name: stems_of_other_words
--- Of these stems (JSON list), those that words without the prefix have too.
-SELECT DISTINCT stem FROM vocabulary
-WHERE stem IN (SELECT value FROM json_each(:stems))
-  AND NOT (word >= :prefix AND word < :after);
+-- Of these stems (JSON object: stem to how all its words begin), those that words without the
+-- prefix have too.
+SELECT DISTINCT stem
+FROM json_each(:stems) CROSS JOIN vocabulary
+  ON word >= json_each.value AND word < json_each.value || char(1114111) AND stem = json_each.key
+WHERE NOT (word >= :prefix AND word < :after);

@@ -27,9 +27,12 @@ WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
 -- name: chunks_without_vector
 -- Chunks behind one and up to another that wait for their embedding, in document order.
-SELECT chunk_id, document_id, heading_path, chunks.start_character, chunks.end_character,
+SELECT chunk_id, chunks.document_id, coalesce(heading_path, ''),
+       chunks.start_character, chunks.end_character,
        coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
 FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
+LEFT JOIN sections
+  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
 WHERE vector_id IS NULL AND chunk_id > :after AND chunk_id <= :last
 ORDER BY chunk_id LIMIT :limit;
 
@@ -42,10 +45,13 @@ ORDER BY position > 1, modified_ns IS NOT NULL, modified_ns DESC, chunk_id;
 
 -- name: chunks_waiting_among
 -- As chunks_without_vector, of some (JSON list), in their order there.
-SELECT chunk_id, document_id, heading_path, chunks.start_character, chunks.end_character,
+SELECT chunk_id, chunks.document_id, coalesce(heading_path, ''),
+       chunks.start_character, chunks.end_character,
        coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
 FROM json_each(:chunk_ids) CROSS JOIN chunks ON chunk_id = json_each.value
 LEFT JOIN chunk_leads USING (chunk_id)
+LEFT JOIN sections
+  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
 WHERE vector_id IS NULL ORDER BY json_each.key;
 
 -- name: count_chunks_without_vector$
@@ -69,17 +75,23 @@ FROM (SELECT 1 FROM chunks WHERE vector_id IS NOT NULL LIMIT :most + 1);
 
 -- name: chunks_with_vector
 -- As `chunks_with_text`, of those that have a vector.
-SELECT chunk_id, document_id, heading_path, chunks.start_character, chunks.end_character,
+SELECT chunk_id, chunks.document_id, coalesce(heading_path, ''),
+       chunks.start_character, chunks.end_character,
        coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
 FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
+LEFT JOIN sections
+  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
 WHERE vector_id IS NOT NULL AND chunk_id > :after AND chunk_id <= :last
 ORDER BY chunk_id LIMIT :limit;
 
 -- name: chunks_with_text
 -- Every chunk with the range of its text, in order; for another model.
-SELECT chunk_id, document_id, heading_path, chunks.start_character, chunks.end_character,
+SELECT chunk_id, chunks.document_id, coalesce(heading_path, ''),
+       chunks.start_character, chunks.end_character,
        coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
 FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
+LEFT JOIN sections
+  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
 WHERE chunk_id > :after AND chunk_id <= :last
 ORDER BY chunk_id LIMIT :limit;
 

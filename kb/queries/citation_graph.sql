@@ -4,13 +4,14 @@
 -- The citations that a document makes, in order. A link to itself cites nothing: no target.
 SELECT
   source_document_id, nullif(target_document_id, :document_id) AS target_document_id,
-  target_url, context, confidence, kind, line
+  target_url, context, start_character, end_character, confidence, kind, line
 FROM citations WHERE source_document_id = :document_id
 ORDER BY line, citation_id LIMIT :limit;
 
 -- name: citations_received
 -- The citations that other documents make to one, the surest first.
-SELECT source_document_id, target_document_id, target_url, context, confidence, kind, line
+SELECT source_document_id, target_document_id, target_url, context, start_character,
+       end_character, confidence, kind, line
 FROM citations
 WHERE target_document_id = :document_id AND source_document_id <> :document_id
 ORDER BY confidence DESC, source_document_id, line, citation_id LIMIT :limit;

@@ -39,9 +39,9 @@ DELETE FROM citations WHERE source_document_id = :document_id AND kind <> 'simil
 -- name: insert_citation!
 -- Store one link.
 INSERT INTO citations (source_document_id, target_document_id, target_url, target_key, kind,
-                       context, confidence, line)
+                       context, start_character, end_character, confidence, line)
 VALUES (:source_document_id, :target_document_id, :target_url, :target_key, :kind,
-        :context, :confidence, :line);
+        :context, :start_character, :end_character, :confidence, :line);
 
 -- name: citations_of_keys
 -- The links whose target has one of these keys (JSON list), with where they stand.

@@ -67,18 +67,20 @@ SELECT coalesce(
 
 -- name: insert_chunk!
 -- Store one chunk.
-INSERT INTO chunks (chunk_id, document_id, position, heading_path, start_line, end_line,
+INSERT INTO chunks (chunk_id, document_id, position, section, start_line, end_line,
                     start_character, end_character, extra_terms, text_hash, vector_id)
-VALUES (:chunk_id, :document_id, :position, :heading_path, :start_line, :end_line,
+VALUES (:chunk_id, :document_id, :position, :section, :start_line, :end_line,
         :start_character, :end_character, :extra_terms, :text_hash, :vector_id);
 
 -- name: indexed_chunks
 -- What the keyword index holds of a document's chunks, with the ranges of their text and lead.
-SELECT chunk_id, heading_path, chunks.start_character, chunks.end_character,
+SELECT chunk_id, coalesce(heading_path, ''), chunks.start_character, chunks.end_character,
        coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0),
        extra_terms
 FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
-WHERE document_id = :document_id ORDER BY position;
+LEFT JOIN sections
+  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
+WHERE chunks.document_id = :document_id ORDER BY chunks.position;
 
 -- name: insert_lead!
 -- Store what a chunk needs in front of it.

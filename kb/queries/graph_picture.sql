@@ -7,8 +7,9 @@ SELECT
   citing_collections.source,
   cited_collections.name AS target_collection, cited.path AS target_path,
   cited.title AS target_title, cited_collections.source AS target_source,
-  citations.target_url, citations.target_key, citations.kind, citations.context,
-  citations.confidence, citations.line
+  citations.target_url, citations.target_key, citations.kind, citations.source_document_id,
+  citations.context, citations.start_character, citations.end_character, citations.confidence,
+  citations.line
 FROM citations
 JOIN documents AS citing ON citing.document_id = citations.source_document_id
 JOIN collections AS citing_collections ON citing_collections.collection_id = citing.collection_id

@@ -11,11 +11,9 @@ SELECT
   json_extract(documents.metadata, '$.archive.urls[0]') AS own_url,
   json_extract(collections.options, '$.base_url') AS base_url,
   documents.title,
-  chunks.heading_path,
+  chunk_texts.heading AS heading_path,
   (SELECT heading FROM sections
-   WHERE sections.document_id = chunks.document_id AND sections.start_line <= chunks.end_line
-     AND sections.heading_path = chunks.heading_path
-   ORDER BY position DESC LIMIT 1) AS heading,
+   WHERE sections.document_id = chunks.document_id AND position = chunks.section) AS heading,
   CASE WHEN chunk_texts.lead = '' THEN chunk_texts.body
     ELSE chunk_texts.lead || char(10) || chunk_texts.body END AS content,
   chunks.position,

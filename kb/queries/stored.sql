@@ -12,15 +12,18 @@ SELECT start_line, kind, label FROM places WHERE document_id = :document_id ORDE
 
 -- name: stored_chunks
 -- A document's passages, each with the hash of its text and its vector by the current model.
-SELECT position, heading_path, start_line, end_line, start_character, end_character,
-       chunks.text_hash, vectors.vector
+SELECT chunks.position, section, coalesce(heading_path, '') AS heading_path, chunks.start_line,
+       chunks.end_line, start_character, end_character, chunks.text_hash, vectors.vector
 FROM chunks
+LEFT JOIN sections
+  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
 LEFT JOIN vectors ON vectors.vector_id = chunks.vector_id
-WHERE document_id = :document_id ORDER BY position;
+WHERE chunks.document_id = :document_id ORDER BY chunks.position;
 
 -- name: stored_links
 -- The links that somebody wrote into a document.
-SELECT target_url, kind, line, context FROM citations
+SELECT source_document_id, target_url, kind, line, context, start_character, end_character
+FROM citations
 WHERE source_document_id = :document_id AND kind <> 'similar' ORDER BY citation_id;
 
 -- name: stored_labels

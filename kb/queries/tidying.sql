@@ -22,5 +22,5 @@ FROM documents ORDER BY document_id;
 
 -- name: chunk_sizes
 -- The bytes of each chunk's row, but for its numbers.
-SELECT octet_length(heading_path) + octet_length(extra_terms) + octet_length(text_hash)
+SELECT octet_length(extra_terms) + octet_length(text_hash)
 FROM chunks ORDER BY chunk_id;

@@ -25,4 +25,4 @@ SELECT word, stem FROM vocabulary WHERE word IN (SELECT value FROM json_each(:wo
 
 -- name: stem_is_known$
 -- Whether a word with this stem was ever stored: 1, or no row.
-SELECT 1 FROM vocabulary WHERE stem = :stem LIMIT 1;
+SELECT 1 FROM vocabulary WHERE word >= :prefix AND word < :after AND stem = :stem LIMIT 1;

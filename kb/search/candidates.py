@@ -12,6 +12,7 @@ from kb.search.typos import prefix_bounds, prefixed
 from kb.search.words import Pattern, unspaced_runs
 from kb.store.connection import Connection
 from kb.store.ids import ChunkRange
+from kb.store.vocabulary import beginning_of_words
 from kb.text.terms import bigrams
 
 WORDS_AT_ONCE = 500  # alternatives of one MATCH expression
@@ -58,10 +59,16 @@ def words_with_prefix(connection: Connection, wanted: Pattern) -> tuple[list[str
     word_of = word_of_each_stem(connection, prefix)
     if wanted.case:
         return [], list(word_of.values())
+    # A stem whose words all begin with the prefix has no others.
+    beginnings = {
+        stem: beginning
+        for stem in word_of
+        if not (beginning := beginning_of_words(stem)).startswith(prefix)
+    }
     shared = {
         row[0]
         for row in connection.tuples(
-            "stems_of_other_words", stems=json.dumps(list(word_of)), **prefix_bounds(prefix)
+            "stems_of_other_words", stems=json.dumps(beginnings), **prefix_bounds(prefix)
         )
     }
     return (

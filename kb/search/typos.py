@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kb.search.query import Operand, Query
 from kb.store.connection import Connection
-from kb.store.vocabulary import may_be_misspelt, stem_of
+from kb.store.vocabulary import beginning_of_words, may_be_misspelt, stem_of
 from kb.text.terms import is_unspaced
 
 ONE_EDIT_FROM = 4  # letters of the typed word
@@ -114,7 +114,10 @@ def correct(
 def is_known(connection: Connection, word: str) -> bool:
     """Whether the file holds, or once held, a word with the same stem."""
     terms = connection.tokenize(word, stem=True)
-    return all(connection.value("stem_is_known", stem=term) for _, _, term in terms)
+    return all(
+        connection.value("stem_is_known", stem=term, **prefix_bounds(beginning_of_words(term)))
+        for _, _, term in terms
+    )
 
 
 def known_words(connection: Connection, query: Query) -> set[str]:

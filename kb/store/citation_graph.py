@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from kb.sources.address import local
 from kb.store.addresses import address_fields
 from kb.store.citation_keys import PAGE_SUFFIX
+from kb.store.citations import with_sentences
 from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
 from kb.store.contents import documents_shown
@@ -59,12 +60,14 @@ class BrokenLink:
 
 def citations_made(connection: Connection, document_id: int, limit: int = ALL) -> list[Row]:
     """The citations that a document makes, in order."""
-    return connection.rows("citations_made", document_id=document_id, limit=limit)
+    rows = connection.rows("citations_made", document_id=document_id, limit=limit)
+    return with_sentences(connection, rows)
 
 
 def citations_received(connection: Connection, document_id: int, limit: int = ALL) -> list[Row]:
     """The citations that other documents make to one, the surest first."""
-    return connection.rows("citations_received", document_id=document_id, limit=limit)
+    rows = connection.rows("citations_received", document_id=document_id, limit=limit)
+    return with_sentences(connection, rows)
 
 
 def citation_graph(connection: Connection, document_ids: Sequence[int], depth: int) -> Graph:

@@ -12,15 +12,21 @@ import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from kb.store.citation_keys import document_keys, link_key
-from kb.store.connection import Connection
+from kb.store.connection import Connection, Row
+from kb.store.contents import title_and_text
+from kb.text.sentences import MAXIMUM_CONTEXT
 
 if TYPE_CHECKING:
     from kb.formats.outline import Link
 
 EXPLICIT = 1.0  # confidence of a link that somebody wrote
+# Characters in front of a link's line and behind it in which its sentence is looked for.
+FURTHEST = 2 * MAXIMUM_CONTEXT
+LONGEST_LINE = 100_000  # characters of a line in which it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ def store_citations(
     path: str,
     title: str,
     metadata: Mapping[str, Any],
+    text: str,
     links: Sequence[Link],
     labels: Sequence[str] = (),
     tags: Sequence[str] = (),
@@ -65,6 +72,7 @@ def store_citations(
         candidates = _candidates(connection, (key for _, key in keyed))
         is_shared = bool(connection.value("is_shared_collection", collection_id=collection_id))
         own = _Candidate(document_id, collection_id, path, 0, is_shared)
+        place = _Places(text)
         insert_citations(
             connection,
             (
@@ -74,7 +82,7 @@ def store_citations(
                     "target_url": one.url,
                     "target_key": key,
                     "kind": one.kind,
-                    "context": one.context,
+                    **place.of(one),
                     "confidence": EXPLICIT,
                     "line": one.line,
                 }
@@ -83,6 +91,52 @@ def store_citations(
         )
     changed = {key for key, _ in before.items() ^ after.items()}
     resolve_again(connection, changed)
+
+
+class _Places:
+    """Where the sentences round a document's links stand in its text.
+
+    A sentence has one blank where the text has several or a line end. Where nothing but single
+    line ends differ it is a range of the text; else, as between the marks of a quote, it is kept.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text.replace("\n", " ")
+        self._starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
+        self._last = 0  # where the sentence before began: most links come in order
+
+    def of(self, link: Link) -> dict[str, Any]:
+        """The columns for a link's sentence."""
+        line = min(link.line, len(self._starts) - 1)
+        start, end = self._starts[line - 1], self._starts[line]
+        low = max(start - FURTHEST, self._last if self._last < end else 0)
+        found = self._text.find(
+            link.context, low, min(end, low + LONGEST_LINE) + FURTHEST + len(link.context)
+        )
+        if found < 0 or not link.context:
+            return {"context": link.context, "start_character": None, "end_character": None}
+        self._last = found
+        end = found + len(link.context)
+        return {"context": None, "start_character": found, "end_character": end}
+
+
+def with_sentences(connection: Connection, rows: Iterable[Row]) -> list[Row]:
+    """Rows of `citations` with the sentences that are ranges of the citing document's text.
+
+    Each text is read once for the rows that follow each other, and cut here: SQL's substr reads it
+    once more for each link.
+    """
+    document_id, text = None, ""
+    found = []
+    for row in rows:
+        if row["context"] is None:
+            if row["source_document_id"] != document_id:
+                document_id = row["source_document_id"]
+                _, text = title_and_text(connection, document_id) or ("", "")
+            sentence = text[row["start_character"] : row["end_character"]].replace("\n", " ")
+            row = {**row, "context": sentence}
+        found.append(row)
+    return found
 
 
 def insert_citations(connection: Connection, citations: Iterable[Mapping[str, Any]]) -> None:

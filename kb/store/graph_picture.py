@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from kb.store.citation_graph import is_web_key, leads_to_file
+from kb.store.citations import with_sentences
 from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
 
@@ -41,7 +42,7 @@ def drawn_citations(
         shown: how a collection is called.
     """
     rows = []
-    for cited in connection.rows("drawn_citations"):
+    for cited in with_sentences(connection, connection.rows("drawn_citations")):
         row = with_source(connection, with_source(connection, cited), "target_source")
         row["collection"] = shown(row["collection"])
         if row["target_path"] is not None:

@@ -14,7 +14,7 @@ from kb.errors import DamagedFileError, FileError, NewerFileError
 from kb.store.opening import sqlite_name
 
 APPLICATION_ID = 0x6B62646F
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 PAGE_SIZE = 4096  # 8192 searches no faster, and a new file would be twice as large
 MIGRATIONS: Traversable = resources.files("kb") / "migrations"  # NNNN.sql: to version NNNN
 

@@ -97,6 +97,8 @@ def store_similar(
                 "target_key": "",
                 "kind": "similar",
                 "context": _shortened(paragraph.text),
+                "start_character": None,
+                "end_character": None,
                 "confidence": round(similarity, 4),
                 "line": paragraph.line if is_younger else row["line"],
             }

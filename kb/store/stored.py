@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kb.formats.chunk import Chunk
 from kb.formats.convert.result import Place
 from kb.formats.outline import Link, ParsedDocument, Section
+from kb.store.citations import with_sentences
 from kb.store.connection import Connection
 from kb.store.contents import sections_of
 from kb.store.documents import NewDocument
@@ -36,9 +37,9 @@ def whole_document(connection: Connection, document_id: int) -> WholeDocument:
         total_lines=row["line_count"],
         notices=(),
         links=tuple(
-            Link(url, kind, line, context)
-            for url, kind, line, context in connection.tuples(
-                "stored_links", document_id=document_id
+            Link(one["target_url"], one["kind"], one["line"], one["context"])
+            for one in with_sentences(
+                connection, connection.rows("stored_links", document_id=document_id)
             )
         ),
         labels=tuple(
@@ -54,7 +55,7 @@ def whole_document(connection: Connection, document_id: int) -> WholeDocument:
         chunks=[
             Chunk(
                 one["position"],
-                None,  # the path says all of its section
+                one["section"],
                 one["heading_path"],
                 one["start_line"],
                 one["end_line"],

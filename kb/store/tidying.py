@@ -28,7 +28,7 @@ MOST_ROOM = 0.02  # of the file that may be room inside of pages which a new fil
 LARGEST_ANEW = 64_000_000
 # What a row takes beside its texts: its numbers, their types, its place in the page.
 DOCUMENT_OVERHEAD = 50
-CHUNK_OVERHEAD = 33
+CHUNK_OVERHEAD = 34
 
 
 def tidy(database: Database) -> None:

@@ -92,6 +92,15 @@ def stem_of(connection: Connection, word: str) -> str:
     return terms[0][2] if terms else word
 
 
+def beginning_of_words(stem: str) -> str:
+    """What every word with this stem begins with: porter changes a word's last letters alone.
+
+    It takes endings off, and of what is left it may change the last letter (`happi` of `happy`,
+    `file` of `filing`).
+    """
+    return stem[:-1] or stem
+
+
 def count_wrong_endings(connection: Connection) -> int:
     """How many words lack their ending, or the other way round."""
     words = {word for (word,) in connection.tuples("all_words") if may_be_misspelt(word)}

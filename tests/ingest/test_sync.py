@@ -95,7 +95,7 @@ def content(connection: Connection) -> dict[str, list[Any]]:
             "ORDER BY path, position"
         ).fetchall(),
         "chunks": run(
-            "SELECT path, position, heading_path, start_line, end_line, start_character, "
+            "SELECT path, position, section, start_line, end_line, start_character, "
             "end_character, extra_terms, chunks.text_hash, vector "
             "FROM chunks JOIN documents USING (document_id) LEFT JOIN vectors USING (vector_id) "
             "ORDER BY path, position"

@@ -9,6 +9,7 @@ from support import Filler
 
 from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
+from kb.store.citation_graph import citations_made
 from kb.store.citation_keys import page_key, url_key
 from kb.store.contents import find_document
 from kb.store.documents import delete_collection
@@ -246,3 +247,52 @@ def test_the_order_of_arrival_does_not_matter(kb: Session, tmp_path: Path) -> No
             delete_collection(connection, row["collection_id"])
     assert seen[0] == seen[1] == seen[2]
     assert None not in seen[0].values()
+
+
+def test_a_sentence_is_a_range_of_the_text_where_it_is_one(fill: Filler, folder: Path) -> None:
+    kb = fill(
+        {
+            "a.md": "---\nurl: https://example.org/a\n---\n"
+            "One. A sentence with a [link](b.md)\nover two lines. Another one: [link](b.md).\n\n"
+            "> A quote with a [link](b.md)\n> over two lines.\n\n"
+            "- an item with a [link](b.md)\n  over two\xa0lines\n\n"
+            "Ünï [c](c.md)! Ünï [c](c.md)!\n"
+        }
+    )
+    expected = [
+        ("url: https://example.org/a", True),
+        ("A sentence with a [link](b.md) over two lines.", True),
+        ("Another one: [link](b.md).", True),
+        ("A quote with a [link](b.md) over two lines.", False),
+        ("an item with a [link](b.md) over two lines", False),
+        ("Ünï [c](c.md)!", True),
+        ("Ünï [c](c.md)!", True),
+    ]
+    with kb.database.read() as connection:
+        document = find_document(connection, 1, "a.md")
+        assert document is not None
+        made = citations_made(connection, document["document_id"])
+        assert [row["context"] for row in made] == [sentence for sentence, _ in expected]
+        rows = connection.apsw.execute(
+            "SELECT citation_texts.context, citations.context IS NULL FROM citation_texts"
+            " JOIN citations USING (citation_id) ORDER BY citations.line, citation_id"
+        ).fetchall()
+        assert rows == expected
+        places = connection.apsw.execute(
+            "SELECT DISTINCT start_character FROM citations WHERE target_url = 'c.md'"
+        ).fetchall()
+        assert len(places) == 1  # of two that read alike the first will do
+
+
+def test_sentences_in_a_very_long_line_are_found(fill: Filler) -> None:
+    line = " ".join(f"Sentence {number} has [a link]({number}.md)." for number in range(6_000))
+    kb = fill({"a.md": line}, embed=False)
+    with kb.database.read() as connection:
+        document = find_document(connection, 1, "a.md")
+        assert document is not None
+        made = citations_made(connection, document["document_id"])
+        kept = connection.apsw.execute("SELECT count(context) FROM citations").get
+    assert len(made) > 5_900  # a paragraph of this length is read in pieces
+    assert all(f"]({row['target_url']})" in row["context"] for row in made)
+    assert all(row["context"] in line for row in made)
+    assert kept == 0

@@ -63,7 +63,7 @@ def store(connection: Connection, collections: dict[int, Vectors]) -> None:
                 (text_hash, vector.tobytes()),
             )
             run(
-                "INSERT INTO chunks VALUES (?, ?, ?, '', 1, 1, 0, 0, '', ?, ?)",
+                "INSERT INTO chunks VALUES (?, ?, ?, NULL, 1, 1, 0, 0, '', ?, ?)",
                 (first + number, collection_id, number, text_hash, connection.last_id()),
             )
     rebuild_all_vectors(connection)

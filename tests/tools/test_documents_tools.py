@@ -519,7 +519,8 @@ def test_distance_is_the_cosine_of_what_was_embedded(
         headings = {
             (path, position): heading
             for path, position, heading in connection.apsw.execute(
-                "SELECT path, position, heading_path FROM chunks JOIN documents USING (document_id)"
+                "SELECT path, position, heading FROM chunk_texts JOIN chunks USING (chunk_id) "
+                "JOIN documents ON documents.document_id = chunks.document_id"
             )
         }
     texts = [
