@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import PurePosixPath
 
 from kb.formats.outline import MAXIMUM_SOURCE, Block, Body, Heading, one_line, prose
@@ -132,6 +133,7 @@ def read_source(source: str, lines: Sequence[str], path: str) -> Body:
 
 def _headings(nodes: Sequence[Node], grammar: _Grammar, until: float) -> list[Heading]:
     found: list[Heading] = []
+    siblings = _Siblings()
     ends: list[int] = []  # of the symbols that the node lies in
     last_line = 0
     for node in nodes:
@@ -144,7 +146,7 @@ def _headings(nodes: Sequence[Node], grammar: _Grammar, until: float) -> list[He
             ends.pop()
         depth = len(ends)
         ends.append(node.end_byte)
-        start, line = _first_line(node), node.start_point.row + 1
+        start, line = _first_line(node, siblings), node.start_point.row + 1
         end = max(line, _line_of_name(node))
         if start <= last_line:  # shares its line with the one before
             start = last_line + 1
@@ -187,18 +189,36 @@ def _line_of_name(node: Node) -> int:
     return named.start_point.row + 1 if named is not None else node.start_point.row + 1
 
 
-def _first_line(node: Node) -> int:
+class _Siblings:
+    """What stands before a node; tree-sitter itself counts through all siblings for each one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[int, Node]] = {}  # by their parent: the one before each
+
+    def before(self, node: Node) -> Iterator[Node]:
+        """The siblings before a node, the nearest first."""
+        parent = node.parent
+        if parent is None:
+            return
+        if (known := self._known.get(parent.id)) is None:
+            known = {later.id: one for one, later in pairwise(parent.children)}
+            self._known[parent.id] = known
+        while (one := known.get(node.id)) is not None:
+            yield (node := one)
+
+
+def _first_line(node: Node, siblings: _Siblings) -> int:
     """The line in which a symbol begins, with the comment and the decorators above it."""
     outer = node
     while outer.parent is not None and outer.parent.type in _WRAPPERS:
         outer = outer.parent
     row = outer.start_point.row
-    before = outer.prev_sibling
-    while before is not None and before.type in _ABOVE and before.end_point.row >= row - 1:
+    for before, above in pairwise(chain(siblings.before(outer), (None,))):
+        if before is None or before.type not in _ABOVE or before.end_point.row < row - 1:
+            break
         if text(before).startswith("//!"):  # of Rust: about the module
             break
         # A comment behind other code belongs to that code; some end after their line.
-        above = before.prev_sibling
         if (
             above is not None
             and above.end_point.row == before.start_point.row != 0
@@ -206,7 +226,6 @@ def _first_line(node: Node) -> int:
         ):
             break
         row = before.start_point.row
-        before = above
     return row + 1
 
 

@@ -228,6 +228,14 @@ def test_what_is_said_of_a_module_is_its_summary() -> None:
     assert parse(licence, "a.py").summary == "Asks the gauge."
 
 
+def test_a_symbol_begins_with_all_the_comments_above_it() -> None:
+    count = 60_000  # tree-sitter counts through all of them to each one: it took 17 s
+    parsed = parse("use x;\n\n" + "// a\n" * count + "fn f() {}\n", "a.rs")
+    assert [(one.heading, one.start_line, one.end_line) for one in parsed.sections] == [
+        ("f", 3, count + 3)
+    ]
+
+
 def test_source_code_that_cannot_be_parsed_in_time_is_text_with_a_notice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
