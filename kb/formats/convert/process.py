@@ -21,7 +21,7 @@ from typing import Any
 from kb.errors import ConversionError
 from kb.formats.convert.formats import INSTALL, Format
 from kb.formats.convert.result import Converted
-from kb.formats.convert.worker import LENGTH, MEMORY_BYTES, PROCESSOR_SECONDS
+from kb.formats.convert.worker import LENGTH, PROCESSOR_SECONDS, TOO_MUCH_MEMORY
 
 __all__ = ["MAXIMUM_TEXT_BYTES", "Converter"]
 
@@ -188,5 +188,5 @@ def _reason(child: subprocess.Popen[bytes], clock: _Clock) -> str:
         limit = f"{PROCESSOR_SECONDS} s of processor time"
         return f"took more than {limit} to convert and was given up"
     if code == -signal.SIGABRT or (hasattr(signal, "SIGKILL") and code == -signal.SIGKILL):
-        return f"needs more than {MEMORY_BYTES / 1024**3:.0f} GB of memory to be converted"
+        return TOO_MUCH_MEMORY
     return f"made its converter fail (exit status {code})"

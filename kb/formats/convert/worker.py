@@ -18,11 +18,12 @@ from typing import Any, BinaryIO
 
 from kb.formats.convert.result import Converted, ConverterError
 
-__all__ = ["LENGTH", "MEMORY_BYTES", "PROCESSOR_SECONDS", "main"]
+__all__ = ["LENGTH", "PROCESSOR_SECONDS", "TOO_MUCH_MEMORY", "main"]
 
 LENGTH = struct.Struct("!Q")  # before each message and each file: its number of bytes
 
 MEMORY_BYTES = 2 * 1024**3  # of address space
+TOO_MUCH_MEMORY = f"needs more than {MEMORY_BYTES / 1024**3:.0f} GB of memory to be converted"
 PROCESSOR_SECONDS = 60  # a file
 
 
@@ -57,7 +58,7 @@ def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
     except ConverterError as error:
         return {"error": str(error)}
     except MemoryError:
-        return {"error": _too_much_memory(), "memory": True}
+        return {"error": TOO_MUCH_MEMORY, "memory": True}
     except RecursionError:
         return {"error": "is nested too deeply to be converted"}
     # Whatever a library raises on a damaged file is that file's error.
@@ -65,10 +66,6 @@ def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
         detail = " ".join(str(error).split())[:200]
         kind = type(error).__name__
         return {"error": f"cannot be converted: {kind}{': ' if detail else ''}{detail}"}
-
-
-def _too_much_memory() -> str:
-    return f"needs more than {MEMORY_BYTES / 1024**3:.0f} GB of memory to be converted"
 
 
 def _limit_resources() -> None:
