@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 from xml.etree import ElementTree
@@ -23,6 +24,7 @@ from kb.text.counted import counted
 __all__ = ["HTML_TYPES", "Pages", "document_path", "is_sitemap", "pages_of", "predicted_path"]
 
 MOST_PAGES = 1_000
+MOST_LISTED = 10_000  # addresses that are looked at: each is compared with all of robots.txt
 MOST_SITEMAPS = 50
 MOST_SITEMAP_BYTES = 50_000_000
 MOST_ROBOTS_BYTES = 500_000
@@ -156,8 +158,13 @@ def _of_sitemap(web: Web, got: Fetched) -> list[str]:
             if place in seen or len(seen) > MOST_SITEMAPS or len(urls) > MOST_PAGES:
                 continue
             seen.add(place)
-            if _host(place) == _host(got.url):
-                waiting.append(web.get(web_address(place), MOST_SITEMAP_BYTES))
+            try:
+                url = web_address(place)
+            except UsageError:
+                urls.append(place)  # counted with the pages whose addresses are malformed
+                continue
+            if _host(url) == _host(got.url):
+                waiting.append(web.get(url, MOST_SITEMAP_BYTES))
     return urls
 
 
@@ -183,23 +190,29 @@ def _allowed(web: Web, origin: str, listed: Iterable[str]) -> Pages:
     pages = Pages()
     robots = _robots(web, origin)
     elsewhere = closed = malformed = 0
-    for one in dict.fromkeys(listed):
+    urls: dict[str, None] = {}  # in order
+    distinct = dict.fromkeys(listed)
+    for one in islice(distinct, MOST_LISTED):
         try:
             url = web_address(one)
         except UsageError:
             malformed += 1
             continue
+        if url in urls:
+            continue
         if _host(url) != _host(origin):
             elsewhere += 1
         elif not robots.can_fetch(AGENT, url):
             closed += 1
-        elif url not in pages.urls:
-            pages.urls.append(url)
-            if len(pages.urls) > MOST_PAGES:
+        else:
+            urls[url] = None
+            if len(urls) > MOST_PAGES:
                 break
-    if len(pages.urls) > MOST_PAGES:
-        del pages.urls[MOST_PAGES:]
+    pages.urls = list(urls)[:MOST_PAGES]
+    if len(urls) > MOST_PAGES:
         pages.notices.append(f"only the first {MOST_PAGES:,} pages are taken")
+    elif len(distinct) > MOST_LISTED:
+        pages.notices.append(f"only the first {MOST_LISTED:,} addresses are looked at")
     for count, why in (
         (elsewhere, "of other hosts"),
         (closed, "that robots.txt closes"),

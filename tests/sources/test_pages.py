@@ -146,6 +146,35 @@ def test_pages_are_bounded(kb: Session, site: Site, monkeypatch: pytest.MonkeyPa
     assert (report.added, "first 3 pages" in str(report.notices)) == (3, True)
 
 
+def test_addresses_that_are_looked_at_are_bounded(
+    kb: Session, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "MOST_LISTED", 3)
+    links = "[x](https://elsewhere.example/1)[x](/2.md)[x](/3.md)"
+    site.put("/llms.txt", links, "text/plain")
+    for number in (2, 3):
+        site.put(f"/{number}.md", "# Page\n", "text/markdown")
+    report = add(kb, f"{site.url}/llms.txt")
+    assert paths(kb) == ["2.md", "llms.txt"]
+    told = " ".join(one["message"] for one in report.notices)
+    assert "only the first 3 addresses are looked at" in told
+    assert "1 page of other hosts" in told
+
+
+def test_a_malformed_address_in_an_index_of_sitemaps_costs_itself(kb: Session, site: Site) -> None:
+    inner = f"<urlset><url><loc>{site.url}/a</loc></url></urlset>"
+    listed = "".join(
+        f"<sitemap><loc>{place}</loc></sitemap>"
+        for place in ("http://[::1/x.xml", f"{site.url}/a b.xml", f"{site.url}/inner.xml")
+    )
+    site.put("/sitemap.xml", f"<sitemapindex>{listed}</sitemapindex>", "application/xml")
+    site.put("/inner.xml", inner, "application/xml")
+    site.put("/a", PAGE.format("Agate"))
+    report = add(kb, f"{site.url}/sitemap.xml")
+    assert paths(kb) == ["a.html"]
+    assert "2 pages whose addresses are malformed" in str(report.notices)
+
+
 def test_a_sitemap_with_entities_is_none(kb: Session, site: Site) -> None:
     bomb = '<!DOCTYPE urlset [<!ENTITY a "aaaa">]><urlset><url><loc>&a;</loc></url></urlset>'
     site.put("/sitemap.xml", bomb, "application/xml")
