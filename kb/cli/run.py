@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kb.cli import soundness
 from kb.cli.exit_codes import FAILURE
 from kb.cli.streams import OutputError
+from kb.disk.holders import companion
 from kb.errors import FileError, KbError, SourceError, UsageError
 from kb.models.choose import make_embedder
 from kb.search.files import left_out
@@ -128,7 +129,7 @@ def _withdraw(database: Database, made: Sequence[Path]) -> None:
         made: the folders that were made for it, the innermost first.
     """
     file = database.path
-    if database.in_memory or Path(f"{file}-wal").exists():  # another process has it open
+    if database.in_memory or companion(file, "-wal").exists():  # another process has it open
         return
     aside = file.with_name(f"{file.name}.withdrawn")
     file.rename(aside)

@@ -29,10 +29,18 @@ class Holder:
         return os.path.basename(self.command.split(" ")[0])
 
 
+def companion(file: Path, suffix: str) -> Path:
+    """SQLite's log ("-wal"), the log's index ("-shm") or journal of a file.
+
+    SQLite follows links: they lie beside the real file and have its name.
+    """
+    return Path(f"{os.path.realpath(file)}{suffix}")
+
+
 def readers_of_log(path: Path) -> list[Holder]:
     """Processes inside a read transaction of the file, this one left out."""
     try:
-        shared = Path(f"{path}-shm").stat()
+        shared = companion(path, "-shm").stat()
         locks = (PROCESSES / "locks").read_text().splitlines()
     except OSError:
         return []
@@ -51,7 +59,7 @@ def readers_of_log(path: Path) -> list[Holder]:
 def holders(path: Path) -> list[Holder]:
     """Processes that have the file or its log open, this one left out."""
     wanted = set()
-    for name in (f"{path}", f"{path}-wal", f"{path}-shm"):
+    for name in (path, companion(path, "-wal"), companion(path, "-shm")):
         try:
             state = os.stat(name)
         except OSError:

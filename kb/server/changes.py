@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ResourceUpdated
 
+from kb.disk.holders import companion
 from kb.errors import KbError
 from kb.server.clients import Client, Clients
 from kb.server.resources import document_uri
@@ -100,7 +101,7 @@ async def _tell_one(client: Client, changes: Changes) -> None:
 def _stamp(session: Session) -> tuple[tuple[int, int], ...]:
     """What moves whenever anything is written: times and sizes of the file and of its log."""
     found = []
-    for name in (f"{session.database.path}", f"{session.database.path}-wal"):
+    for name in (session.database.path, companion(session.database.path, "-wal")):
         try:
             state = os.stat(name)
         except OSError:

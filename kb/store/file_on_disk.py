@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+from kb.disk.holders import companion
 from kb.errors import DamagedFileError, FileError
 from kb.store.schema import empty_file
 from kb.text.file_names import storable
@@ -36,9 +37,15 @@ def folders(path: Path) -> tuple[str, str]:
 
 def is_part_of(path: Path, other: Path) -> bool:
     """Whether a file is the one at a path, or SQLite's log, index of the log or journal of it."""
-    name = path.name
-    names = (name, f"{name}-wal", f"{name}-shm", f"{name}-journal")
-    return other.name in names and other.parent.resolve() == path.absolute().parent.resolve()
+    places = [path.absolute()]
+    if path.is_symlink():
+        places.append(companion(path, ""))
+    return any(
+        other.name.startswith(one.name)
+        and other.name[len(one.name) :] in ("", "-wal", "-shm", "-journal")
+        and other.parent.resolve() == one.parent.resolve()
+        for one in places
+    )
 
 
 def find_or_make(path: Path, *, create: bool) -> bool:
@@ -55,6 +62,8 @@ def find_or_make(path: Path, *, create: bool) -> bool:
     if path.is_dir():
         raise FileError(f"{path} is a folder: name a file, such as {path}/kb.db")
     if path.exists():
+        if not path.is_file():  # opening a pipe waits for whoever writes to it
+            raise FileError(f"{path} is no regular file: name another file with --db")
         _require_database(path)
         effective = os.access in os.supports_effective_ids
         return not all(
@@ -85,6 +94,7 @@ def make_file(path: Path) -> None:
 
     So nobody ever sees one without its tables, and one that is empty was cut off.
     """
+    path = companion(path, "")  # where a link leads that nothing is at the end of
     new = path.with_name(f"{path.name}.new-{os.getpid()}-{threading.get_ident()}")
     try:
         new.write_bytes(empty_file())
@@ -152,5 +162,5 @@ def _missing_bytes(path: Path) -> int:
 def _has_journal(path: Path) -> bool:
     return any(
         log.exists() and log.stat().st_size
-        for log in (Path(f"{path}-wal"), Path(f"{path}-journal"))
+        for log in (companion(path, "-wal"), companion(path, "-journal"))
     )

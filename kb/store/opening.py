@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from kb.disk.holders import companion
 from kb.errors import FileError
 
 BUSY_MILLISECONDS = 20_000
@@ -94,12 +95,12 @@ def _read_only_mode(path: Path) -> str:
     read as immutable. That ignores other processes' writes, so it is done for no other file:
     where there is a log, somebody writes, and the log's index exists already.
     """
-    log = Path(f"{path}-wal")
+    log = companion(path, "-wal")
     with path.open("rb") as file:
         header = file.read(20)
     header_says_wal = header[18:20] == b"\2\2"
     if header_says_wal and not (log.exists() and log.stat().st_size):
-        return "immutable=1" if not Path(f"{path}-shm").exists() else "mode=ro"
+        return "immutable=1" if not companion(path, "-shm").exists() else "mode=ro"
     return "mode=ro"
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import apsw
 
+from kb.disk.holders import companion
 from kb.errors import BusyError
 from kb.store.opening import wait_for_others
 from kb.store.replicated import is_being_replicated, litestream_folder
@@ -130,7 +131,7 @@ class WriteAheadLog:
 
 def log_of(path: Path) -> Path:
     """The log of a file."""
-    return Path(f"{path}-wal")
+    return companion(path, "-wal")
 
 
 def log_size(path: Path) -> int:

@@ -17,8 +17,10 @@ import pytest
 from support import ROOT, call
 
 from kb.errors import BusyError
-from kb.store import opening
+from kb.store import opening, write_ahead_log
 from kb.store.database import Database
+from kb.store.file_on_disk import is_part_of, require_whole
+from kb.store.waiting_log import waiting_log
 from kb.tools.session import Session
 
 READER = """
@@ -205,3 +207,32 @@ def test_a_reader_who_came_first_is_named_when_it_keeps_a_write_waiting(
             assert f"process {reader.process.pid}" in caught.value.message
         reader.end()
         assert database.merge_log()
+
+
+def test_the_log_of_a_file_is_seen_through_a_link_to_it(
+    kb: Session, reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_ahead_log, "MERGE_MILLISECONDS", 10)
+    link = tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(kb.database.path)
+    with Database(link) as linked, linked.write() as connection:
+        connection.apsw.execute("UPDATE documents SET title = 'newer'")
+    with Database(link) as linked:
+        waits = waiting_log(linked)
+        assert waits is not None
+        assert [one.process for one in waits.held_by] == [reader.process.pid]
+        assert is_part_of(link, Path(f"{kb.database.path}-wal"))
+        # Its header may tell of pages that lie in the log: it is not cut off.
+        with kb.database.path.open("r+b") as file:
+            file.truncate(kb.database.path.stat().st_size - 1)
+        require_whole(link)
+
+
+def test_a_link_that_leads_to_nothing_gets_its_file_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link.db"
+    link.symlink_to("there/kb.db")
+    Database(link).close()
+    assert link.is_symlink()
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["kb.db"]
