@@ -1,10 +1,20 @@
 """`python -m kb`, and what the installed command runs."""
 
+import os
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    # `python -m` finds modules in the working folder first: a project's own `yaml.py` would be run.
+    _here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    try:
+        if sys.path[0] == os.getcwd() != _here:
+            del sys.path[0]
+    except OSError:  # a folder that was removed holds nothing
+        pass
+
 import atexit
 import gc
-import os
 import signal
-import sys
 import threading
 from typing import NoReturn
 

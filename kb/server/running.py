@@ -91,7 +91,7 @@ def running_server(database: Path, project: Path) -> Running | None:
     said = _read(_place(database))
     if said is None or said.version != kb.__version__ or said.project != str(project):
         return None
-    if said.file != identity(database) or not _is_alive(said.process):
+    if said.file != identity(database) or not _is_alive(said.process) or _is_stopped(said.process):
         return None
     return said
 
@@ -168,3 +168,12 @@ def _is_alive(process: int) -> bool:
     except (OSError, OverflowError):
         return False
     return True
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether a process sleeps until it is continued (Ctrl-Z): it would not answer. On Linux."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[:1] in (["T"], ["t"])

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import json
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 from pydantic.alias_generators import to_camel
 
 from kb.disk.read import system_error
-from kb.errors import KbError, PermissionDenied, UsageError
+from kb.errors import ConfigurationError, KbError, PermissionDenied, UsageError
 from kb.store.waiting_log import COPY, held_log
 from kb.text.file_names import writable
 from kb.text.nearest import nearest
@@ -138,8 +139,14 @@ def load_tools(families: tuple[str, ...] = ()) -> dict[str, Tool]:
     """All tools by name, or those of some families.
 
     Raises:
+        ConfigurationError: Python left out what clients are told of the tools.
         UsageError: a family that does not exist.
     """
+    if sys.flags.optimize >= 2:
+        raise ConfigurationError(
+            "python -OO leaves out the descriptions of the tools: start it without, and unset "
+            "PYTHONOPTIMIZE"
+        )
     # In the order of the families and of their functions, which is the order that clients see.
     modules = [importlib.import_module(f"kb.tools.{family}") for family in FAMILIES]
     tools = [

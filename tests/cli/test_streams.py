@@ -246,3 +246,18 @@ def test_what_is_left_to_do_at_the_end_is_done(option: str, code: int) -> None:
     done = subprocess.run([sys.executable, "-c", program + thread], capture_output=True, cwd=ROOT)
     assert done.returncode == code
     assert {b"at exit", b"the last thread"} <= set(done.stdout.splitlines())
+
+
+def test_modules_of_the_working_folder_are_not_run(shell: Shell) -> None:
+    for name in ("yaml.py", "apsw.py", "signal.py", "argparse.py"):
+        (shell.folder / name).write_text("raise SystemExit('a stranger was run')\n")
+    done = shell("search walrus")
+    assert done.returncode == 0, done.stderr
+    assert "walrus" in done.stdout
+
+
+def test_without_docstrings_tools_are_refused_and_searches_go_on(shell: Shell) -> None:
+    assert shell("search walrus", PYTHONOPTIMIZE="2").returncode == 0
+    done = shell("tools", PYTHONOPTIMIZE="2")
+    assert done.returncode == 3
+    assert "unset PYTHONOPTIMIZE" in done.stderr

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -364,6 +365,11 @@ def test_only_the_server_of_this_very_file_is_asked(windrose_copy: Path, tmp_pat
         assert said.port == server.port
         assert ask(said, "/api/search", {"query": "wind"}) is not None
         assert running_server(windrose_copy, tmp_path) is None  # another project's aliases
+        if Path("/proc/self/stat").exists():
+            os.kill(server.popen.pid, signal.SIGSTOP)
+            os.waitpid(server.popen.pid, os.WUNTRACED)
+            assert running_server(windrose_copy, find_project()) is None  # it would not answer
+            os.kill(server.popen.pid, signal.SIGCONT)
         replaced = tmp_path / "other.db"
         shutil.copy(windrose_copy, replaced)
         os.replace(replaced, windrose_copy)
