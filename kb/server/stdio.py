@@ -20,6 +20,9 @@ from kb.server.wire import Line, Message, as_line, read_line
 log = logging.getLogger("kb.server")
 
 LAST_REPLY_SECONDS = 10  # how long calls under way may take after the input has ended
+# Requests, beyond which no more are read until some are answered: the replies to a client that
+# reads none wait in memory (3,000 lists of tools: 400 MB).
+MOST_UNANSWERED = 1000
 
 End = Callable[[str], NoReturn]
 
@@ -40,6 +43,7 @@ async def run_over_stdio(server: Server[Any], end: End) -> None:
     async def pass_requests() -> None:
         async with to_server:
             while (line := await anyio.to_thread.run_sync(_next_line, source)) is not None:
+                await unanswered.fall_below(MOST_UNANSWERED)
                 for refusal in line.refusals:
                     log.info("refused: %s", refusal["error"]["message"])
                     await output.write(as_line(refusal))
@@ -49,7 +53,7 @@ async def run_over_stdio(server: Server[Any], end: End) -> None:
             # The library drops the calls under way as soon as its input ends; somebody who pipes
             # requests in wants their replies.
             with anyio.move_on_after(LAST_REPLY_SECONDS) as limit:
-                await unanswered.all_answered()
+                await unanswered.fall_below(1)
             if limit.cancelled_caught:
                 end("")
 
@@ -133,8 +137,9 @@ class _Unanswered:
         if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
             self._forget(item.message.id)
 
-    async def all_answered(self) -> None:
-        while self._ids:
+    async def fall_below(self, number: int) -> None:
+        """Wait until fewer requests than a number wait for their reply."""
+        while self._ids.total() >= number:
             await self._changed.wait()
 
     def _forget(self, value: object) -> None:

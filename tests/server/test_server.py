@@ -16,6 +16,8 @@ import anyio
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest, JSONRPCResponse
 from server_process import (
     HANDSHAKE,
     HANGS,
@@ -30,6 +32,7 @@ from support import content_of
 
 from kb.server.clients import Clients
 from kb.server.run import ORPHAN_SECONDS, _flush, orphaned
+from kb.server.stdio import _Unanswered
 from kb.tools.session import Session
 
 ROOT = Path(__file__).parents[2]
@@ -257,6 +260,27 @@ def test_server_without_a_file_makes_one_and_says_it_is_empty(tmp_path: Path) ->
         process.call("documents_search", {"query": "wind"}, 1)
         assert process.reply()["result"]["structuredContent"] == {"results": []}
         assert_clean_end(file, *process.end()[::2])
+
+
+def test_no_more_is_read_of_a_client_that_has_many_replies_to_read() -> None:
+    unanswered = _Unanswered()
+
+    async def goes_on() -> bool:
+        with anyio.move_on_after(0.05) as patience:
+            await unanswered.fall_below(3)
+        return not patience.cancelled_caught
+
+    def ask(request_id: int) -> None:
+        unanswered.take_request(JSONRPCRequest(jsonrpc="2.0", id=request_id, method="ping"))
+
+    for request_id in (1, 1):
+        ask(request_id)
+    assert anyio.run(goes_on)
+    ask(2)
+    assert not anyio.run(goes_on)
+    reply = JSONRPCResponse(jsonrpc="2.0", id=1, result={})
+    unanswered.take_reply(SessionMessage(reply))
+    assert anyio.run(goes_on)
 
 
 def test_a_server_whose_parent_has_gone_ends_once_its_client_is_silent(kb: Session) -> None:
