@@ -129,3 +129,20 @@ SELECT
   (SELECT count(*) FROM chunks) AS chunks,
   (SELECT count(*) FROM chunks WHERE vector_id IS NULL) AS waiting,
   (SELECT count(*) FROM vectors) AS vectors;
+
+-- name: unreadable_values
+-- Columns that hold what kb never writes there: no list, no object, no time.
+SELECT 'collections.include' FROM collections
+WHERE CASE WHEN json_valid(include) THEN json_type(include) END IS NOT 'array'
+UNION
+SELECT 'collections.exclude' FROM collections
+WHERE CASE WHEN json_valid(exclude) THEN json_type(exclude) END IS NOT 'array'
+UNION
+SELECT 'collections.options' FROM collections
+WHERE CASE WHEN json_valid(options) THEN json_type(options) END IS NOT 'object'
+UNION
+SELECT 'documents.metadata' FROM documents
+WHERE CASE WHEN json_valid(metadata) THEN json_type(metadata) END IS NOT 'object'
+UNION
+SELECT 'file_accesses.last_accessed_at' FROM file_accesses
+WHERE strftime('%Y-%m-%dT%H:%M:%SZ', last_accessed_at) IS NOT last_accessed_at;

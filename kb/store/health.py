@@ -54,6 +54,7 @@ def require_sound(database: Database, failure: Exception) -> None:
             f"rows of {child} belong to no row of {parent}"
             for child, parent in connection.broken_references()
         ]
+        found = found or _unreadable(connection)
     if isinstance(failure, json.JSONDecodeError | UnicodeDecodeError):
         found.append(f"a text in it cannot be read: {failure}")  # what comes in is checked before
     if found:
@@ -71,6 +72,7 @@ def thorough(database: Database) -> Iterator[Finding]:
     if any(finding.state == BROKEN for finding in pages):
         return  # what other checks would say of damaged pages means nothing
     yield from _references(database)
+    yield from _values(database)
     yield from _keyword_index(database)
     yield from _vectors(database)
     yield from _log(database)
@@ -133,6 +135,24 @@ def _references(database: Database) -> Iterator[Finding]:
     yield Finding(
         "rows", BROKEN, f"rows that belong to nothing: {shown}", "delete them: --fix", "orphans"
     )
+
+
+def _values(database: Database) -> Iterator[Finding]:
+    with database.read() as connection:
+        found = _unreadable(connection)
+    if found:
+        yield Finding(
+            "values",
+            BROKEN,
+            "; ".join(found),
+            "restore a copy; or `kb remove` the collection of that row and add it again",
+        )
+
+
+def _unreadable(connection: Connection) -> list[str]:
+    """What another program, or damage that no page shows, has put into columns of a form."""
+    places = connection.tuples("unreadable_values")
+    return [f"{place} holds what kb never writes there" for (place,) in places]
 
 
 def _keyword_index(database: Database) -> Iterator[Finding]:

@@ -86,6 +86,10 @@ def test_a_sound_file_is_sound(path: Path) -> None:
         ("INSERT INTO document_keys VALUES ('page:x', 99, 0)", "rows", True),
         ("INSERT INTO word_endings VALUES ('tsohg')", "rows", True),
         ("DELETE FROM word_endings WHERE ending LIKE 'e%'", "rows", True),
+        ("UPDATE collections SET include = 'null'", "values", False),
+        ("UPDATE collections SET exclude = '{'", "values", False),
+        ("UPDATE documents SET metadata = '[]'", "values", False),
+        ("INSERT INTO file_accesses VALUES ('a', '', 1, 1, 'soon', 0)", "values", False),
     ],
 )
 def test_damage_is_found_and_what_is_derived_is_made_anew(
@@ -140,6 +144,7 @@ def test_a_vector_of_the_wrong_width_is_made_anew(path: Path, embedder: HashEmbe
         "DROP VIEW chunk_texts",
         "UPDATE documents SET content = CAST(x'ffde' || content AS TEXT)",
         "UPDATE collections SET options = '{oops'",
+        "UPDATE collections SET options = '[]'",
         "UPDATE documents SET metadata = '{oops'",
     ],
 )

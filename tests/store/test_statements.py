@@ -98,6 +98,7 @@ WHOLE_TABLE = {
     "forget_orphan_targets",
     "forget_orphan_vectors",
     "health_counts",
+    "unreadable_values",
 }
 
 
