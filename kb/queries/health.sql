@@ -131,7 +131,7 @@ SELECT
   (SELECT count(*) FROM vectors) AS vectors;
 
 -- name: unreadable_values
--- Columns that hold what kb never writes there: no list, no object, no time.
+-- Columns that hold what kb never writes there: no list, no object, no time, no count.
 SELECT 'collections.include' FROM collections
 WHERE CASE WHEN json_valid(include) THEN json_type(include) END IS NOT 'array'
 UNION
@@ -145,4 +145,6 @@ SELECT 'documents.metadata' FROM documents
 WHERE CASE WHEN json_valid(metadata) THEN json_type(metadata) END IS NOT 'object'
 UNION
 SELECT 'file_accesses.last_accessed_at' FROM file_accesses
-WHERE strftime('%Y-%m-%dT%H:%M:%SZ', last_accessed_at) IS NOT last_accessed_at;
+WHERE strftime('%Y-%m-%dT%H:%M:%SZ', last_accessed_at) IS NOT last_accessed_at
+UNION
+SELECT 'file_accesses.access_count' FROM file_accesses WHERE access_count < 1;

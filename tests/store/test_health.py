@@ -90,6 +90,7 @@ def test_a_sound_file_is_sound(path: Path) -> None:
         ("UPDATE collections SET exclude = '{'", "values", False),
         ("UPDATE documents SET metadata = '[]'", "values", False),
         ("INSERT INTO file_accesses VALUES ('a', '', 1, 1, 'soon', 0)", "values", False),
+        ("INSERT INTO file_accesses VALUES ('a', '', 1, 0, '', 0)", "values", False),
     ],
 )
 def test_damage_is_found_and_what_is_derived_is_made_anew(
