@@ -62,7 +62,7 @@ def add(kb: Session, options: argparse.Namespace) -> int:
         kb.model.embedder().embed(["width"])  # refused before anything is read
     embedded, error_text = EmbedReport(), ""
     with progress(options) as show:
-        report = sync_collection(kb.database, registration, progress=show)
+        report = sync_collection(kb.database, registration, reads_ahead=True, progress=show)
         if report.is_stored:
             embedded, error_text = _embed(kb, options, show, _range(kb, report))
     notice = _better_model(kb) if embedded.embedded else ""
@@ -98,7 +98,8 @@ def move(kb: Session, options: argparse.Namespace) -> int:
         row = kb.names.collection(connection, options.name, ALL_KINDS)
     stored, _ = _stored_source(options.folder)
     with progress(options) as show:
-        report = sync_collection(kb.database, MovedSource(row["name"], stored), progress=show)
+        moved = MovedSource(row["name"], stored)
+        report = sync_collection(kb.database, moved, reads_ahead=True, progress=show)
         embedded, error_text = _embed(kb, options, show, _range(kb, report))
     _show_sync(kb, options, [report], embedded, error_text)
     return FAILURE if problems(kb.database) else 0
@@ -253,7 +254,7 @@ def sync_for_search(
 ) -> SyncReport:
     """Sync the text before a search: say what is wrong, but search whatever is there."""
     with progress(options) as show:
-        report = sync_collection(kb.database, registration, progress=show)
+        report = sync_collection(kb.database, registration, reads_ahead=True, progress=show)
     _say_problems(report, options)
     if not options.quiet and not options.json:
         render.say(_summary(report))
@@ -278,9 +279,10 @@ def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
     with workers.engine(options, said) as engine, progress(options) as show:
         for row in rows:
             try:
-                reports.append(
-                    sync_collection(kb.database, row, force=options.force, progress=show)
+                report = sync_collection(
+                    kb.database, row, force=options.force, reads_ahead=True, progress=show
                 )
+                reports.append(report)
             except SourceError as error:
                 # One missing folder must not keep the others from being synced.
                 failure = True

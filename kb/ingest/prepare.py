@@ -173,6 +173,7 @@ class ReadFile:
     # Raises ConversionError, and DocumentTooComplex as `prepare_document` does.
     prepare: Callable[[], NewDocument]
     notice: str = ""  # what the user should know of its reading
+    source: SourceText | None = None  # None: it is converted
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,7 @@ class Preparation:
             source.content_hash,
             lambda: prepare_document(file, source, self.options),
             source.notice,
+            source,
         )
 
     def _convert(

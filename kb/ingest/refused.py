@@ -1,13 +1,18 @@
-"""What a sync refuses, and what to do then."""
+"""What a sync refuses or leaves out, and what to do then."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
+from os.path import splitext
 
 from kb.errors import SourceError, UsageError
 from kb.ingest.report import SyncReport
 from kb.store.connection import Row
 from kb.text.counted import counted
+
+MOST_KINDS = 8  # of files, in a notice
 
 
 def require_source(collection: Row) -> None:
@@ -64,3 +69,12 @@ def shown_globs(collection: Row) -> str:
         f"{word} {', '.join(globs)}" for word, globs in (("only", only), ("not", never)) if globs
     ]
     return f" ({'; '.join(parts)})" if parts else ""
+
+
+def other_formats(paths: Sequence[str]) -> str:
+    """What to say of files that are no documents, by suffix."""
+    kinds = Counter(splitext(path)[1].lower() or "without a suffix" for path in paths)
+    shown = [f"{count} {kind}" for kind, count in kinds.most_common(MOST_KINDS)]
+    if len(kinds) > MOST_KINDS:
+        shown.append(f"{len(kinds) - MOST_KINDS} other kinds")
+    return f"left out for their formats: {', '.join(shown)} (--include takes any text files)"

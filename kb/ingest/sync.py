@@ -12,16 +12,16 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from os.path import splitext
 from pathlib import Path
 
 from kb.disk.secret import is_secret
 from kb.errors import DocumentTooComplex, KbError, SourceError
 from kb.formats.convert.formats import INSTALL
 from kb.ingest.captures import archive_page
-from kb.ingest.prepare import Preparation, files_of, is_inside, opened, trusted_time
+from kb.ingest.prepare import Preparation, ReadFile, files_of, is_inside, opened, trusted_time
 from kb.ingest.progress import Progress, no_progress
-from kb.ingest.refused import nothing_readable, shown_globs, would_empty
+from kb.ingest.read_ahead import reading
+from kb.ingest.refused import nothing_readable, other_formats, shown_globs, would_empty
 from kb.ingest.registration import Plan, Registration, as_told
 from kb.ingest.report import SyncReport
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
@@ -41,8 +41,6 @@ __all__ = [
     "sync_collection",
 ]
 
-MOST_KINDS = 8  # of files, in a notice
-
 log = logging.getLogger("kb.sync")
 
 
@@ -52,6 +50,7 @@ def sync_collection(
     *,
     force: bool = False,
     may_become_empty: bool = False,
+    reads_ahead: bool = False,
     progress: Progress = no_progress,
 ) -> SyncReport:
     """Bring a collection's documents in line with its folder; no embedding yet.
@@ -62,6 +61,8 @@ def sync_collection(
         force: read every file again even if its size and time are unchanged, and let an empty
             folder empty the collection.
         may_become_empty: let it do so without reading the other files again.
+        reads_ahead: where there is much text, a second process parses it. Nobody else is to
+            compute on this machine's cores meanwhile, such as a server that answers.
 
     A document that cannot be read, or not in reasonable time, is an error of the report.
 
@@ -84,6 +85,7 @@ def sync_collection(
             is_addition=not isinstance(collection, dict),
             force=force,
             may_become_empty=may_become_empty or force,
+            reads_ahead=reads_ahead,
             progress=progress,
         )
 
@@ -97,6 +99,7 @@ def _sync_files(
     is_addition: bool,
     force: bool,
     may_become_empty: bool,
+    reads_ahead: bool,
     progress: Progress,
 ) -> SyncReport:
     """The sync itself."""
@@ -115,7 +118,7 @@ def _sync_files(
     files = files_of(row, source, report=note, withhold=withheld.append, skip=skipped.append)
     skipped = [path for path in skipped if not is_part_of(database.path, source.root / path)]
     if registration is not None and skipped:
-        report.notices.append({"path": "", "message": _other_formats(skipped)})
+        report.notices.append({"path": "", "message": other_formats(skipped)})
     if stored and not files and not may_become_empty:
         raise would_empty(row, len(stored), is_addition=is_addition)
     if not files and shown_globs(row):
@@ -128,8 +131,10 @@ def _sync_files(
     gone = {path: known for path, known in gone.items() if not is_inside(path, unreadable)}
     preparation = Preparation.of(row)
     files = _without_unavailable(files, preparation, report, source.root)
-    run = _Run(database, row, registration, stored, gone, force, report, preparation, source)
-    with database.batch(), preparation.converter:
+    run = _Run(database, row, registration, stored, gone, force, report, source, preparation.read)
+    to_read = [file for file in files if not run.seems_unchanged(file)] if reads_ahead else []
+    hashes = {path: known["content_hash"] for path, known in stored.items()}
+    with database.batch(), preparation.converter, reading(preparation, to_read, hashes) as run.read:
         for done, file in enumerate(files):
             progress("documents", done, len(files))
             _sync_one(run, file, note)
@@ -205,15 +210,6 @@ def _take_back(
         report.notices.append({"path": "", "message": message})
 
 
-def _other_formats(paths: Sequence[str]) -> str:
-    """What to say of files that are no documents, by suffix."""
-    kinds = Counter(splitext(path)[1].lower() or "without a suffix" for path in paths)
-    shown = [f"{count} {kind}" for kind, count in kinds.most_common(MOST_KINDS)]
-    if len(kinds) > MOST_KINDS:
-        shown.append(f"{len(kinds) - MOST_KINDS} other kinds")
-    return f"left out for their formats: {', '.join(shown)} (--include takes any text files)"
-
-
 def _without_unavailable(
     files: Sequence[SourceFile], preparation: Preparation, report: SyncReport, root: Path
 ) -> list[SourceFile]:
@@ -268,8 +264,8 @@ class _Run:
     gone: dict[str, Row]  # by path: not in the folder any more; loses what was only renamed
     force: bool
     report: SyncReport
-    preparation: Preparation
     source: Opened
+    read: Callable[[SourceFile], ReadFile]
     secret: list[str] = field(default_factory=list)  # paths that turned out to be private keys
     _touched: list[tuple[int, int, int | None]] = field(default_factory=list)
     _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
@@ -278,22 +274,27 @@ class _Run:
         for path, row in self.gone.items():
             self._gone_paths.setdefault(row["content_hash"], []).append(path)
 
+    def seems_unchanged(self, file: SourceFile) -> bool:
+        """Whether a file has the size and time of what is stored, and these are believed."""
+        known = self.stored.get(file.path)
+        stamp = (known["file_size"], known["modified_ns"]) if known else None
+        return stamp == (file.size, file.modified_ns) and not self.force
+
     def sync_file(self, file: SourceFile) -> None:
         """Store one file if it changed.
 
         Raises:
             SourceError: it cannot be read.
         """
-        known = self.stored.get(file.path)
-        stamp = (known["file_size"], known["modified_ns"]) if known else None
-        if stamp == (file.size, file.modified_ns) and not self.force:
+        if self.seems_unchanged(file):
             self.report.unchanged += 1
             return
-        source = self.preparation.read(file)
+        known = self.stored.get(file.path)
+        source = self.read(file)
         if known is not None and known["content_hash"] == source.content_hash:
             self.report.unchanged += 1
             new_stamp = (file.size, trusted_time(file))
-            if stamp != new_stamp:
+            if new_stamp != (known["file_size"], known["modified_ns"]):
                 self._touched.append((known["document_id"], *new_stamp))
             return
         new = source.prepare()
