@@ -58,15 +58,7 @@ WHERE collection_id = :collection_id AND path = :path;
 
 -- name: document_sections
 -- A document's headings in order.
-SELECT
-  position, level, heading, heading_path, start_line, end_line, body_end_line,
-  (SELECT kind FROM places
-   WHERE places.document_id = sections.document_id AND places.start_line <= sections.start_line
-   ORDER BY places.start_line DESC LIMIT 1) AS place_kind,
-  (SELECT label FROM places
-   WHERE places.document_id = sections.document_id AND places.start_line <= sections.start_line
-   ORDER BY places.start_line DESC LIMIT 1) AS place_label,
-  NULL AS last_place_label
+SELECT position, level, heading, heading_path, start_line, end_line, body_end_line
 FROM sections WHERE document_id = :document_id ORDER BY position;
 
 -- name: status_counts

@@ -20,16 +20,7 @@ SELECT
   (SELECT count(*) FROM chunks AS siblings
    WHERE siblings.document_id = chunks.document_id) AS chunk_count,
   chunks.start_line,
-  chunks.end_line,
-  (SELECT kind FROM places
-   WHERE places.document_id = chunks.document_id AND places.start_line <= chunks.start_line
-   ORDER BY places.start_line DESC LIMIT 1) AS place_kind,
-  (SELECT label FROM places
-   WHERE places.document_id = chunks.document_id AND places.start_line <= chunks.start_line
-   ORDER BY places.start_line DESC LIMIT 1) AS place_label,
-  (SELECT label FROM places
-   WHERE places.document_id = chunks.document_id AND places.start_line <= chunks.end_line
-   ORDER BY places.start_line DESC LIMIT 1) AS last_place_label
+  chunks.end_line
 FROM chunks
 JOIN chunk_texts USING (chunk_id)
 JOIN documents ON documents.document_id = chunks.document_id

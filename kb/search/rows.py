@@ -10,7 +10,7 @@ from kb.search.hybrid import Hit
 from kb.store.addresses import address_fields
 from kb.store.chunks import paths_of_chunks
 from kb.store.connection import Connection, Row
-from kb.store.places import place_fields
+from kb.store.places import places_of
 
 
 def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:
@@ -32,7 +32,9 @@ def passage_rows(
     """The rows of some hits, in their order; `called` says how each collection is called."""
     rows: list[Any] = []
     by_id = {hit.chunk_id: hit for hit in hits}
-    for row in load_rows(connection, list(by_id)):
+    loaded = load_rows(connection, list(by_id))
+    places = places_of(connection, [row["document_id"] for row in loaded])
+    for row in loaded:
         hit = by_id[row["chunk_id"]]
         result: Any = {
             **called[row["collection_id"]],
@@ -44,7 +46,7 @@ def passage_rows(
             "totalChunks": row["chunk_count"],
             "startLine": row["start_line"],
             "endLine": row["end_line"],
-            **place_fields(row),
+            **places.fields(row["document_id"], row["start_line"], row["end_line"]),
             "relevanceScore": hit.score,
         }
         if row["heading"]:

@@ -12,7 +12,7 @@ from kb.search.sections import find_section
 from kb.store.addresses import address_of
 from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_page, sections_of
-from kb.store.places import place_fields, place_of_lines
+from kb.store.places import places_of
 from kb.text.counted import counted
 from kb.tools.call import Call
 from kb.tools.document_types import (
@@ -221,7 +221,8 @@ def documents_get_document(
         is_part = bool(start_line or end_line or part.rest)
         place = {}
         if is_part:
-            place = place_of_lines(connection, row["document_id"], first, last)
+            places = places_of(connection, [row["document_id"]])
+            place = places.fields(row["document_id"], first, last)
     return DocumentContent(
         **place,
         url=address_of(row, row["path"]),
@@ -262,9 +263,10 @@ def documents_get_outline(
     with call.read_collection(collection) as (connection, found, file):
         row = find_document(file, connection, found, document)
         sections = sections_of(connection, row["document_id"])
+        places = places_of(connection, [row["document_id"]])
     outline = [
         OutlineRow(
-            **place_fields(one),
+            **places.fields(row["document_id"], one["start_line"], one["start_line"]),
             level=one["level"],
             text=one["heading"],
             line=one["start_line"],
@@ -323,7 +325,8 @@ def documents_get_section(
         found, alternatives = find_section(sections, section, row["path"], row["content"])
         end = found["end_line"] if include_subsections else found["body_end_line"]
         part = read_lines(row["content"], found["start_line"], end, call.reply_tokens)
-        place = place_of_lines(connection, row["document_id"], part.start_line, part.end_line)
+        places = places_of(connection, [row["document_id"]])
+        place = places.fields(row["document_id"], part.start_line, part.end_line)
     more = len(alternatives) - MOST_ALTERNATIVES
     called = file.names.called(collection_row)
     return SectionContent(
