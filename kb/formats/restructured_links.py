@@ -15,7 +15,7 @@ from kb.formats.links import without_trailing_punctuation
 from kb.formats.outline import Link
 from kb.text.sentences import context_of
 
-__all__ = ["References", "find_references", "normal_name"]
+__all__ = ["LIST_MARK", "References", "find_references", "normal_name"]
 
 # Directives whose content is no text, and those whose argument is none.
 _CODE = frozenset(
@@ -38,7 +38,8 @@ _SHORT_ANONYMOUS = re.compile(r"\s*__\s+(?P<place>\S.*)\Z")
 _SUBSTITUTION = re.compile(r"\|(?P<name>[^|]+)\|\s+(?P<directive>[\w-]+)::\s*(?P<text>.*)\Z")
 _DIRECTIVE = re.compile(r"(?P<name>[\w:.+-]+?)::(?:\s+(?P<argument>.*))?\Z")
 _FOOTNOTE = re.compile(r"\[[^\]]+\]\s+(?P<text>.*)\Z")
-_ITEM = re.compile(r"\s*(?:[-*+•]|\(?(?:\d+|[A-Za-z]|#)[.)])\s+")
+LIST_MARK = r"(?:[-*+•]|\(?(?:\d+|[A-Za-z]|#)[.)])"
+_ITEM = re.compile(rf"\s*{LIST_MARK}\s+")
 _OPTION = re.compile(r"\s*:[\w-]+:")
 _ENTRY = re.compile(r"(?:.*<(?P<titled>[^<>]+)>|(?P<bare>\S+))\s*\Z")
 

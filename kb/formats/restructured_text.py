@@ -11,7 +11,7 @@ from docutils import frontend, nodes, utils
 from docutils.parsers.rst import Parser, states
 from docutils.statemachine import StringList
 
-from kb.formats.restructured_links import normal_name
+from kb.formats.restructured_links import LIST_MARK, normal_name
 
 # docutils' own default; its patterns may take quadratic time on a longer line.
 LINE_LENGTH_LIMIT = 10_000
@@ -37,7 +37,7 @@ _NOTHING: Mapping[str, str] = {}
 _SUBSTITUTED = re.compile(r"(?<![\w|])\|([^|\s]|[^|\s][^|]*[^|\s])\|_{0,2}(?![\w|])")
 
 _ITEM = "list_item"
-_LIST_ITEM = re.compile(r"(?:[-*+•]|\(?(?:\d+|[A-Za-z]|#)[.)])\s")
+_LIST_ITEM = re.compile(rf"{LIST_MARK}\s")
 _EXPLICIT_MARKUP = re.compile(r"\.\.(?:\s|$)|:[^:\s][^:]*:(?:\s|$)|__\s")
 
 

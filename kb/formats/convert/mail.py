@@ -10,8 +10,9 @@ from email.parser import BytesParser
 
 from kb.formats.convert.markup import markdown_of, parse_html
 from kb.formats.convert.page import html_text
-from kb.formats.convert.plain import one_line, protected
+from kb.formats.convert.plain import protected
 from kb.formats.convert.result import Converted, ConverterError
+from kb.formats.outline import one_line
 from kb.text.decode import NoTextError, decode_as
 
 __all__ = ["convert"]

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kb.formats.convert import mdoc
-from kb.formats.convert.plain import fenced, one_line, protected
+from kb.formats.convert.plain import fenced, protected
 from kb.formats.convert.result import Converted, ConverterError
 from kb.formats.convert.roff import arguments, logical_lines, plain
 from kb.formats.convert.tables import cell_text, table_lines
+from kb.formats.outline import one_line
 from kb.text.decode import NoTextError, decode
 
 __all__ = ["convert"]

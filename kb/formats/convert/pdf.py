@@ -17,8 +17,9 @@ import pypdfium2.raw as pdfium
 
 from kb.formats.convert.pdf_headings import Bookmark, headings_of, title_of
 from kb.formats.convert.pdf_lines import Line, without_furniture
-from kb.formats.convert.plain import fenced, one_line, protected
+from kb.formats.convert.plain import fenced, protected
 from kb.formats.convert.result import Converted, ConverterError, Place
+from kb.formats.outline import one_line
 from kb.text.counted import some_of
 
 __all__ = ["convert"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kb.formats.convert.pdf_lines import Line
-from kb.formats.convert.plain import one_line
+from kb.formats.outline import one_line
 
 __all__ = ["Bookmark", "headings_of", "title_of"]
 

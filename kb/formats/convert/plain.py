@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["fenced", "one_line", "protected"]
+__all__ = ["fenced", "protected"]
 
 _MARKS = re.compile(
     r"(?P<indent>[ ]{0,3})(?P<mark>"
@@ -34,11 +34,3 @@ def fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:
     yield fence + language
     yield from lines
     yield fence
-
-
-def one_line(text: str, *, keep_ends: bool = False) -> str:
-    """The text on one line; with a blank left at either end where it had some, if wanted."""
-    folded = " ".join(text.split())
-    if keep_ends and folded:
-        folded = " " * text[:1].isspace() + folded + " " * text[-1:].isspace()
-    return folded or (" " if keep_ends and text else "")

@@ -11,10 +11,11 @@ from pptx.enum.shapes import MSO_SHAPE_TYPE, PP_PLACEHOLDER
 from pptx.exc import PackageNotFoundError
 
 from kb.formats.convert.packed import Package
-from kb.formats.convert.plain import one_line, protected
+from kb.formats.convert.plain import protected
 from kb.formats.convert.result import Converted, ConverterError, Place
 from kb.formats.convert.tables import cell_text, table_lines
 from kb.formats.convert.word import core_properties
+from kb.formats.outline import one_line
 
 __all__ = ["convert"]
 
@@ -87,10 +88,18 @@ def _shape_lines(shape: Any) -> Iterator[str]:
 def _linked(paragraph: Any) -> str:
     parts: list[str] = []
     for run in paragraph.runs:
-        text = protected(one_line(run.text, keep_ends=True), at_start=not parts)
+        text = protected(_with_ends(run.text), at_start=not parts)
         address = run.hyperlink.address
         parts.append(f"[{text.strip()}](<{address}>)" if address and text.strip() else text)
     return "".join(parts).strip() or protected(one_line(paragraph.text))
+
+
+def _with_ends(text: str) -> str:
+    """On one line, with a blank left at either end where it had some."""
+    folded = one_line(text)
+    if not folded:
+        return " " if text else ""
+    return " " * text[:1].isspace() + folded + " " * text[-1:].isspace()
 
 
 def _chart_lines(chart: Any) -> Iterator[str]:
