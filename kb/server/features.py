@@ -19,7 +19,7 @@ from kb.server.resources import true_uri
 
 __all__ = ["add_completion", "add_logging", "add_prompts", "add_subscriptions"]
 
-MOST_SUBSCRIPTIONS = 1000  # of one client
+MOST_SUBSCRIPTIONS = 1000  # of one client, each way in which it writes an address counted
 
 
 def add_prompts(server: Server[Any], clients: Clients) -> None:
@@ -88,9 +88,11 @@ def add_subscriptions(server: Server[Any], clients: Clients, bus: InMemorySubscr
     async def subscribe(context: Any, parameters: types.SubscribeRequestParams) -> Any:
         client, asked = clients.at(context), str(parameters.uri)
         uri = await anyio.to_thread.run_sync(true_uri, client.session, asked)
-        if len(client.subscriptions) >= MOST_SUBSCRIPTIONS and uri not in client.subscriptions:
+        names = client.subscriptions.get(uri, set())
+        count = sum(map(len, client.subscriptions.values()))
+        if count >= MOST_SUBSCRIPTIONS and asked not in names:
             await in_thread(_refuse_subscription)
-        client.subscriptions.setdefault(uri, set()).add(asked)
+        client.subscriptions[uri] = names | {asked}
         return types.EmptyResult()
 
     async def unsubscribe(context: Any, parameters: types.UnsubscribeRequestParams) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import apsw
 
+from kb.disk.holders import holders
 from kb.errors import BusyError, DamagedFileError, FileError
 
 
@@ -19,7 +20,7 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError) as error:
         raise BusyError(
-            f"{path} is being written by another process: try again when it is done"
+            f"{path} is being written by {_writer(path)}: try again when it is done", path=str(path)
         ) from error
     except (apsw.NotADBError, apsw.CorruptError) as error:
         raise DamagedFileError(
@@ -43,3 +44,11 @@ def translated(path: Path) -> Iterator[None]:
         raise FileError(f"the disk is full while writing {path}") from error
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError) as e:
         raise FileError(f"cannot use {path}: {e}", path=str(path)) from e
+
+
+def _writer(path: Path) -> str:
+    """Who may be writing to a file: those that have it open, where the system tells."""
+    numbers = [str(one.process) for one in holders(path)]
+    if len(numbers) == 1:
+        return f"process {numbers[0]}"
+    return f"another process ({' or '.join(numbers)})" if numbers else "another process"

@@ -13,6 +13,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from support import Filler
 
+from kb.server import features
 from kb.server.mcp import make_server
 from kb.tools.registry import call_tool, load_tools
 from kb.tools.session import Session
@@ -126,6 +127,22 @@ def test_many_completions_are_cut_and_counted(fill: Filler) -> None:
 
     found = through(kb, use, "auto")
     assert (len(found.values), found.total, found.has_more) == (100, 120, True)
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+def test_subscriptions_of_a_client_are_bounded_however_it_writes_an_address(
+    fill: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "MOST_SUBSCRIPTIONS", 2)
+    kb = fill({"guide.md": GUIDE})
+
+    async def use(client: Client) -> None:
+        for spelling in ("guide.md", "guide.md", "%67uide.md"):
+            await client.subscribe_resource(f"kb://docs/{spelling}")
+        with pytest.raises(MCPError, match="2 documents at most"):
+            await client.subscribe_resource("kb://docs/g%75ide.md")
+
+    through(kb, use, "legacy")
 
 
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")

@@ -421,6 +421,34 @@ def test_a_writer_that_waits_too_long_says_so(path: Path, monkeypatch: pytest.Mo
             assert names(connection) == []
 
 
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="no /proc here")
+def test_a_writer_that_does_not_come_to_an_end_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Database(path).close()
+    writer = script(
+        """
+        import sys
+        import apsw
+        connection = apsw.Connection(sys.argv[1])
+        connection.execute("BEGIN IMMEDIATE")
+        print("writing", flush=True)
+        sys.stdin.read()
+        """,
+        path,
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "writing\n"
+    monkeypatch.setattr(opening, "BUSY_MILLISECONDS", 10)
+    with (
+        Database(path) as database,
+        pytest.raises(BusyError, match=f"process {writer.pid}"),
+        database.write(),
+    ):
+        pass
+    finish(writer)
+
+
 # Readers and writers
 
 
