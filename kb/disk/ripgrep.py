@@ -7,6 +7,7 @@ and are as safe: matching takes time linear in the text, and `REGEX_BYTES` bound
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.metadata
 import os
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from kb.errors import ConfigurationError, InvalidPattern
 from kb.settings import repository_of
@@ -56,6 +58,7 @@ _OPTIONS = (
     "--crlf",  # `$` stands before "\r\n" too
 )
 _COMPLAINT = re.compile(r"^rg: (\.[^\0]*?): ([^:\n]+) \(os error (\d+)\)\n", re.MULTILINE)
+_REFUSED = re.compile(r"\(os error (\d+)\)\s*\Z")
 _BAD_GLOB = re.compile(r"^rg: [^\n]*: error parsing glob [^\n]*\n", re.MULTILINE)
 _TEXT_OPTIONS = ("--text", "--encoding=none")  # the text is UTF-8 by now, whatever it looks like
 
@@ -122,7 +125,7 @@ def list_files(
     if hidden:
         command.append("--hidden")
     command += [f"--glob=!{name}" for name in skipped]
-    with tempfile.TemporaryFile() as complaints:
+    with _unnamed_file() as complaints:
         with subprocess.Popen(
             [*command, "./"],
             cwd=root,
@@ -302,7 +305,7 @@ def _run(
     command = [executable(), *arguments, "./" if text is None else "-"]
     # Into a file: ripgrep prints the counts of a folder file by file, and through a pipe each of
     # them wakes the reader.
-    with tempfile.TemporaryFile() as printed:
+    with _unnamed_file() as printed:
         complete = True
         try:
             # Without input it gets an empty one, so that it cannot wait for ours.
@@ -320,9 +323,23 @@ def _run(
             raise _invalid(query, str(error)) from error
         # Files that cannot be read end in the same status, but without a message.
         if complete and done.returncode == 2 and done.stderr:
-            raise _invalid(query, done.stderr.decode("utf-8", "replace"))
+            complaint = done.stderr.decode("utf-8", "replace")
+            if refused := _REFUSED.search(complaint):
+                raise OSError(int(refused[1]), os.strerror(int(refused[1])))
+            raise _invalid(query, complaint)
         printed.seek(0)
         return printed.read(), complete
+
+
+def _unnamed_file() -> IO[bytes]:
+    """A file for what a process prints.
+
+    In memory where there is such: the folder for temporary files may be full, or not there.
+    """
+    if hasattr(os, "memfd_create"):
+        with contextlib.suppress(OSError):
+            return os.fdopen(os.memfd_create("kb"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _invalid(query: Query, complaint: str) -> InvalidPattern:

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 
 from kb.disk import grep as module
 from kb.disk.grep import CONTEXT_LENGTH, TEXT_LENGTH, GrepMatch, GrepResult, grep, grep_texts
-from kb.disk.ripgrep import REGEX_BYTES, odd_files
+from kb.disk.ripgrep import REGEX_BYTES, list_files, odd_files
 from kb.errors import InvalidPattern, SourceError, UsageError
 
 HANG = 60  # seconds, far beyond any limit: only against waiting for ever
@@ -528,3 +529,12 @@ def test_a_pattern_as_large_as_allowed_is_placed_too(tmp_path: Path) -> None:
             assert count > 15, REGEX_BYTES
             break
         assert len(result.matches) == result.total_matches == int(count <= 50)
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no files in memory here")
+def test_no_folder_for_temporary_files_is_needed(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    assert grep(project, "nowhere", "src/main.ts", False, 5) == GrepResult([], 0, 1, False)
+    assert "er/b.py" in list_files(project / "src" / "deep", hidden=False, skipped=[]).files
