@@ -1,6 +1,7 @@
 """Each dependency has one owner. That imports point downwards is import-linter's to say."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -89,9 +90,14 @@ def module_name(file: Path) -> str:
     return ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
 
 
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def imports(file: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -114,14 +120,15 @@ def test_only_the_owners_of_a_dependency_use_it(file: Path) -> None:
 def test_only_the_command_line_prints(file: Path) -> None:
     if module_name(file).split(".")[0] == "cli":
         return
-    calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(tree(file)) if isinstance(node, ast.Call)]
     assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"]
 
 
+@cache
 def defined_names(file: Path) -> set[str]:
     """What a module defines, with what it takes from outside of kb."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -152,7 +159,7 @@ def is_python(file: Path) -> bool:
     "file", [*FILES, *python_scripts()], ids=lambda f: str(f.relative_to(ROOT))
 )
 def test_a_name_is_imported_from_where_it_is_defined(file: Path) -> None:
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kb":
             place = ROOT.joinpath(*str(node.module).split("."))
             module = place.with_suffix(".py")

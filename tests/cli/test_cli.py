@@ -576,6 +576,7 @@ def process(*arguments: str, **more: Any) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_reader_that_stops_early_is_no_error(filled: Run) -> None:
     for arguments in (["list", "docs"], ["search", "quartz"], ["get", "wind.md"]):
         with process(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:

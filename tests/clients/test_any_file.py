@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ class Writer:
         return end.join(lines) + choose(["", end, end * 2])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_any_json_file_gets_an_entry_and_loses_it(random: Random) -> None:
@@ -93,6 +95,7 @@ def test_any_json_file_gets_an_entry_and_loses_it(random: Random) -> None:
         assert left == {**before, "mcpServers": before.get("mcpServers", {})}
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_any_toml_file_gets_a_table_and_loses_it(random: Random) -> None:

@@ -179,6 +179,7 @@ def test_a_command_of_ours_is_known(command: list[str], expected: bool) -> None:
 PROGRAM = [sys.executable, "-P", "-m", "kb"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["claude-code", "claude-desktop"])
 def test_the_server_answers_where_the_client_starts_it(name: str, tmp_path: Path) -> None:
     project = tmp_path / "project"

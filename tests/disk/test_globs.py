@@ -21,6 +21,7 @@ PATTERN_PARTS = st.sampled_from(
 PATHS = st.lists(st.text("aab*.-]", min_size=1, max_size=4), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(parts=st.lists(PATTERN_PARTS, min_size=1, max_size=9), path=PATHS)
 def test_an_expression_without_retries_matches_as_pathspecs_own(

@@ -148,6 +148,7 @@ def tarred(folder: Path, bundle: Path) -> None:
         archive.add(folder, "docs")
 
 
+@pytest.mark.slow
 def test_no_source_brings_a_secret_and_no_bundle_is_packed_with_one(tmp_path: Path) -> None:
     """From bundles, a repository, a manifest that lists them, and an archive."""
     docs = tmp_path / "docs"

@@ -123,6 +123,7 @@ TEXTS = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(TEXTS, st.sampled_from(["a.md", "a.rst", "a.txt"]))
 def test_chunks_cover_any_text_in_order_and_within_the_budget(text: str, path: str) -> None:
@@ -321,6 +322,7 @@ def test_the_document_is_encoded_once() -> None:
     assert tokenizer.characters < len(text) + 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["x", "\u4e2d\u6587", "word ", "a\n", "\U0001f600", "QUJD/+9x"])
 def test_no_part_that_is_encoded_at_once_is_large(unit: str) -> None:
     # What the tokenizer returns takes a hundred bytes a character and more.

@@ -362,6 +362,7 @@ def _tokens(parser: MarkdownIt, text: str) -> list[object]:
     return [*found, references]
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(lines=st.lists(st.lists(BEGINNINGS, max_size=3).map("".join), min_size=1, max_size=10))
 def test_blocks_are_those_of_all_the_parsers_rules(lines: list[str]) -> None:

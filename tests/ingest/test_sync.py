@@ -232,6 +232,7 @@ def test_a_rename_of_case_alone_keeps_the_document(kb: Session, folder: Path) ->
 # What is embedded
 
 
+@pytest.mark.slow
 def test_one_line_of_a_long_document_embeds_two_chunks_at_most(
     kb: Session, folder: Path, embedder: HashEmbedder
 ) -> None:
@@ -507,6 +508,7 @@ def long_folder(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_sync_killed_again_and_again_ends_like_an_uninterrupted_one(
     long_folder: Path, tmp_path: Path
 ) -> None:
@@ -528,6 +530,7 @@ def test_a_sync_killed_again_and_again_ends_like_an_uninterrupted_one(
     assert len(texts) - len(set(texts)) <= 3 * 2 * (os.cpu_count() or 1) * 8
 
 
+@pytest.mark.slow
 def test_two_syncs_of_one_folder_at_once_end_as_one(long_folder: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     finish(driver(tmp_path / "one.db", long_folder, log))
@@ -537,6 +540,7 @@ def test_two_syncs_of_one_folder_at_once_end_as_one(long_folder: Path, tmp_path:
     assert content_of(tmp_path / "two.db") == content_of(tmp_path / "one.db")
 
 
+@pytest.mark.slow
 def test_searches_go_on_while_another_process_syncs(
     kb: Session, long_folder: Path, tmp_path: Path
 ) -> None:

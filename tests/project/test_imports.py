@@ -534,6 +534,7 @@ def test_an_error_below_the_imports_does_no_harm(tmp_path: Path, name: str, text
     assert len(imported(root, name)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"),
     [

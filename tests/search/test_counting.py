@@ -31,6 +31,7 @@ def test_parts_have_the_words_of_the_whole(connection: Connection, text: str, le
     assert words == split(connection, text, pictographs=True).words
 
 
+@pytest.mark.slow
 def test_chinese_without_an_end_takes_little_memory(connection: Connection) -> None:
     text = "风向标的一是不了人我在有他这" * 50_000
     tracemalloc.start()

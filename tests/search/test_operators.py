@@ -174,6 +174,7 @@ def store(connection: Connection, collection_id: int, path: str, text: str) -> i
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(st.lists(TEXT, min_size=1, max_size=6), PHRASE)
 def test_a_phrase_finds_what_a_plain_scan_finds(texts: list[str], phrase: str) -> None:

@@ -511,6 +511,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory, git: None) -> Repository
     return Repository(root)
 
 
+@pytest.mark.slow
 @given(top=IGNORE_TEXTS, below=IGNORE_TEXTS, deepest=IGNORE_TEXTS)
 @settings(max_examples=60, deadline=None)
 def test_any_set_of_rules_gives_what_git_gives(

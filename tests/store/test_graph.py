@@ -295,6 +295,7 @@ def run(database: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_cites_exports_and_reports(kb: Session, tmp_path: Path) -> None:
     sync_collection(kb.database, register(kb.database, str(WINDROSE)))
     file = tmp_path / "kb.db"

@@ -275,6 +275,7 @@ def reader(path: Path) -> Iterator[subprocess.Popen[str]]:
     holder.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs Linux's /proc")
 def test_a_log_that_cannot_be_merged_is_told_with_who_holds_it(
     path: Path, reader: subprocess.Popen[str]

@@ -58,6 +58,7 @@ def test_the_log_of_a_replicated_file_is_left_to_litestream(kb: Session) -> None
     assert log_of(path) == before
 
 
+@pytest.mark.slow
 def test_a_long_batch_does_not_merge_the_log_of_a_replicated_file(kb: Session) -> None:
     path = kb.database.path
     mark(path)

@@ -113,14 +113,20 @@ RUNNERS = {"rows", "row", "tuples", "iterate", "value", "run", "run_many"}  # of
 
 
 @cache
+def text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+@cache
 def tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
+    return ast.parse(text_of(file))
 
 
 def module(file: Path) -> str:
     return ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
 
 
+@cache
 def runs(file: Path) -> list[ast.Call]:
     """The calls in a module that hand a statement to SQLite."""
     calls = [node for node in ast.walk(tree(file)) if isinstance(node, ast.Call)]
@@ -133,6 +139,7 @@ def runs(file: Path) -> list[ast.Call]:
     ]
 
 
+@cache
 def named(file: Path) -> set[str]:
     """The statements that a module names: in calls, and in tables that its calls look them up in.
 
@@ -150,7 +157,7 @@ def named(file: Path) -> set[str]:
 
 
 def defines(file: Path, name: str) -> bool:
-    return bool(re.search(rf"^-- name: {name}\b", file.read_text(encoding="utf-8"), re.MULTILINE))
+    return bool(re.search(rf"^-- name: {name}\b", text_of(file), re.MULTILINE))
 
 
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -167,7 +174,7 @@ def test_statement_prepares_and_has_a_comment(name: str, connection: apsw.Connec
     sql = STATEMENTS[name]
     if "vec_" not in sql:  # the extension is not loaded here
         apsw.ext.query_info(connection, sql)
-    text = "\n".join(file.read_text() for file in QUERIES.glob("*.sql"))
+    text = "\n".join(text_of(file) for file in QUERIES.glob("*.sql"))
     assert re.search(rf"-- name: {name}[!$^#]?\n-- [A-Z].*(\n-- .*)*\.$", text, re.MULTILINE)
 
 

@@ -121,6 +121,7 @@ def test_distances_are_true_cosine_distances(connection: Connection) -> None:
         assert distance == pytest.approx(1 - vectors[chunk_id & 0xFF] @ vectors[7], abs=0.003)
 
 
+@pytest.mark.slow
 def test_a_large_set_is_searched_nearly_exactly(connection: Connection) -> None:
     vectors = clustered_vectors(5000, 384)
     store(connection, {1: vectors})

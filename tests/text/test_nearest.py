@@ -1,5 +1,6 @@
 """Names that may be meant by one that does not exist."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def test_unrelated_names_are_not_near() -> None:
     assert nearest("harbor", ["config", "billing", "queue"]) == []
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(min_size=1)), st.text(), st.integers(1, 5))
 def test_what_is_near_exists_once_and_within_the_limit(
     known: list[str], name: str, limit: int

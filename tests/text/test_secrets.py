@@ -81,6 +81,7 @@ def test_a_secret_is_refused_with_the_way_out_and_nothing_is_stored(kb: Session)
     assert call(kb, "context_record", content="Staging takes a password")["status"] == "recorded"
 
 
+@pytest.mark.slow
 def test_only_the_command_line_can_insist(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kb", "--db", str(tmp_path / "kb.db"), "record"]
     text = "Staging takes password=hunter2"
@@ -91,6 +92,7 @@ def test_only_the_command_line_can_insist(tmp_path: Path) -> None:
     assert insisted.returncode == 0, insisted.stderr
 
 
+@pytest.mark.slow
 def test_the_detector_is_loaded_only_when_text_is_recorded() -> None:
     modules = "sys, kb.cli.main, kb.ingest.discoveries, kb.server.mcp"
     code = f"import {modules}; print('redact_secret' in sys.modules)"
