@@ -26,6 +26,7 @@ from kb.tools.session import Session, open_session
 # without them.
 SLOW_FIXTURES = {"model", "windrose", "windrose_file", "windrose_copy", "project_of_windrose"}
 SLOW_FILES = {
+    "test_bounds.py",
     "test_browser.py",
     "test_budget.py",
     "test_calibrate.py",

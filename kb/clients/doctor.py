@@ -32,7 +32,7 @@ from kb.store.findings import BROKEN, HINT, SOUND, Finding, quick
 from kb.store.health import REPAIRS, repair, thorough
 from kb.store.replication.state import finding
 from kb.store.tokens import EXPIRED, VALID, count_tokens
-from kb.text.counted import counted, some_of
+from kb.text.counted import counted, most_first, some_of
 from kb.text.secrets import secrets_in
 
 MOST_TOLD = 5  # files of a collection that have a finding of their own
@@ -150,7 +150,7 @@ def _collection(database: Database, collection: Row) -> Iterator[Finding]:
             f"`kb sync {name}` names them all",
         )
     if found.unavailable:
-        left_out = ", ".join(f"{count} {name}" for name, count in found.unavailable.most_common())
+        left_out = ", ".join(f"{count} {name}" for name, count in most_first(found.unavailable))
         yield Finding("skipped files", HINT, f"{name}: left out: {left_out}", f"`{INSTALL}`")
     if found.withheld:
         yield Finding("skipped files", SOUND, f"{name}: never stored: {some_of(found.withheld)}")

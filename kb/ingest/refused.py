@@ -10,7 +10,7 @@ from os.path import splitext
 from kb.errors import SourceError, UsageError
 from kb.ingest.report import SyncReport
 from kb.store.connection import Row
-from kb.text.counted import counted
+from kb.text.counted import counted, most_first
 
 MOST_KINDS = 8  # of files, in a notice
 
@@ -74,7 +74,7 @@ def shown_globs(collection: Row) -> str:
 def other_formats(paths: Sequence[str]) -> str:
     """What to say of files that are no documents, by suffix."""
     kinds = Counter(splitext(path)[1].lower() or "without a suffix" for path in paths)
-    shown = [f"{count} {kind}" for kind, count in kinds.most_common(MOST_KINDS)]
+    shown = [f"{count} {kind}" for kind, count in most_first(kinds)[:MOST_KINDS]]
     if len(kinds) > MOST_KINDS:
         shown.append(f"{len(kinds) - MOST_KINDS} other kinds")
     return f"left out for their formats: {', '.join(shown)} (--include takes any text files)"

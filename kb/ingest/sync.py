@@ -35,6 +35,7 @@ from kb.store.documents import NewDocument, delete_document, store_document, tou
 from kb.store.embeddings import delete_unused_vectors
 from kb.store.file_on_disk import is_part_of
 from kb.store.tidying import close_ranks, tidy
+from kb.text.counted import most_first
 
 __all__ = [
     "SyncReport",
@@ -233,7 +234,7 @@ def _without_unavailable(
             path=str(root),
         )
     if left_out:
-        names = ", ".join(f"{count} {name}" for name, count in left_out.most_common())
+        names = ", ".join(f"{count} {name}" for name, count in most_first(left_out))
         message = f"left out: {names}; `{INSTALL}` adds these formats"
         report.notices.append({"path": "", "message": message})
     return kept

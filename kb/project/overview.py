@@ -20,6 +20,7 @@ from kb.store.contents import count_documents
 from kb.store.database import Database
 from kb.store.session_history import details_of_session, files_of_session, newest_sessions
 from kb.store.sessions import file_scores
+from kb.text.counted import most_first
 from kb.text.file_names import storable
 from kb.text.nearest import nearest
 
@@ -73,7 +74,7 @@ def project_overview(project: ProjectInUse) -> dict[str, Any]:
         "name": active.project.config.project_name if active else storable(root.name),
         **({"branch": active.project.branch} if active else {}),
         "stack": read_stack(root, (file.path for file in files)) if files else [],
-        "languages": dict(languages.most_common()),
+        "languages": dict(most_first(languages)),
         "modules": [
             {
                 "name": name,

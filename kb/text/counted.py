@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-__all__ = ["counted", "some_of"]
+__all__ = ["counted", "most_first", "some_of"]
 
 MOST_NAMED = 5
 
@@ -23,3 +23,8 @@ def some_of(things: Sequence[str], most: int = MOST_NAMED) -> str:
     """The first things with commas between, and how many more there are."""
     shown = ", ".join(things[:most])
     return f"{shown} and {len(things) - most} more" if len(things) > most else shown
+
+
+def most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Names with how often each is there, the commonest first, equally common ones by name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

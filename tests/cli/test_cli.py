@@ -610,6 +610,7 @@ def test_external_docs_added_by_hand_are_listed_and_searched(tmp_path: Path, run
     assert "pump.md" in run("search", "prime the pump").out
 
 
+@pytest.mark.slow
 def test_knowledge_that_is_nowhere_else_is_removed_only_on_demand(filled: Run) -> None:
     assert filled("record", "We decided to keep one file.", "--quiet").code == 0
     refused = filled("remove", "discoveries")

@@ -284,6 +284,7 @@ def test_a_sentence_is_a_range_of_the_text_where_it_is_one(fill: Filler, folder:
         assert len(places) == 1  # of two that read alike the first will do
 
 
+@pytest.mark.slow
 def test_sentences_in_a_very_long_line_are_found(fill: Filler) -> None:
     line = " ".join(f"Sentence {number} has [a link]({number}.md)." for number in range(6_000))
     kb = fill({"a.md": line}, embed=False)

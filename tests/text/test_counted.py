@@ -2,7 +2,7 @@
 
 import pytest
 
-from kb.text.counted import counted, some_of
+from kb.text.counted import counted, most_first, some_of
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,7 @@ def test_a_number_and_its_noun_agree(number: int, words: tuple[str, ...], expect
 )
 def test_some_of_many_are_named(number: int, shown: str) -> None:
     assert some_of(list(map(str, range(number))), 3) == shown
+
+
+def test_equally_common_names_come_in_the_order_of_the_alphabet() -> None:
+    assert most_first({"b": 1, "c": 2, "a": 1}) == [("c", 2), ("a", 1), ("b", 1)]
