@@ -362,7 +362,9 @@ def _failed(row: Row, error: KbError) -> SyncReport:
     message = error.message
     if not is_remote(row["source"]) and not local(row["source"]).exists():
         message += f" `kb move {row['name']} FOLDER` says where it is now."
-    return SyncReport(row["name"], errors=[{"path": "", "message": message}])
+    report = SyncReport(row["name"])
+    report.fail("", message)
+    return report
 
 
 def _summary(report: SyncReport) -> str:

@@ -22,6 +22,14 @@ class SyncReport:
 
     is_stored: bool = True  # False: nothing was there for a new collection, so it was not made
 
+    def tell(self, message: str, path: str = "") -> None:
+        """Note what the user should know of a file, or of the whole collection."""
+        self.notices.append({"path": path, "message": message})
+
+    def fail(self, path: str, message: str) -> None:
+        """Note why a file could not be stored, or listed."""
+        self.errors.append({"path": path, "message": message})
+
     def as_dict(self) -> dict[str, Any]:
         fields = asdict(self)
         del fields["is_stored"]

@@ -109,7 +109,7 @@ def _sync_files(
     unreadable: list[str] = []
 
     def note(path: str, message: str) -> None:
-        report.errors.append({"path": path, "message": message})
+        report.fail(path, message)
         unreadable.append(path)
 
     # Before the walk: what another process adds after it is not taken for gone.
@@ -119,13 +119,14 @@ def _sync_files(
     files = files_of(row, source, report=note, withhold=withheld.append, skip=skipped.append)
     skipped = [path for path in skipped if not is_part_of(database.path, source.root / path)]
     if registration is not None and skipped:
-        report.notices.append({"path": "", "message": other_formats(skipped)})
+        report.tell(other_formats(skipped))
     if stored and not files and not may_become_empty:
         raise would_empty(row, len(stored), is_addition=is_addition)
     if not files and shown_globs(row):
         message = f"no file matches{shown_globs(row)}; `kb add` with other globs replaces them"
-        report.notices.append({"path": "", "message": message})
-    report.notices += [{"path": "", "message": text} for text in source.notices]
+        report.tell(message)
+    for text in source.notices:
+        report.tell(text)
     found = {file.path for file in files}
     gone = {path: known for path, known in stored.items() if path not in found}
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
@@ -158,7 +159,7 @@ def _sync_files(
             close_ranks(database)
     if withheld or run.secret:
         message = f"never stored: {named([*withheld, *run.secret])}"
-        report.notices.append({"path": "", "message": message})
+        report.tell(message)
     return report
 
 
@@ -208,7 +209,7 @@ def _take_back(
     if paths:
         message = erase_secret_files(database, collection_id, paths)
         report.removed += len(paths)
-        report.notices.append({"path": "", "message": message})
+        report.tell(message)
 
 
 def _without_unavailable(
@@ -236,7 +237,7 @@ def _without_unavailable(
     if left_out:
         names = ", ".join(f"{count} {name}" for name, count in most_first(left_out))
         message = f"left out: {names}; `{INSTALL}` adds these formats"
-        report.notices.append({"path": "", "message": message})
+        report.tell(message)
     return kept
 
 
@@ -300,7 +301,7 @@ class _Run:
             return
         new = source.prepare()
         for text in filter(None, (source.notice, *new.parsed.notices, tokens_notice(new.text))):
-            self.report.notices.append({"path": file.path, "message": text})
+            self.report.tell(text, file.path)
         with self.database.write() as connection:
             collection_id = self._registered(connection)
             stored = self._store(connection, collection_id, new)
