@@ -11,7 +11,7 @@ from kb.cli import render, workers
 from kb.cli.exit_codes import FAILURE
 from kb.cli.progress import progress
 from kb.cli.soundness import problems
-from kb.errors import EmbeddingError, KbError, SourceError, UsageError
+from kb.errors import CollectionNotFound, EmbeddingError, KbError, SourceError, UsageError
 from kb.ingest.embed import THREADS, EmbedReport, embed_pending, reembed
 from kb.ingest.engine import Engine
 from kb.ingest.progress import Progress
@@ -283,7 +283,7 @@ def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
                     kb.database, row, force=options.force, reads_ahead=True, progress=show
                 )
                 reports.append(report)
-            except SourceError as error:
+            except (SourceError, CollectionNotFound) as error:
                 # One missing folder must not keep the others from being synced.
                 failure = True
                 reports.append(_failed(row, error))

@@ -6,9 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from os.path import splitext
+from pathlib import Path
 
 from kb.errors import SourceError, UsageError
+from kb.formats.convert.formats import INSTALL
+from kb.ingest.prepare import Preparation
 from kb.ingest.report import SyncReport
+from kb.sources.folder import SourceFile
 from kb.store.connection import Row
 from kb.text.counted import counted, most_first
 
@@ -78,3 +82,32 @@ def other_formats(paths: Sequence[str]) -> str:
     if len(kinds) > MOST_KINDS:
         shown.append(f"{len(kinds) - MOST_KINDS} other kinds")
     return f"left out for their formats: {', '.join(shown)} (--include takes any text files)"
+
+
+def without_unavailable(
+    files: Sequence[SourceFile], preparation: Preparation, report: SyncReport, root: Path
+) -> list[SourceFile]:
+    """The files that can be read with what is installed; the others are told in one line.
+
+    Raises:
+        SourceError: the collection is a single file that cannot.
+    """
+    kept: list[SourceFile] = []
+    left_out: Counter[str] = Counter()
+    for file in files:
+        kind = preparation.format_of(file)
+        if kind is None or kind.is_available:
+            kept.append(file)
+        else:
+            left_out[kind.name] += 1
+            missing = kind
+    if left_out and root.is_file():
+        raise SourceError(
+            f"{root.name} is a file in the format {missing.name}: `{INSTALL}` adds its reading",
+            path=str(root),
+        )
+    if left_out:
+        names = ", ".join(f"{count} {name}" for name, count in most_first(left_out))
+        message = f"left out: {names}; `{INSTALL}` adds these formats"
+        report.tell(message)
+    return kept

@@ -9,25 +9,28 @@ began.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kb.disk.secret import is_secret
-from kb.errors import DocumentTooComplex, KbError, SourceError
-from kb.formats.convert.formats import INSTALL
+from kb.errors import CollectionNotFound, DocumentTooComplex, KbError, SourceError
 from kb.ingest.captures import archive_page
 from kb.ingest.prepare import Preparation, ReadFile, files_of, is_inside, opened, trusted_time
 from kb.ingest.progress import Progress, no_progress
 from kb.ingest.read_ahead import reading
-from kb.ingest.refused import nothing_readable, other_formats, shown_globs, would_empty
+from kb.ingest.refused import (
+    nothing_readable,
+    other_formats,
+    shown_globs,
+    without_unavailable,
+    would_empty,
+)
 from kb.ingest.registration import Plan, Registration, as_told
 from kb.ingest.report import SyncReport
 from kb.ingest.secret_files import erase_secret_files, named, tokens_notice
 from kb.sources.folder import SecretFile, SourceFile
 from kb.sources.opened import Opened
-from kb.store.collections import finish_sync, keep_relative
+from kb.store.collections import collection_name, finish_sync, keep_relative
 from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, stored_file, stored_files, stored_private_keys
 from kb.store.database import Database
@@ -35,7 +38,6 @@ from kb.store.documents import NewDocument, delete_document, store_document, tou
 from kb.store.embeddings import delete_unused_vectors
 from kb.store.file_on_disk import is_part_of
 from kb.store.tidying import close_ranks, tidy
-from kb.text.counted import most_first
 
 __all__ = [
     "SyncReport",
@@ -71,6 +73,7 @@ def sync_collection(
         SourceError: the folder is missing, or the sync would leave nothing of a collection that
             holds something, or nothing of what is to be added can be read.
         UsageError: the collection cannot be made, or one of its globs can match nothing.
+        CollectionNotFound: it was removed meanwhile.
     """
     registration = None if isinstance(collection, dict) else collection
     plan = _plan(database, collection)
@@ -132,7 +135,7 @@ def _sync_files(
     # What could not be listed may still be there: it is neither deleted nor taken for renamed.
     gone = {path: known for path, known in gone.items() if not is_inside(path, unreadable)}
     preparation = Preparation.of(row)
-    files = _without_unavailable(files, preparation, report, source.root)
+    files = without_unavailable(files, preparation, report, source.root)
     run = _Run(database, row, registration, stored, gone, force, report, source, preparation.read)
     to_read = [file for file in files if not run.seems_unchanged(file)] if reads_ahead else []
     hashes = {path: known["content_hash"] for path, known in stored.items()}
@@ -212,35 +215,6 @@ def _take_back(
         report.tell(message)
 
 
-def _without_unavailable(
-    files: Sequence[SourceFile], preparation: Preparation, report: SyncReport, root: Path
-) -> list[SourceFile]:
-    """The files that can be read with what is installed; the others are told in one line.
-
-    Raises:
-        SourceError: the collection is a single file that cannot.
-    """
-    kept: list[SourceFile] = []
-    left_out: Counter[str] = Counter()
-    for file in files:
-        kind = preparation.format_of(file)
-        if kind is None or kind.is_available:
-            kept.append(file)
-        else:
-            left_out[kind.name] += 1
-            missing = kind
-    if left_out and root.is_file():
-        raise SourceError(
-            f"{root.name} is a file in the format {missing.name}: `{INSTALL}` adds its reading",
-            path=str(root),
-        )
-    if left_out:
-        names = ", ".join(f"{count} {name}" for name, count in most_first(left_out))
-        message = f"left out: {names}; `{INSTALL}` adds these formats"
-        report.tell(message)
-    return kept
-
-
 @dataclass(frozen=True, slots=True)
 class _Stored:
     """What storing one document did, if its transaction is stored.
@@ -271,8 +245,10 @@ class _Run:
     secret: list[str] = field(default_factory=list)  # paths that turned out to be private keys
     _touched: list[tuple[int, int, int | None]] = field(default_factory=list)
     _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
+    _name: str = ""  # the collection's, by which it is known again
 
     def __post_init__(self) -> None:
+        self._name = self.collection["name"]
         for path, row in self.gone.items():
             self._gone_paths.setdefault(row["content_hash"], []).append(path)
 
@@ -350,10 +326,19 @@ class _Run:
             keep_relative(connection, collection_id, self.collection["source"])
 
     def _registered(self, connection: Connection) -> int:
-        """The collection's id; within this transaction it is as it is to be."""
-        if self.registration is None:
-            return int(self.collection["collection_id"])
-        return self.registration.store(connection)
+        """The collection's id; within this transaction it is as it is to be.
+
+        Raises:
+            CollectionNotFound: it was removed meanwhile; another one may have its id by now.
+        """
+        if self.registration is not None:
+            collection_id = self.registration.store(connection)
+            self._name = collection_name(connection, collection_id) or ""
+            return collection_id
+        collection_id = int(self.collection["collection_id"])
+        if collection_name(connection, collection_id) != self._name:
+            raise CollectionNotFound(f'the collection "{self._name}" was removed during its sync')
+        return collection_id
 
     def _note_registered(self, collection_id: int) -> None:
         """The transaction was stored: from now on the collection is as it is to be."""

@@ -21,6 +21,10 @@ SELECT count(*) FROM collections;
 -- A collection's id by its name.
 SELECT collection_id FROM collections WHERE name = :name;
 
+-- name: collection_name$
+-- A collection's name by its id.
+SELECT name FROM collections WHERE collection_id = :collection_id;
+
 -- name: collection_names_from
 -- Names of collections that begin with some letters, for a shell.
 SELECT name FROM collections

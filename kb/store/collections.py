@@ -55,6 +55,12 @@ def find_collection_id(connection: Connection, name: str) -> int | None:
     return found
 
 
+def collection_name(connection: Connection, collection_id: int) -> str | None:
+    """A collection's name; None when it is gone."""
+    name: str | None = connection.value("collection_name", collection_id=collection_id)
+    return name
+
+
 def collection_names_from(connection: Connection, prefix: str, limit: int) -> list[str]:
     """Names of collections that begin with some letters, for a shell."""
     rows = connection.tuples("collection_names_from", prefix=prefix, limit=limit)

@@ -17,7 +17,7 @@ import pytest
 from support import ROOT, Filler, HashEmbedder, ordinary_user
 
 from kb.cli.collect import register
-from kb.errors import FileError, SourceError
+from kb.errors import CollectionNotFound, FileError, SourceError
 from kb.ingest import prepare as prepare_module
 from kb.ingest import sync as sync_module
 from kb.ingest.embed import embed_pending
@@ -25,8 +25,10 @@ from kb.ingest.freshness import look_at
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
 from kb.sources.folder import SourceFile, SourceText
+from kb.store.collections import all_collections, insert_collection_like, unstored_row
 from kb.store.connection import Connection
 from kb.store.database import Database
+from kb.store.documents import delete_collection
 from kb.tools.session import Session
 
 OLD = 1_600_000_000  # a file time that may be trusted
@@ -585,6 +587,29 @@ def test_a_document_added_by_another_process_after_the_walk_is_kept(
     monkeypatch.setattr(sync_module, "files_of", overtaken)
     assert counts(sync_collection(kb.database, collection)) == {"unchanged": 1}
     assert list(documents(kb)) == ["a.md", "b.md"]
+
+
+def test_a_collection_removed_meanwhile_is_not_filled_and_the_next_with_its_id_neither(
+    kb: Session, folder: Path
+) -> None:
+    for number in range(4):
+        write(folder, f"{number}.md", page(number))
+    sync(kb, folder)
+    with kb.database.read() as connection:
+        (row,) = all_collections(connection)
+    for number in range(4):
+        write(folder, f"{number}.md", page(number + 10), time=OLD + 1)
+
+    def replace_it(what: str, done: int, total: int) -> None:
+        if (what, done) == ("documents", 2):
+            with Database(kb.database.path) as other, other.write() as connection:
+                delete_collection(connection, row["collection_id"])
+                new = insert_collection_like(connection, unstored_row("another"), "another")
+                assert new == row["collection_id"]
+
+    with pytest.raises(CollectionNotFound, match="removed during its sync"):
+        sync_collection(kb.database, row, progress=replace_it)
+    assert documents(kb) == {}
 
 
 def test_a_document_stored_by_another_process_first_is_not_stored_twice(
