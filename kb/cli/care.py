@@ -11,7 +11,8 @@ from typing import Any
 from kb.cli import render
 from kb.cli.soundness import problems
 from kb.errors import EmbeddingError, SourceError, UsageError
-from kb.store.call_statistics import call_statistics
+from kb.search.files import Together
+from kb.store.call_statistics import call_statistics, logged_calls
 from kb.store.collections import all_collections
 from kb.store.contents import count_documents, passages_of_collections, sizes
 from kb.store.database import Database
@@ -213,8 +214,10 @@ def _line_of_collection(row: dict[str, Any]) -> str:
 
 
 def _status_of_calls(kb: Session, options: argparse.Namespace) -> int:
-    with kb.database.read() as connection:
-        rows = call_statistics(connection)
+    together = Together(kb.files)
+    with together.read():
+        logged = together.each(lambda _, connection: logged_calls(connection))
+    rows = call_statistics(logged.values())
     shown = [
         {**row, "errors": ", ".join(f"{code} {n}" for code, n in row["errors"].items())}
         for row in rows

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from dataclasses import asdict
 
 from kb.cli import render
 from kb.cli.exit_codes import NOTHING_FOUND
-from kb.errors import NoEmbeddings, UsageError
+from kb.errors import DiscoveryNotFound, FileError, NoEmbeddings, UsageError
 from kb.ingest.discoveries import (
     SHOWN_ID,
     all_discoveries,
@@ -16,7 +17,7 @@ from kb.ingest.discoveries import (
     record_discovery,
     search_discoveries,
 )
-from kb.ingest.forget import forget_discovery
+from kb.ingest.forget import find_discovery, forget_discovery
 from kb.project.tree import STORED, grep_project
 from kb.search.files import SearchedFile, Together
 from kb.text.counted import counted
@@ -107,7 +108,11 @@ def _holds_discoveries(file: SearchedFile) -> bool:
 def forget(kb: Session, options: argparse.Namespace) -> int:
     """Take a discovery back, with every trace of it in the file."""
     kb.log.flush()
-    forgotten = forget_discovery(kb.database, options.id)
+    try:
+        forgotten = forget_discovery(kb.database, options.id)
+    except DiscoveryNotFound:
+        _require_nowhere_else(kb, options.id)
+        raise
     place = f" of {forgotten.module}" if forgotten.module else ""
     result = {
         "id": forgotten.discovery_id,
@@ -121,6 +126,20 @@ def forget(kb: Session, options: argparse.Namespace) -> int:
     if forgotten.notice:
         render.say(forgotten.notice)
     return 0
+
+
+def _require_nowhere_else(kb: Session, wanted: str) -> None:
+    """Say which file holds a discovery that is not in the one that is written."""
+    for database in kb.knowledge.beside.databases():
+        try:
+            with database.read() as connection:
+                found = find_discovery(connection, wanted)
+        except (DiscoveryNotFound, UsageError, FileError):
+            continue
+        command = shlex.join(["kb", "--db", str(database.path), "forget", found["id"]])
+        raise UsageError(
+            f"{database.path} holds this discovery, and is only read here: `{command}` forgets it"
+        )
 
 
 def grep(kb: Session, options: argparse.Namespace) -> int:

@@ -33,20 +33,17 @@ from kb.evaluation.questions import (
 )
 from kb.evaluation.score_figures import judged_figures, made_figures, pages
 from kb.ingest.embed import embed_pending
-from kb.model_in_use import ModelInUse
+from kb.search.files import SearchedFile
 from kb.store.database import Database
-from kb.store.names import Names
 from kb.tools.session import Session
 
 
 def evaluate(kb: Session, options: argparse.Namespace) -> int:
     """Print the measures of keyword, vector and hybrid search, and what the scores are worth."""
-    if kb.knowledge.beside.paths:
-        render.remark(f"{kb.database.path} alone is measured, not the files beside it", options)
     if options.unrelated is not None:
         return _report_made(kb, _unrelated(options), options)
     if options.judged is None:
-        documents = pages(kb.model.database, kb.names)
+        documents = pages(kb.files)
         if not documents:
             raise UsageError("there are no documents to make questions from: `kb add` some first")
         made = make_questions(documents, options.count, options.seed)
@@ -61,7 +58,7 @@ def evaluate(kb: Session, options: argparse.Namespace) -> int:
             with progress(options) as show:
                 load_beir(fresh, path, show)
                 embed_pending(fresh, progress=show)
-            return _report(fresh, kb.names, judged, options)
+            return _report([SearchedFile(fresh, kb.names)], judged, options)
     if not path.is_file():
         raise SourceError(
             f"{options.judged} is neither a folder with corpus.jsonl, queries.jsonl and qrels.tsv "
@@ -69,7 +66,7 @@ def evaluate(kb: Session, options: argparse.Namespace) -> int:
         )
     if made := read_made_questions(path):
         return _report_made(kb, made, options)
-    return _report(kb.model, kb.names, read_questions(path), options)
+    return _report(_files(kb, options), read_questions(path), options)
 
 
 def _unrelated(options: argparse.Namespace) -> list[MadeQuestion]:
@@ -94,19 +91,25 @@ def _unrelated(options: argparse.Namespace) -> list[MadeQuestion]:
 
 
 def _report_made(kb: Session, made: Sequence[MadeQuestion], options: argparse.Namespace) -> int:
+    files = _files(kb, options)
     with progress(options) as show:
-        rows = made_figures(kb.model, kb.names, made, show)
+        rows = made_figures(files, made, show)
     columns = ("kind", "questions", "at0.7", "first", "before")
     render.table({"made": rows}, rows, columns, options)
     return 0
 
 
-def _report(
-    model: ModelInUse, names_in_use: Names, judged: Judged, options: argparse.Namespace
-) -> int:
+def _files(kb: Session, options: argparse.Namespace) -> list[SearchedFile]:
+    """The files that are measured as one, each with its vectors' model as it is."""
+    files = kb.files
+    render.remark(kb.lost, options)
+    return files
+
+
+def _report(files: Sequence[SearchedFile], judged: Judged, options: argparse.Namespace) -> int:
     with progress(options) as show:
-        runs = run_queries(model, judged, progress=show)
-        figures = judged_figures(model, names_in_use, judged, show)
+        runs = run_queries(files, judged, show)
+        figures = judged_figures(files, judged, show)
     measured = {mode: measure(judged, runs[mode]) for mode in MODES}
     names = (*MEASURES, HEADING_MEASURE) if judged.headings else MEASURES
     rows: list[dict[str, Any]] = [

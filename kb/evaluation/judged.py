@@ -16,20 +16,26 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kb.errors import SourceError
+from kb.errors import FileError, SourceError
 from kb.ingest.prepare import prepare_document
-from kb.model_in_use import ModelInUse, calibration_of, has_english_model
-from kb.search.hybrid import search
-from kb.search.query import parse_query
+from kb.model_in_use import ModelInUse
+from kb.search.asked import FileQuery
+from kb.search.files import SearchedFile, Together
+from kb.search.hybrid import ranked
+from kb.search.operators import chunk_filters
+from kb.search.passages import gather
+from kb.search.query import Query, parse_query
 from kb.search.rows import load_documents, load_rows
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.collections import find_collection_id, insert_collection
+from kb.store.connection import Connection
 from kb.store.contents import document_paths
 from kb.store.documents import store_document
-from kb.store.ids import WHOLE_FILE, ChunkRange
+from kb.store.ids import WHOLE_FILE
 from kb.text.headings import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -40,6 +46,7 @@ MODES = ("keyword", "vector", "hybrid")
 MEASURES = ("nDCG@10", "R@10", "R@100", "RR@10", "Success@5")
 HEADING_MEASURE = "Heading@5"
 DEPTH = 100  # documents a query that are judged
+MOST_ROWS = 10 * DEPTH  # in which they are
 FIRST_ROWS = 5  # rows whose headings are
 _MARKUP = re.compile(r"[`*_\\]|\s+")
 
@@ -145,38 +152,64 @@ def load_beir(model: ModelInUse, folder: Path, progress: Callable[[str, int, int
 
 
 def run_queries(
-    model: ModelInUse,
+    files: Sequence[SearchedFile],
     judged: Judged,
-    ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
-    modes: Sequence[str] = MODES,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> dict[str, Run]:
-    """What each query finds, by mode."""
-    runs = {mode: Run() for mode in modes}
+    """What each query finds in some files, which are searched as one, by mode."""
+    runs = {mode: Run() for mode in MODES}
     for done, (key, text) in enumerate(judged.questions.items()):
         progress("queries", done, len(judged.questions))
         query = parse_query(text)
-        vectors = model.embed_queries([query.words_to_embed])
-        vector: NDArray[np.float32] | None = vectors[0] if vectors else None
-        with model.database.read() as connection:
-            for mode in modes:
-                hits = search(
-                    connection,
-                    query,
-                    None if mode == "keyword" else vector,
-                    ranges=ranges,
-                    limit=10 * DEPTH,
-                    use_keywords=mode != "vector",
-                    calibration=calibration_of(connection),
-                    english_model=has_english_model(connection),
-                )
-                documents = load_documents(connection, [hit.chunk_id for hit in hits])
-                runs[mode].documents[key] = list(dict.fromkeys(documents))[:DEPTH]
-                first = [hit.chunk_id for hit in hits[:FIRST_ROWS]]
-                runs[mode].first_rows[key] = [
-                    (row["document"], row["heading_path"]) for row in load_rows(connection, first)
-                ]
+        vectors = {file: file.model.embed_queries([query.words_to_embed]) for file in files}
+        together = Together(files)
+        with together.read():
+            for mode in MODES:
+                own = {
+                    file: None if mode == "keyword" or made is None else made[0]
+                    for file, made in vectors.items()
+                }
+                found = _found(together, query, own, hybrid=mode != "vector")
+                documents = list(dict.fromkeys(document for document, _ in found))
+                runs[mode].documents[key] = documents[:DEPTH]
+                runs[mode].first_rows[key] = found[:FIRST_ROWS]
     return runs
+
+
+def _found(
+    together: Together,
+    query: Query,
+    vectors: Mapping[SearchedFile, NDArray[np.float32] | None],
+    *,
+    hybrid: bool,
+) -> list[tuple[str, str]]:
+    """The document of each row that a query finds, and the heading path of the first ones.
+
+    It is asked as it stands, without likely words for misspelt ones.
+
+    Raises:
+        FileError: a file does not answer; without it the figures would be others.
+    """
+    looked = together.each(
+        lambda _, connection: FileQuery(
+            query, chunk_filters(connection, query, [WHOLE_FILE]), [WHOLE_FILE], {}
+        )
+    )
+    gathered = gather(together, looked, vectors, hybrid, MOST_ROWS)
+    hits = ranked(list(gathered.values()), MOST_ROWS)
+    origins = [[*gathered][number] for number, _ in hits]
+
+    def own_rows(file: SearchedFile, connection: Connection) -> Iterator[tuple[str, str]]:
+        ids = [
+            hit.chunk_id for origin, (_, hit) in zip(origins, hits, strict=True) if origin is file
+        ]
+        first = [row["heading_path"] for row in load_rows(connection, ids[:FIRST_ROWS])]
+        return zip_longest(load_documents(connection, ids), first, fillvalue="")
+
+    rows = together.each(own_rows)
+    if together.lost:
+        raise FileError(" ".join(together.lost))
+    return [next(rows[file]) for file in origins]
 
 
 def measure(judged: Judged, run: Run) -> dict[str, Any]:

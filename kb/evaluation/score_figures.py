@@ -9,12 +9,10 @@ from typing import Any
 
 from kb.evaluation.judged import Judged
 from kb.evaluation.questions import MadeQuestion, Page
-from kb.model_in_use import ModelInUse
-from kb.search.passages import search_passages
+from kb.search.files import SearchedFile
+from kb.search.passages import search_files
 from kb.search.ranking import RELEVANT
 from kb.store.contents import pages_of
-from kb.store.database import Database
-from kb.store.names import Names
 
 FIRST_ROWS = 10
 ROWS = 100  # a question
@@ -31,14 +29,14 @@ class _Found:
 
 
 def judged_figures(
-    model: ModelInUse, names: Names, judged: Judged, progress: Progress = lambda *_: None
+    files: Sequence[SearchedFile], judged: Judged, progress: Progress = lambda *_: None
 ) -> dict[str, float]:
     """How often scores rise, and F1 at 0.7 as a share of that at the best threshold."""
     pairs: list[tuple[float, bool]] = []
     rising = neighbours = relevant = 0
     for done, (key, question) in enumerate(judged.questions.items()):
         progress("scores", done, len(judged.questions))
-        found = _ask(model, names, question)
+        found = _ask(files, question)
         first = found.scores[:FIRST_ROWS]
         neighbours += max(len(first) - 1, 0)
         rising += sum(after > before for before, after in pairwise(first))
@@ -79,8 +77,7 @@ def best_threshold(
 
 
 def made_figures(
-    model: ModelInUse,
-    names: Names,
+    files: Sequence[SearchedFile],
     made: Sequence[MadeQuestion],
     progress: Progress = lambda *_: None,
 ) -> list[dict[str, Any]]:
@@ -90,7 +87,7 @@ def made_figures(
         progress("questions", done, len(made))
         row = rows.setdefault(one.kind, {"kind": one.kind, "questions": 0})
         row["questions"] += 1
-        for name, is_so in _outcome(one, _ask(model, names, one.question)).items():
+        for name, is_so in _outcome(one, _ask(files, one.question)).items():
             row[name] = row.get(name, 0) + is_so
     return [
         {
@@ -101,11 +98,14 @@ def made_figures(
     ]
 
 
-def pages(database: Database, names: Names, collections: Sequence[str] = ()) -> list[Page]:
-    """The documents of some collections, as questions are made from them."""
-    with database.read() as connection:
-        ranges, _ = names.ranges(connection, collections)
-        return [Page(*row) for place in ranges for row in pages_of(connection, place)]
+def pages(files: Sequence[SearchedFile]) -> list[Page]:
+    """The documents of some files, as questions are made from them."""
+    found: list[Page] = []
+    for file in files:
+        with file.database.read() as connection:
+            ranges, _ = file.names.ranges(connection, [])
+            found += [Page(*row) for place in ranges for row in pages_of(connection, place)]
+    return found
 
 
 def _outcome(one: MadeQuestion, found: _Found) -> dict[str, bool]:
@@ -121,8 +121,8 @@ def _outcome(one: MadeQuestion, found: _Found) -> dict[str, bool]:
     return {"at0.7": right >= RELEVANT, "first": best in one.documents}
 
 
-def _ask(model: ModelInUse, names: Names, question: str) -> _Found:
-    [rows] = search_passages(model, names, [(question, [])], ROWS, 2.0, True, False).rows
+def _ask(files: Sequence[SearchedFile], question: str) -> _Found:
+    [rows] = search_files(files, [(question, [])], ROWS, 2.0, True, False).rows
     documents: dict[str, float] = {}
     for row in rows:
         documents.setdefault(row["documentId"], row["relevanceScore"])

@@ -24,7 +24,7 @@ from kb.store.keyword_index import merge_segments, passages_of_document, passage
 from kb.store.session_history import all_details, delete_events
 from kb.store.vocabulary import forget_words
 
-__all__ = ["Forgotten", "erase_documents", "forget_discovery", "write_anew"]
+__all__ = ["Forgotten", "erase_documents", "find_discovery", "forget_discovery", "write_anew"]
 
 SHORTEST_ID = 4  # characters of an id's beginning that are enough
 MOST_SHOWN = 5
@@ -47,11 +47,10 @@ def forget_discovery(database: Database, wanted: str) -> Forgotten:
         wanted: its id, or enough of the id's beginning to tell it from others.
 
     Raises:
-        DiscoveryNotFound: none has this id.
-        UsageError: several have ids that begin so.
+        DiscoveryNotFound, UsageError: as `find_discovery`.
     """
     with database.write() as connection:
-        row = _discovery(connection, wanted)
+        row = find_discovery(connection, wanted)
         metadata = json.loads(row["metadata"])
         said = [row["id"], *(str(value) for value in metadata.values())]
         erase_documents(connection, [row["document_id"]], said, [row["id"]])
@@ -96,7 +95,13 @@ def write_anew(database: Database) -> str:
     )
 
 
-def _discovery(connection: Connection, wanted: str) -> Row:
+def find_discovery(connection: Connection, wanted: str) -> Row:
+    """The row of a discovery by its id, or enough of its beginning.
+
+    Raises:
+        DiscoveryNotFound: none has this id.
+        UsageError: several have ids that begin so.
+    """
     beginning = wanted.strip().lower()
     rows = stored_discoveries(connection)
     exact = [row for row in rows if row["id"].lower() == beginning]

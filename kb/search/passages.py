@@ -116,7 +116,7 @@ def search_files(
             queries = {file: corrected[file][number][0] for file in searched}
             own = {file: vectors[file][number] for file in searched}
             looked, loosened = filters_of(together, queries, collections, paths)
-            gathered = _gathered(together, looked, own, hybrid, limit)
+            gathered = gather(together, looked, own, hybrid, limit)
             hits = ranked(
                 list(gathered.values()), max(limit, CANDIDATES) if rerank else limit, max_distance
             )
@@ -146,16 +146,17 @@ def search_files(
     return _reordered(replace(found, notice=notice), orders, limit)
 
 
-def _gathered(
+def gather(
     together: Together,
     looked: Mapping[SearchedFile, FileQuery],
     vectors: Mapping[SearchedFile, NDArray[np.float32] | None],
     hybrid: bool,
     limit: int,
 ) -> dict[SearchedFile, Collected]:
-    """What the files that are asked know of a query."""
+    """What the files that are asked know of a query; inside of `together.read`."""
     several = len(vectors) > 1
-    share = DEPTH if not several else max(min(limit, DEPTH), 2 * DEPTH // len(vectors), FEWEST)
+    depth = DEPTH if hybrid else max(limit, DEPTH)
+    share = max(min(limit, depth), 2 * depth // len(vectors), FEWEST) if several else depth
 
     def proposed_by(file: SearchedFile, connection: Connection) -> Proposed | None:
         if (one := looked.get(file)) is None:
@@ -175,7 +176,7 @@ def _gathered(
     found = together.each(proposed_by)
     proposed = {file: one for file, one in found.items() if one is not None}
     if several:
-        best = best_together(list(proposed.values()), DEPTH)
+        best = best_together(list(proposed.values()), depth)
         proposed = dict(zip(proposed, best, strict=True))
 
     def examined(file: SearchedFile, connection: Connection) -> Collected | None:

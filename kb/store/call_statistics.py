@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
 from typing import Any
 
-from kb.store.connection import Connection
+from kb.store.connection import Connection, Row
 
 
-def call_statistics(connection: Connection) -> list[dict[str, Any]]:
-    """One row a tool, of the newest 10,000 calls; times in milliseconds."""
-    rows = connection.rows("tool_call_durations")
+def logged_calls(connection: Connection) -> list[Row]:
+    """The newest 10,000 calls of a file: tool, code of the error, milliseconds."""
+    return connection.rows("tool_call_durations")
+
+
+def call_statistics(calls_of_files: Iterable[Sequence[Row]]) -> list[dict[str, Any]]:
+    """One row a tool, of the calls that some files have logged; times in milliseconds."""
+    rows = sorted(chain(*calls_of_files), key=lambda row: (row["tool"], row["duration_ms"]))
     statistics = []
     for tool, group in groupby(rows, key=lambda row: row["tool"]):
         calls = list(group)

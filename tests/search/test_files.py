@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,10 @@ import pytest
 from support import HashEmbedder, call, failure
 
 from kb.cli.collect import register
-from kb.errors import EmbeddingError, UsageError
+from kb.cli.main import main
+from kb.errors import EmbeddingError, FileError, UsageError
+from kb.evaluation.judged import Judged, measure, run_queries
+from kb.evaluation.score_figures import judged_figures, pages
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.move import move_collection
@@ -408,3 +412,67 @@ def test_a_word_that_another_file_knows_is_no_typo_in_what_people_are_shown(
     assert "gauze" not in notice
     alone, _ = search_for_people(open_files(two).files, "gauge tips")
     assert [alone[0]["snippet"][start:end] for start, end in alone[0]["marks"]] == ["gauze", "tips"]
+
+
+def test_the_search_over_all_files_is_measured(make: Make, open_files: Open) -> None:
+    names = sorted(PAGES)
+    alone = open_files(make("whole", PAGES))
+    kb = open_files(
+        make("one", {name: PAGES[name] for name in names[:3]}),
+        make("two", {name: PAGES[name] for name in names[3:]}),
+    )
+    judged = Judged(
+        {"a": "the gauge tips", "b": "church tower"},
+        {"a": {"rain.md": 1}, "b": {"vane.md": 1}},
+    )
+    found, expected = run_queries(kb.files, judged), run_queries(alone.files, judged)
+    for mode, run in found.items():
+        assert {key: run.documents[key][:1] for key in judged.questions} == {
+            key: expected[mode].documents[key][:1] for key in judged.questions
+        }
+        assert len(run.first_rows["a"]) == len(expected[mode].first_rows["a"])
+    assert measure(judged, found["hybrid"])["nDCG@10"] == 1.0
+    assert judged_figures(kb.files, judged)["shareOfBestF1"] > 0
+    assert sorted(page.path for page in pages(kb.files)) == names
+
+
+def test_nothing_is_measured_while_a_file_does_not_answer(make: Make, open_files: Open) -> None:
+    kb = open_files(make("one", PAGES), make("two", PAGES))
+    files = kb.files
+    files[1].database.path.write_bytes(b"no database" * 1000)
+    judged = Judged({"a": "the gauge tips"}, {"a": {"rain.md": 1}})
+    with pytest.raises(FileError, match=r"two\.db"):
+        run_queries(files, judged)
+
+
+def test_a_discovery_of_another_file_is_forgotten_there(
+    make: Make, open_files: Open, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = make("first", PAGES), make("second", {"wind.md": PAGES["wind.md"]})
+    other = open_files(second)
+    found = record_discovery(other.model, "We use kettles for calibration").discovery_id
+    command = ["forget", found[:8]]
+    with pytest.raises(SystemExit):
+        main(["--db", str(first), "--db", str(second), *command])
+    assert f"kb --db {second} forget {found}" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--db", str(first), *command])
+    assert "kb recall" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["--db", str(second), *command])
+    assert not ended.value.code
+
+
+def test_calls_of_all_files_are_summed_up(
+    make: Make, open_files: Open, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [make("first", PAGES), make("second", {"wind.md": PAGES["wind.md"]})]
+    for milliseconds, path in enumerate(files, 1):
+        kb = open_files(path)
+        kb.calls.add("read_file", "", float(milliseconds), 10)
+        kb.flush()
+    named = [word for path in files for word in ("--db", str(path))]
+    with pytest.raises(SystemExit):
+        main([*named, "status", "--calls", "--json"])
+    (row,) = json.loads(capsys.readouterr().out)["calls"]
+    assert (row["tool"], row["calls"], row["p50"], row["p99"]) == ("read_file", 2, 1.0, 2.0)

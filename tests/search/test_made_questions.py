@@ -20,14 +20,14 @@ from kb.tools.session import Session
 
 @pytest.fixture
 def made(windrose: Session) -> list[MadeQuestion]:
-    return make_questions(pages(windrose.model.database, windrose.names), 20)
+    return make_questions(pages(windrose.files), 20)
 
 
 def test_the_same_documents_give_the_same_questions(
     windrose: Session, made: list[MadeQuestion]
 ) -> None:
-    assert make_questions(pages(windrose.model.database, windrose.names), 20) == made
-    assert make_questions(pages(windrose.model.database, windrose.names), 20, seed=2) != made
+    assert make_questions(pages(windrose.files), 20) == made
+    assert make_questions(pages(windrose.files), 20, seed=2) != made
     kinds = [one.kind for one in made]
     assert all(kinds.count(kind) > 3 for kind in ("identifier", "title", "near-miss", "unrelated"))
 
@@ -35,7 +35,7 @@ def test_the_same_documents_give_the_same_questions(
 def test_names_and_titles_are_those_of_few_documents(
     windrose: Session, made: list[MadeQuestion]
 ) -> None:
-    texts = {page.path: page for page in pages(windrose.model.database, windrose.names)}
+    texts = {page.path: page for page in pages(windrose.files)}
     for one in made:
         if one.kind == "identifier":
             assert 1 <= len(one.documents) <= 3
@@ -50,7 +50,7 @@ def test_names_and_titles_are_those_of_few_documents(
 def test_names_are_found_and_unrelated_questions_are_not(
     windrose: Session, made: list[MadeQuestion]
 ) -> None:
-    figures = {row["kind"]: row for row in made_figures(windrose.model, windrose.names, made)}
+    figures = {row["kind"]: row for row in made_figures(windrose.files, made)}
     assert figures["identifier"]["at0.7"] >= 0.97
     assert figures["identifier"]["first"] >= 0.9
     assert figures["title"]["at0.7"] >= 0.9
@@ -76,7 +76,7 @@ def test_f1_is_that_of_all_rows_from_a_score_on() -> None:
 
 def test_judged_questions_say_what_the_scores_are_worth(windrose: Session) -> None:
     judged = Judged({"a": "E417"}, {"a": {"guide/wind.md": 1}})
-    figures = judged_figures(windrose.model, windrose.names, judged)
+    figures = judged_figures(windrose.files, judged)
     assert figures["rising"] == 0
     assert 0 < figures["shareOfBestF1"] <= 1
 

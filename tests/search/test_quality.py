@@ -18,7 +18,7 @@ QUESTIONS = Path(__file__).parents[2] / "fixtures" / "windrose-questions.jsonl"
 
 def test_hybrid_search_keeps_its_quality_and_beats_its_parts(windrose: Session) -> None:
     judged = read_questions(QUESTIONS)
-    runs = run_queries(windrose.model, judged)
+    runs = run_queries(windrose.files, judged)
     measured = {mode: measure(judged, run) for mode, run in runs.items()}
     assert measured["hybrid"]["nDCG@10"] >= 0.87
     assert measured["hybrid"]["Success@5"] >= 0.95

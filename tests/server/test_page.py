@@ -272,6 +272,11 @@ def test_the_page_shows_all_files_and_says_which(windrose_copy: Path, tmp_path: 
         sync_collection(session.database, register(session.database, str(folder)))
         session.log.begin("a-client")
         session.log.note("query", "context_search", "how high is the mast?")
+        session.calls.add("read_file", "", 4.0, 10)
+        record_discovery(session.model, "Masts are painted every spring", module="mast")
+    with open_session(Database(windrose_copy), project=folder) as session:
+        session.calls.add("read_file", "", 2.0, 10)
+        record_discovery(session.model, "Decided to keep raw pulses, not speeds", module="store")
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(b"nothing that could be opened")
     with HttpServer(windrose_copy, "--db", str(beside), "--db", str(damaged)) as server:
@@ -293,4 +298,10 @@ def test_the_page_shows_all_files_and_says_which(windrose_copy: Path, tmp_path: 
         graph = shown("/graph")
         assert "team/note.md" in graph  # and those of the first file
         assert "calibrate the vane.md" in graph
-        assert "how high is the mast?" in shown("/activity")
+        activity = shown("/activity")
+        assert "how high is the mast?" in activity
+        assert '<td>read_file</td><td class="count">2</td>' in activity
+        learned = shown("/discoveries")
+        assert form_of(learned, "raw pulses")
+        assert form_of(learned, "painted") == {}  # that file is only read
+        assert "in beside.db" in learned

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kb.errors import RateLimited, UsageError
-from kb.store.call_statistics import call_statistics, percentile
+from kb.store.call_statistics import call_statistics, logged_calls, percentile
 from kb.store.database import Database
 from kb.store.sessions import SessionLog, file_scores, module_scores
 from kb.tools.limits import DEFAULT_LIMITS, RateLimits, parse_limits
@@ -207,7 +207,7 @@ def test_the_call_log_is_summed_up_by_tool(kb: Session) -> None:
     kb.calls.add("b", "", 5.0, 1)
     kb.flush()
     with kb.database.read() as connection:
-        rows = call_statistics(connection)
+        rows = call_statistics([logged_calls(connection)])
     assert rows[0] == {
         "tool": "a",
         "calls": 100,

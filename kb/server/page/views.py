@@ -27,7 +27,7 @@ from kb.server.authentication import principal_of
 from kb.server.clients import Clients
 from kb.server.page.document import shown_document
 from kb.server.page.render import FORM_SECRET, STATIC, VENDOR, Sealed, document_address, page
-from kb.store.call_statistics import call_statistics
+from kb.store.call_statistics import call_statistics, logged_calls
 from kb.store.connection import Connection
 from kb.store.contents import count_documents, documents_page, sizes
 from kb.store.graph_picture import drawn_citations, picture_of
@@ -249,8 +249,7 @@ def activity(clients: Clients, _: Request) -> Response:
         row for _, connection in _read_each(clients.host) for row in _newest_sessions(connection)
     ]
     sessions.sort(key=lambda row: str(row["startedAt"]), reverse=True)
-    with clients.host.database.read() as connection:
-        calls = call_statistics(connection)
+    calls = call_statistics(logged_calls(connection) for _, connection in _read_each(clients.host))
     shown = sessions[:SESSIONS]
     return page("activity.html", sessions=shown, calls=calls, query="", here="activity")
 
@@ -275,10 +274,15 @@ def _newest_sessions(connection: Connection) -> list[dict[str, Any]]:
 def discoveries(clients: Clients, request: Request) -> Response:
     """What was learned, each with the way to take it back."""
     forgotten = request.query_params.get("forgotten", "")
-    with clients.host.database.read() as connection:
-        rows = all_discoveries(connection)
+    session = clients.host
+    rows = [
+        # Only the first file is written.
+        {**row, "elsewhere": "" if file.database is session.database else file.database.path.name}
+        for file, connection in _read_each(session)
+        for row in all_discoveries(connection)
+    ]
     modules: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.get("module", "")):
         modules.setdefault(row.get("module", ""), []).append(row)
     return page(
         "discoveries.html",
