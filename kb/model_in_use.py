@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from kb.errors import EmbeddingError, ModelMismatchError
@@ -177,7 +178,11 @@ class ModelInUse:
         Raises:
             EmbeddingError: there are vectors, but the model that made them cannot be used.
         """
-        current = self._current_model()
+        return self._embedded(texts, self._current_model())
+
+    def _embedded(
+        self, texts: Sequence[str], current: Row | None
+    ) -> list[NDArray[np.float32]] | None:
         if current is None:
             return None
         embedder = self._embedder_for(current)
@@ -212,13 +217,17 @@ class ModelInUse:
         return vector
 
     def try_embed_queries(
-        self, texts: Sequence[str]
+        self, texts: Sequence[str], *current: Row | None
     ) -> tuple[list[NDArray[np.float32] | None], str]:
-        """As `embed_queries`, but a missing model gives None for each and a notice that says so."""
+        """As `embed_queries`, but a missing model gives None for each and a notice that says so.
+
+        Args:
+            current: the file's `current_model`, for who has read it just before.
+        """
         if not texts:
             return [], ""
         try:
-            vectors = self.embed_queries(texts)
+            vectors = self._embedded(texts, *(current or [self._current_model()]))
         except ModelMismatchError:
             raise
         except EmbeddingError as error:
@@ -236,16 +245,40 @@ class ModelInUse:
         return "searched by keywords alone: the row of the file's model is gone; run `kb reembed`"
 
 
+@dataclass(frozen=True, slots=True)
+class MadeBy:
+    """What a search has to know of the model that made a file's vectors.
+
+    Attributes:
+        model: its name and build; vectors of another one are not compared with its own.
+        calibration: how its distances become scores; None while there are no vectors.
+        is_english: they mean little for text in other scripts.
+    """
+
+    model: tuple[str, str] = ("", "")
+    calibration: Calibration | None = None
+    is_english: bool = True
+
+
+def made_by(current: Row | None) -> MadeBy:
+    """What `current_model` gives, as a search has to know it."""
+    if current is None:
+        return MadeBy()
+    return MadeBy(
+        (current["name"], current["sha256"]),
+        Calibration(current["slope"], current["intercept"]),
+        is_english_model(current["name"]),
+    )
+
+
 def has_english_model(connection: Connection) -> bool:
     """Whether the file's vectors mean little for text in other scripts."""
-    current = current_model(connection)
-    return current is None or is_english_model(current["name"])
+    return made_by(current_model(connection)).is_english
 
 
 def calibration_of(connection: Connection) -> Calibration | None:
     """How the current model's distances become scores."""
-    current = current_model(connection)
-    return Calibration(current["slope"], current["intercept"]) if current else None
+    return made_by(current_model(connection)).calibration
 
 
 def _require_width(embedder: Embedder, current: Row) -> None:

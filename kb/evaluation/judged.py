@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb.errors import FileError, SourceError
 from kb.ingest.prepare import prepare_document
-from kb.model_in_use import ModelInUse
+from kb.model_in_use import ModelInUse, made_by
 from kb.search.asked import FileQuery
 from kb.search.files import SearchedFile, Together
 from kb.search.hybrid import ranked
@@ -35,6 +35,7 @@ from kb.store.collections import find_collection_id, insert_collection
 from kb.store.connection import Connection
 from kb.store.contents import document_paths
 from kb.store.documents import store_document
+from kb.store.embeddings import current_model
 from kb.store.ids import WHOLE_FILE
 from kb.text.headings import PATH_SEPARATOR
 
@@ -195,7 +196,8 @@ def _found(
             query, chunk_filters(connection, query, [WHOLE_FILE]), [WHOLE_FILE], {}
         )
     )
-    gathered = gather(together, looked, vectors, hybrid, MOST_ROWS)
+    made = together.each(lambda _, connection: made_by(current_model(connection)))
+    gathered = gather(together, looked, made, vectors, hybrid, MOST_ROWS)
     hits = ranked(list(gathered.values()), MOST_ROWS)
     origins = [[*gathered][number] for number, _ in hits]
 

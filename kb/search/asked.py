@@ -62,16 +62,13 @@ def corrected_for(
     together: Together, queries: Sequence[Query]
 ) -> dict[SearchedFile, list[tuple[Query, str]]]:
     """Each query as it is asked of each file, with likely words for what no file knows."""
-    known: list[set[str]] = [set() for _ in queries]
-    if len(together.files) > 1:
-        words = together.each(
-            lambda _, connection: [known_words(connection, query) for query in queries]
-        )
-        known = [set().union(*every) for every in zip(*words.values(), strict=True)]
+    words = together.each(
+        lambda _, connection: [known_words(connection, query) for query in queries]
+    )
+    known = [set().union(*every) for every in zip(*words.values(), strict=True)]
     return together.each(
         lambda _, connection: [
-            correct(connection, query, elsewhere=own)
-            for query, own in zip(queries, known, strict=True)
+            correct(connection, query, known=own) for query, own in zip(queries, known, strict=True)
         ]
     )
 

@@ -8,8 +8,8 @@ information of the words that stand in it, as a share of all of the query's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kb.search.lookup import Holding, LookedUp, Unit, fts5_idf
 from kb.search.ranking import APART, COMMON, LENGTH_WEIGHT, NEAR, SATURATION
@@ -46,69 +46,85 @@ class Coverage:
         return score * self.weight.get(row_id, 1.0) / self.greatest_score
 
 
-def coverage(own: LookedUp, others: Sequence[LookedUp] = ()) -> Coverage:
+@dataclass(frozen=True, slots=True)
+class Everywhere:
+    """How rare expressions are in all files that are searched as one.
+
+    Attributes:
+        total: the rows of their indexes.
+        counts: in how many rows each expression is.
+        common: those that are in more rows than were counted, in some file.
+        idf: FTS5's, of each expression.
+    """
+
+    total: int
+    counts: Mapping[str, int]
+    common: Collection[str]
+    idf: Mapping[str, float]
+
+
+def everywhere(looked: Sequence[LookedUp]) -> Everywhere:
+    """What the files know together."""
+    counts: dict[str, int] = {}
+    for one in looked:
+        for match, holding in one.found.items():
+            counts[match] = counts.get(match, 0) + holding.count
+    common = {match for one in looked for match, holding in one.found.items() if holding.is_common}
+    total = sum(one.total for one in looked)
+    idf = {match: fts5_idf(count, total) for match, count in counts.items()}
+    return Everywhere(total, counts, common, idf)
+
+
+def coverage(own: LookedUp, files: Everywhere | None = None) -> Coverage:
     """What the rows that were asked about hold.
 
     Args:
-        others: of other files that are searched as one with this: how rare a word is follows from
-            all of them.
+        files: what all files that are searched as one know, this one among them; by default it
+            is the only one.
     """
     if not (own.wanted or own.ranked):
         return Coverage()
-    total = own.total + sum(one.total for one in others)
-    found = {match: _added(match, one, others) for match, one in own.found.items()}
-    counted = [unit for unit in own.wanted if not found[unit.match].is_common] or own.wanted
+    files = files or everywhere([own])
+    total, counts = files.total, files.counts
+    counted = [unit for unit in own.wanted if unit.match not in files.common] or own.wanted
     information = told = 0.0
     held: dict[int, float] = {}
     for unit in counted:
-        weight = _weight(unit, found, total)
+        weight = _weight(unit, counts, total)
         information += weight
         if not unit.is_stop_word:
-            told += _weight(unit, found, max(total, FEWEST_PASSAGES))
-        for row_id, share in _shares(unit, found, total).items():
+            told += _weight(unit, counts, max(total, FEWEST_PASSAGES))
+        for row_id, share in _shares(unit, own.found, counts, total).items():
             held[row_id] = held.get(row_id, 0.0) + weight * share
-    counts = {match: (one.count, one.is_common) for match, one in found.items()}
     return Coverage(
-        _greatest(counts, own.ranked, total),
+        _greatest(files, own.ranked),
         {row_id: value / information for row_id, value in held.items()},
         information / _information(1, max(total, 1)),
         max(min(told / TELLING, 1.0) ** 2, LEAST_TOLD),
-        _weight_elsewhere(own, found, total) if others else {},
+        _weight_elsewhere(own, files) if total != own.total else {},
     )
 
 
-def _added(match: str, own: Holding, others: Iterable[LookedUp]) -> Holding:
-    """An expression's rows here, with the number that hold it in all files."""
-    found = [one.found[match] for one in others if match in one.found]
-    return replace(
-        own,
-        count=own.count + sum(one.count for one in found),
-        is_common=own.is_common or any(one.is_common for one in found),
-    )
-
-
-def _weight_elsewhere(
-    own: LookedUp, found: Mapping[str, Holding], total: int
-) -> Mapping[int, float]:
+def _weight_elsewhere(own: LookedUp, files: Everywhere) -> Mapping[int, float]:
     """For each row, what the words it holds weigh in all files, as a multiple of here.
 
     FTS5 knows the rows of its own file alone, and its score is a sum over words of their weight
     and of how prominent they are in the row. With several words the factor is that of their mean.
     """
     here: dict[int, float] = {}
-    everywhere: dict[int, float] = {}
+    there: dict[int, float] = {}
     for match in dict.fromkeys(own.ranked):
         if own.found[match].is_common:  # its rows are not all known
             continue
         weight = fts5_idf(own.found[match].count, own.total)
-        weight_everywhere = fts5_idf(found[match].count, total)
+        weight_everywhere = files.idf[match]
         for row_id in own.found[match].rows:
             here[row_id] = here.get(row_id, 0.0) + weight
-            everywhere[row_id] = everywhere.get(row_id, 0.0) + weight_everywhere
-    return {row_id: everywhere[row_id] / weight for row_id, weight in here.items()}
+            there[row_id] = there.get(row_id, 0.0) + weight_everywhere
+    return {row_id: there[row_id] / weight for row_id, weight in here.items()}
 
 
-def document_shares(own: LookedUp, others: Sequence[LookedUp] = ()) -> Mapping[int, float]:
+def document_shares(own: LookedUp, files: Everywhere | None = None) -> Mapping[int, float]:
     """What the documents of the passages that were asked about hold of a query.
 
     It is the BM25 of the documents as a share of the greatest possible. How often they hold a word
@@ -116,12 +132,10 @@ def document_shares(own: LookedUp, others: Sequence[LookedUp] = ()) -> Mapping[i
     very many passages hold are left out.
 
     Args:
-        others: as `coverage`.
+        files: as `coverage`.
     """
-    total = own.total + sum(one.total for one in others)
-    weights = {
-        match: fts5_idf(_added(match, own.found[match], others).count, total) for match in own.often
-    }
+    files = files or everywhere([own])
+    weights = {match: files.idf[match] for match in own.often}
     greatest = sum(weights.values())
     norms = {
         document_id: SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * length)
@@ -135,35 +149,36 @@ def document_shares(own: LookedUp, others: Sequence[LookedUp] = ()) -> Mapping[i
     return shares
 
 
-def _greatest(counts: Mapping[str, tuple[int, bool]], ranked: Sequence[str], total: int) -> float:
-    """(k1 + 1) times the sum of idf; `counts`: in how many rows, and whether in more than that."""
+def _greatest(files: Everywhere, ranked: Sequence[str]) -> float:
+    """(k1 + 1) times the sum of idf."""
     idf = 0.0
     for match in dict.fromkeys(ranked):
-        count, is_common = counts[match]
-        idf += fts5_idf(count, total) * (COMMON if is_common else 1.0)
+        idf += files.idf[match] * (COMMON if match in files.common else 1.0)
     return (SATURATION + 1) * idf
 
 
-def _weight(unit: Unit, found: Mapping[str, Holding], total: int) -> float:
+def _weight(unit: Unit, counts: Mapping[str, int], total: int) -> float:
     """A unit's information."""
-    count = found[unit.match].count
+    count = counts[unit.match]
     if not count and unit.near:
-        count = max(found[match].count for match in unit.near)
+        count = max(counts[match] for match in unit.near)
     elif not count and unit.parts:
         # A name that stands nowhere as it was typed is looked for by its words.
-        return sum(_information(found[part].count, total) for part in unit.parts)
+        return sum(_information(counts[part], total) for part in unit.parts)
     return _information(count, total)
 
 
-def _shares(unit: Unit, found: Mapping[str, Holding], total: int) -> dict[int, float]:
+def _shares(
+    unit: Unit, found: Mapping[str, Holding], counts: Mapping[str, int], total: int
+) -> dict[int, float]:
     """How much of a unit's information each row holds, 0 to 1."""
-    count = found[unit.match].count
+    count = counts[unit.match]
     shares: dict[int, float] = {}
     if unit.near and not count:
         for match in unit.near:
             shares |= dict.fromkeys(found[match].rows, NEAR)
         return shares
-    parts = {part: _information(found[part].count, total) for part in unit.parts}
+    parts = {part: _information(counts[part], total) for part in unit.parts}
     whole = sum(parts.values())
     for part, weight in parts.items():
         for row_id in found[part].rows:

@@ -11,7 +11,7 @@ Chosen and measured in docs/decisions/0023-feedback-and-common-words.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from heapq import nlargest
 
 from kb.search.ranking import Evidence, support
@@ -23,23 +23,24 @@ _COSINE = Evidence._fields.index("cosine")
 
 def fed_back(
     candidates: Sequence[Evidence],
-    vectors: Mapping[int, bytes],
+    vectors: Sequence[bytes],
     readable: float,
     standard: Callable[[float], float],
 ) -> list[Evidence]:
     """The candidates with their cosines to the query and the best of them, in their order.
 
     Args:
-        vectors: by chunk id, as they are stored (int8).
+        vectors: of each candidate, as they are stored (int8); all of one model.
         readable: the share of the query that the model can read.
         standard: makes a cosine of the model one of the packaged English one.
     """
-    known = [one for one in candidates if one.cosine is not None]
+    places = [place for place, one in enumerate(candidates) if one.cosine is not None]
+    known = [candidates[place] for place in places]
     if not (readable and known):
         return [*candidates]
     import numpy as np
 
-    stored = b"".join([vectors[one.chunk_id] for one in known])
+    stored = b"".join([vectors[place] for place in places])
     matrix = np.frombuffer(stored, dtype=np.int8).reshape(len(known), -1).astype(np.float32)
     matrix /= np.maximum(np.sqrt(np.einsum("ij,ij->i", matrix, matrix)), 1.0)[:, np.newaxis]
     supports = [support(one, readable) for one in known]

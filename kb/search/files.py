@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kb.errors import FileError, KbError
@@ -64,27 +64,43 @@ class Together:
             yield
 
     def each(self, work: Callable[[SearchedFile, Connection], T]) -> dict[SearchedFile, T]:
-        """What some work on each file gives, done side by side; inside `read`.
+        """What some work on each file gives, done one after the other; inside `read`.
 
         Raises:
             KbError: what keeps the only file, or all of them, from answering.
         """
+        return self._collected({file: partial(self._run, work, file) for file in self.files})
 
-        def run(file: SearchedFile) -> T:
-            connection = self._connections[file]
-            with file.database.translated():
-                return work(file, connection)
-
+    def each_at_once(self, work: Callable[[SearchedFile, Connection], T]) -> dict[SearchedFile, T]:
+        """As `each`, side by side: for work that takes longer than it takes to hand it over."""
         if len(self.files) == 1:
-            return {self.files[0]: run(self.files[0])}
+            return self.each(work)
         from concurrent.futures import wait  # here: as in _pool
 
-        waiting = {file: _pool().submit(run, file) for file in self.files}
-        wait(waiting.values())  # an error must not end the reads of those still at work
+        waiting = {file: _pool().submit(self._run, work, file) for file in self.files[1:]}
+
+        def share(file: SearchedFile) -> T:
+            # What no other thread has begun is done here, rather than waited for.
+            if file not in waiting or waiting[file].cancel():
+                return self._run(work, file)
+            return waiting[file].result()
+
+        order = [self.files[0], *reversed(waiting)]
+        try:
+            done = self._collected({file: partial(share, file) for file in order})
+        finally:  # an error must not end the reads of those still at work
+            wait([future for future in waiting.values() if not future.cancelled()])
+        return {file: done[file] for file in self.files}
+
+    def _run(self, work: Callable[[SearchedFile, Connection], T], file: SearchedFile) -> T:
+        with file.database.translated():
+            return work(file, self._connections[file])
+
+    def _collected(self, results: Mapping[SearchedFile, Callable[[], T]]) -> dict[SearchedFile, T]:
         done: dict[SearchedFile, T] = {}
-        for file, future in waiting.items():
+        for file, result in results.items():
             try:
-                done[file] = future.result()
+                done[file] = result()
             except FileError as error:
                 self.leave_out(file, error)
         return done
@@ -110,4 +126,5 @@ def left_out(label: str, error: KbError) -> str:
 def _pool() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor  # here: one file needs none
 
-    return ThreadPoolExecutor(available_cores(), "files")
+    # The thread that asks does its share.
+    return ThreadPoolExecutor(max(available_cores() - 1, 1), "files")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kb.model_in_use import MadeBy
 from kb.models.embedder import Calibration
-from kb.search.coverage import coverage, document_shares
+from kb.search.candidate_rows import Candidates, promising_together, read_candidates
+from kb.search.coverage import Everywhere, coverage, document_shares, everywhere
 from kb.search.feedback import fed_back
 from kb.search.keywords import WordLists
 from kb.search.lookup import LookedUp, look_up, rows_titled
 from kb.search.operators import Filters
-from kb.search.proposed import Proposed, propose
+from kb.search.proposed import DEPTH, propose
 from kb.search.query import Query, scripts_asked
 from kb.search.ranking import (
     Evidence,
@@ -24,22 +26,15 @@ from kb.search.ranking import (
     script_fit,
     shown,
 )
-from kb.store.citation_keys import page_key
 from kb.store.connection import Connection
 from kb.store.ids import WHOLE_FILE, ChunkRange
-from kb.store.vectors import query_blob
 from kb.text.terms import words as split_words
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-DEPTH = 100  # passages of each list that become candidates
-# Of candidates by words and by meaning those whose documents are looked at as a whole.
-PROMISING = 40
 MOST_TITLE_WORDS = 3  # of a query that may be a title
-LONGEST_PATH = 300  # characters
-MOST_NAMED = 20  # documents of whose path a query is the end
 FARTHEST = 2.0  # the greatest cosine distance
 
 
@@ -106,6 +101,7 @@ class Collected:
     """What one file knows of a query: its candidates, and how rare the query's words are there.
 
     Attributes:
+        model: what made its vectors.
         nearest: chunk ids with their distance, nearest first.
         named: first chunks of the documents whose path is asked for.
         rows: of the statement `candidates`.
@@ -114,6 +110,7 @@ class Collected:
 
     query: Query
     calibration: Calibration
+    model: tuple[str, str]
     nearest: Sequence[tuple[int, float]] = ()
     words: WordLists | None = None  # None: meaning alone is asked for
     rows: Sequence[tuple[Any, ...]] = ()
@@ -146,48 +143,38 @@ def collect(
         calibration=calibration,
         filters=filters,
     )
-    return examine(connection, query, vector, proposed, ranges, english_model=english_model)
+    candidates = read_candidates(connection, query, vector, proposed, ranges)
+    [promising] = promising_together([candidates])
+    made = MadeBy(calibration=proposed.calibration, is_english=english_model)
+    return examine(connection, query, candidates, promising, made)
 
 
 def examine(
-    connection: Connection,
-    query: Query,
-    vector: NDArray[np.float32] | None,
-    proposed: Proposed,
-    ranges: Sequence[ChunkRange] = (WHOLE_FILE,),
-    *,
-    english_model: bool = True,
+    connection: Connection, query: Query, candidates: Candidates, promising: set[int], made: MadeBy
 ) -> Collected:
-    """All that is read of the passages that a file's lists propose."""
-    words = proposed.words
+    """All that is read of a file's candidates.
+
+    Args:
+        promising: the documents that are looked at as a whole.
+    """
+    proposed, words = candidates.proposed, candidates.proposed.words
     if words is None:
-        return Collected(query, proposed.calibration, proposed.nearest)
-    only, without = proposed.filters
-    ids = dict.fromkeys(
-        [*words.literal, *proposed.best, *(chunk_id for chunk_id, _ in proposed.nearest)]
-    )
-    if query.must and only is not None and len(ids) < DEPTH:
-        # What the operators let pass is found, even where no single word of it ranks.
-        ids |= dict.fromkeys(sorted(only.difference(ids))[:DEPTH])
-    named = _named(connection, query, ranges, only, without)
-    ids |= dict.fromkeys(named)
-    chunk_ids = list(ids)
-    blob = None if vector is None else query_blob(vector)
-    rows = connection.tuples("candidates", query=blob, chunk_ids=json.dumps(chunk_ids))
-    document_of = {row[0]: row[1] for row in rows}
-    promising = _promising(rows, words.chunks) | {document_of[one] for one in named}
+        return Collected(query, proposed.calibration, made.model, proposed.nearest)
+    document_of = {row[0]: row[1] for row in candidates.rows}
+    promising = promising | {document_of[one] for one in candidates.named}
     passages = look_up(connection, words.units, words.alternatives, document_of, promising)
     is_short = len(words.units) <= MOST_TITLE_WORDS
-    readable = readable_share(query.text) if english_model else 1.0
+    readable = readable_share(query.text) if made.is_english else 1.0
     return Collected(
         query,
         proposed.calibration,
+        made.model,
         proposed.nearest,
         words,
-        rows,
+        candidates.rows,
         passages,
-        named=frozenset(named),
-        titled=rows_titled(connection, words.units, chunk_ids) if is_short else frozenset(),
+        named=frozenset(candidates.named),
+        titled=rows_titled(connection, words.units, document_of) if is_short else frozenset(),
         readable=0.0 if query.is_exact else readable,
     )
 
@@ -200,9 +187,7 @@ def ranked(
     Args:
         max_distance: if below 2, leaves out rows whose distance is greater or not known.
     """
-    evidence = [
-        evidence_of(one, [other for other in collected if other is not one]) for one in collected
-    ]
+    evidence = evidence_of(collected)
     # Of all files together, in which a document's id may come twice.
     usual = background([near for own in evidence for near in nearest_by_document(own).values()])
     hits = [
@@ -256,20 +241,42 @@ def _hits(
     ]
 
 
-def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evidence]:
-    """What is known of each candidate."""
+def evidence_of(collected: Sequence[Collected]) -> list[list[Evidence]]:
+    """What is known of each candidate of some files, by file."""
+    files = everywhere([one.passages for one in collected])
+    found = [_evidence(one, files) for one in collected]
+    # Vectors of one model are near to each other whichever files they lie in.
+    alike: dict[object, list[int]] = {}
+    for number, one in enumerate(collected):
+        alike.setdefault((one.model, one.calibration, one.readable), []).append(number)
+    for numbers in alike.values():
+        first = collected[numbers[0]]
+        fed = iter(
+            fed_back(
+                [candidate for number in numbers for candidate in found[number]],
+                [row[-1] for number in numbers for row in collected[number].rows],
+                first.readable,
+                first.calibration.standard,
+            )
+        )
+        for number in numbers:
+            found[number] = list(islice(fed, len(found[number])))
+    return found
+
+
+def _evidence(collected: Collected, files: Everywhere) -> list[Evidence]:
+    """What is known of each row's passage, but for what is near to the best."""
     words, query = collected.words, collected.query
     if words is None:
         return []
-    passages = coverage(collected.passages, [other.passages for other in others])
-    of_documents = document_shares(collected.passages, [other.passages for other in others])
+    passages = coverage(collected.passages, files)
+    of_documents = document_shares(collected.passages, files)
     standard = collected.calibration.standard
     asked = scripts_asked(query)
     asked_title = _plain(query.text)
     literal = set(words.literal) if len(split_words(query.text)) > 1 else set()
     of_document: dict[int, tuple[float, float | None, float, bool]] = {}
     found: list[Evidence] = []
-    vectors: dict[int, bytes] = {}
     for (
         chunk_id,
         document_id,
@@ -278,7 +285,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
         title,
         beginning,
         is_first,
-        vector,
+        _,
     ) in collected.rows:
         if (known := of_document.get(document_id)) is None:
             known = of_document[document_id] = (
@@ -288,7 +295,6 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
                 _plain(title) == asked_title,
             )
         document_words, document_cosine, script, is_title = known
-        vectors[chunk_id] = vector
         score = words.chunks.get(chunk_id)
         one = Evidence(
             chunk_id,
@@ -310,36 +316,7 @@ def evidence_of(collected: Collected, others: Sequence[Collected]) -> list[Evide
             distance,
         )
         found.append(one)
-    return fed_back(found, vectors, collected.readable, standard)
-
-
-def _promising(rows: Sequence[tuple[Any, ...]], scores: Mapping[int, float]) -> set[int]:
-    """The documents of the best candidates by words and of the nearest ones."""
-    by_words = sorted(rows, key=lambda row: -scores.get(row[0], 0.0))
-    near = [row for row in rows if row[2] is not None]
-    by_meaning = sorted(near, key=lambda row: row[2] + row[3])
-    return {row[1] for row in (*by_words[:PROMISING], *by_meaning[:PROMISING])}
-
-
-def _named(
-    connection: Connection,
-    query: Query,
-    ranges: Sequence[ChunkRange],
-    only: set[int] | None,
-    without: set[int] | None,
-) -> list[int]:
-    """The first passages of the documents whose path, or the end of it, is the query."""
-    path = query.text.strip()
-    if query.has_operators or len(path) > LONGEST_PATH or not {".", "/"} & {*path}:
-        return []
-    return [
-        row[0]
-        for first, last in ranges
-        for row in connection.tuples(
-            "first_chunks_named", key=page_key(path), first=first, last=last, limit=MOST_NAMED
-        )
-        if (only is None or row[0] in only) and row[0] not in (without or ())
-    ]
+    return found
 
 
 def _plain(title: str) -> str:

@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from kb.search.query import STOP_WORDS, Operand, Query, quote
@@ -266,7 +267,9 @@ def _often(
     return often
 
 
-def _units_of(operand: Operand, near: tuple[str, ...]) -> list[Unit]:
+@lru_cache(maxsize=1024)
+def _units_of(operand: Operand, near: tuple[str, ...]) -> Sequence[Unit]:
+    """The units of one word or phrase; several files are asked the same."""
     normal = unicodedata.normalize("NFKC", operand.text)
     found = words(normal)
     if not found:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
-from kb.search.hybrid import DEPTH, Hit
+from kb.search.hybrid import Hit
+from kb.search.proposed import DEPTH
 from kb.search.ranking import shown
 from kb.store.chunks import paths_of_chunks
 from kb.store.connection import Connection

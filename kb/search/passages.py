@@ -6,18 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kb.model_in_use import ModelInUse, calibration_of, has_english_model
+from kb.model_in_use import MadeBy, ModelInUse, made_by
 from kb.models.rerank import CANDIDATES
 from kb.search.asked import Asked, FileQuery, corrected_for, filters_of, loosens, places_of
+from kb.search.candidate_rows import Candidates, promising_together, read_candidates
 from kb.search.files import SearchedFile, Together
-from kb.search.hybrid import DEPTH, FARTHEST, Collected, Hit, examine, ranked
-from kb.search.proposed import Proposed, best_together, propose
+from kb.search.hybrid import FARTHEST, Collected, Hit, examine, ranked
+from kb.search.proposed import DEPTH, Proposed, best_together, probable_together, propose
 from kb.search.query import Query, parse_query
 from kb.search.query_vectors import WORDS_ALONE, some_wait, vectors_for
 from kb.search.reranking import finer_orders, texts_of
 from kb.search.rows import passage_rows
 from kb.store.connection import Connection, Row
+from kb.store.embeddings import current_model
+from kb.store.ids import ChunkRange
 from kb.store.names import Names
+from kb.store.vectors import nearest_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,6 +94,7 @@ def search_files(
         places = places_of(together, asked)  # a wrong name is told before the model is loaded
         corrected = corrected_for(together, parsed)
         by_words_alone = not (distances or rerank or max_distance < FARTHEST)
+        models = together.each(lambda _, connection: current_model(connection))
         by_words = [
             hybrid
             and (
@@ -102,7 +107,7 @@ def search_files(
             )
             for number, (query, (_, names)) in enumerate(zip(parsed, asked, strict=True))
         ]
-    vectors, problems = vectors_for(together, corrected, by_words, hybrid)
+    vectors, problems = vectors_for(together, corrected, models, by_words, hybrid)
     said = [query.notice for query in parsed]
     said += [text for file in together.files for _, text in corrected[file]]
     found = Found([], [], "")
@@ -110,13 +115,18 @@ def search_files(
         found.queries[file] = [query for query, _ in corrected[file]]
     texts: list[list[str]] = []
     lacks_vectors = False
+    by_meaning: dict[SearchedFile, set[ChunkRange]] = {}
     with together.read():
+        made = together.each(lambda _, connection: made_by(current_model(connection)))
         for number, (_, collections) in enumerate(asked):
             searched = [file for file in together.files if places[file][number]]
             queries = {file: corrected[file][number][0] for file in searched}
             own = {file: vectors[file][number] for file in searched}
             looked, loosened = filters_of(together, queries, collections, paths)
-            gathered = gather(together, looked, own, hybrid, limit)
+            gathered = gather(together, looked, made, own, hybrid, limit)
+            if not by_words[number]:
+                for file, one in looked.items():
+                    by_meaning.setdefault(file, set()).update(one.ranges)
             hits = ranked(
                 list(gathered.values()), max(limit, CANDIDATES) if rerank else limit, max_distance
             )
@@ -132,7 +142,6 @@ def search_files(
                 and not by_words[number]
                 and any(vector is None for vector in own.values())
             )
-        by_meaning = [one for one, exact in zip(asked, by_words, strict=True) if not exact]
         waiting = "" if lacks_vectors else some_wait(together, by_meaning)
     said += problems
     if any(found.rows) and not problems:
@@ -149,14 +158,14 @@ def search_files(
 def gather(
     together: Together,
     looked: Mapping[SearchedFile, FileQuery],
+    made: Mapping[SearchedFile, MadeBy],
     vectors: Mapping[SearchedFile, NDArray[np.float32] | None],
     hybrid: bool,
     limit: int,
 ) -> dict[SearchedFile, Collected]:
     """What the files that are asked know of a query; inside of `together.read`."""
-    several = len(vectors) > 1
     depth = DEPTH if hybrid else max(limit, DEPTH)
-    share = max(min(limit, depth), 2 * depth // len(vectors), FEWEST) if several else depth
+    share = max(min(limit, depth), 2 * depth // len(looked), FEWEST) if len(looked) > 1 else 0
 
     def proposed_by(file: SearchedFile, connection: Connection) -> Proposed | None:
         if (one := looked.get(file)) is None:
@@ -166,28 +175,66 @@ def gather(
             one.query,
             vectors[file],
             one.ranges,
-            share,
+            depth,
             use_keywords=hybrid,
-            calibration=calibration_of(connection),
+            calibration=made[file].calibration,
             filters=one.filters,
-            of_several=several,
+            share=share,
         )
 
-    found = together.each(proposed_by)
+    found = together.each_at_once(proposed_by)
     proposed = {file: one for file, one in found.items() if one is not None}
-    if several:
-        best = best_together(list(proposed.values()), depth)
-        proposed = dict(zip(proposed, best, strict=True))
+    if share:
+        proposed = _nearest_of_all(together, proposed, made, vectors, depth)
+
+    def read(file: SearchedFile, connection: Connection) -> Candidates | None:
+        if (one := proposed.get(file)) is None:
+            return None
+        query, ranges = looked[file].query, looked[file].ranges
+        return read_candidates(connection, query, vectors[file], one, ranges)
+
+    candidates = {file: one for file, one in together.each(read).items() if one is not None}
+    promising = dict(zip(candidates, promising_together([*candidates.values()]), strict=True))
 
     def examined(file: SearchedFile, connection: Connection) -> Collected | None:
-        if file not in proposed:
+        if (one := candidates.get(file)) is None:
             return None
-        one, english = looked[file], has_english_model(connection)
-        own, vector = proposed[file], vectors[file]
-        return examine(connection, one.query, vector, own, one.ranges, english_model=english)
+        return examine(connection, looked[file].query, one, promising[file], made[file])
 
-    gathered = together.each(examined)
+    gathered = together.each_at_once(examined)
     return {file: one for file, one in gathered.items() if one is not None}
+
+
+def _nearest_of_all(
+    together: Together,
+    proposed: Mapping[SearchedFile, Proposed],
+    made: Mapping[SearchedFile, MadeBy],
+    vectors: Mapping[SearchedFile, NDArray[np.float32] | None],
+    depth: int,
+) -> dict[SearchedFile, Proposed]:
+    """What several files propose with their nearest passages, the best `depth` of all in each list.
+
+    The distances are asked for one file after the other: those of all files are no more than those
+    of one.
+    """
+    chosen = dict(
+        zip(
+            proposed,
+            probable_together([*proposed.values()], [made[file].model for file in proposed], depth),
+            strict=True,
+        )
+    )
+
+    def measured(file: SearchedFile, connection: Connection) -> Proposed | None:
+        if (one := proposed.get(file)) is None:
+            return None
+        vector = vectors[file]
+        if vector is None or not chosen[file]:
+            return one
+        return replace(one, nearest=nearest_of(connection, vector, chosen[file], depth))
+
+    found = {file: one for file, one in together.each(measured).items() if one is not None}
+    return dict(zip(found, best_together([*found.values()], depth), strict=True))
 
 
 def _rows(

@@ -7,6 +7,7 @@ one file of the same passages would have: whatever is known of a candidate costs
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,12 +18,14 @@ from kb.search.operators import Filters, chunk_filters
 from kb.search.query import Query
 from kb.store.connection import Connection
 from kb.store.ids import ChunkRange
-from kb.store.vectors import nearest_chunks
+from kb.store.sign_codes import Probable
+from kb.store.vectors import EXACT_PER_RESULT, FEWEST_RESULTS, nearest_of, probably_nearest
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+DEPTH = 100  # passages of each list that become candidates
 FIRST_OF_FILE = 10  # that stay, however good those of other files are
 
 
@@ -32,6 +35,7 @@ class Proposed:
 
     Attributes:
         nearest: chunk ids with their distance, nearest first.
+        probable: of which these are, where the file is one of several.
         words: what the keyword index says; None: meaning alone is asked for, or nothing.
         best: the first of the keyword list, which become candidates.
         filters: what the operators let pass.
@@ -39,6 +43,7 @@ class Proposed:
 
     calibration: Calibration
     nearest: Sequence[tuple[int, float]] = ()
+    probable: Probable | None = None
     words: WordLists | None = None
     best: Sequence[int] = ()
     filters: Filters = (None, None)
@@ -54,12 +59,13 @@ def propose(
     use_keywords: bool = True,
     calibration: Calibration | None = None,
     filters: Filters | None = None,
-    of_several: bool = False,
+    share: int = 0,
 ) -> Proposed:
     """What one file's lists propose; arguments as those of `kb.search.hybrid.search`.
 
     Args:
-        of_several: the file gives its share of `depth` passages from several files.
+        share: of one of several files: how many of `depth` it may propose by words. Which of them
+            are the nearest is left to `probable_together`.
     """
     calibration = calibration or BUNDLED_CALIBRATION
     if query.asks_for_nothing:
@@ -68,20 +74,58 @@ def propose(
     if only is not None and not only:
         return Proposed(calibration)
     nearest: list[tuple[int, float]] = []
+    probable = None
     if vector is not None and not (use_keywords and query.is_exact):
-        nearest = nearest_chunks(
+        probable = probably_nearest(
             connection,
             vector,
             ranges,
             depth,
             only=None if only is None else sorted(only),
             without=None if without is None else sorted(without),
-            of_several=of_several,
+            are_compared=bool(share),
         )
+        if not share:
+            nearest = nearest_of(connection, vector, probable.ids.tolist(), depth)
     if not use_keywords:
-        return Proposed(calibration, nearest)
-    words = word_lists(connection, query, ranges, depth, only, without)
-    return Proposed(calibration, nearest, words, list(words.chunks)[:depth], filters)
+        return Proposed(calibration, nearest, probable)
+    words = word_lists(connection, query, ranges, share or depth, only, without)
+    best = list(words.chunks)[: share or depth]
+    return Proposed(calibration, nearest, probable, words, best, filters)
+
+
+def probable_together(
+    proposed: Sequence[Proposed], models: Sequence[object], depth: int
+) -> list[list[int]]:
+    """The chunks of some files whose distances have to be known to find the nearest `depth` of all.
+
+    Args:
+        models: of each file. The codes of one are compared with each other, so that all files have
+            no more than one file of the same passages would have.
+    """
+    import numpy as np
+
+    few = max(depth, FEWEST_RESULTS) * EXACT_PER_RESULT
+    least: dict[object, float] = {}
+    for model in set(models):
+        products = [
+            one.probable.products
+            for one, own in zip(proposed, models, strict=True)
+            if own == model and one.probable is not None and one.probable.products is not None
+        ]
+        room = min(few, 2 * few * len(products) // len(proposed))
+        every = np.concatenate(products) if products else np.zeros(0)
+        least[model] = np.partition(every, -room)[-room] if len(every) > room else -math.inf
+    chosen: list[list[int]] = []
+    for one, model in zip(proposed, models, strict=True):
+        if one.probable is None or one.probable.products is None:
+            chosen.append([])
+            continue
+        order = np.argsort(-one.probable.products)
+        above = int((one.probable.products >= least[model]).sum())
+        kept = order[: max(above, FIRST_OF_FILE * EXACT_PER_RESULT)]
+        chosen.append(one.probable.ids[kept].tolist())
+    return chosen
 
 
 def best_together(proposed: Sequence[Proposed], depth: int) -> list[Proposed]:
@@ -96,17 +140,19 @@ def best_together(proposed: Sequence[Proposed], depth: int) -> list[Proposed]:
         [one.words.chunks[chunk_id] for chunk_id in one.best] if one.words else []
         for one in proposed
     ]
-    kept_near, kept_words = _kept(near, depth), _kept(by_words, depth)
+    kept_near, kept_words = kept_together(near, depth), kept_together(by_words, depth)
     return [
         replace(one, nearest=one.nearest[:nearest], best=one.best[:words])
         for one, nearest, words in zip(proposed, kept_near, kept_words, strict=True)
     ]
 
 
-def _kept(lists: Sequence[Sequence[float]], depth: int) -> list[int]:
-    """How many of each list, best first, are among the best of all or its own first ones."""
-    merits = sorted((merit for one in lists for merit in one), reverse=True)
-    least = merits[depth - 1] if len(merits) >= depth else -math.inf
-    return [
-        max(sum(merit >= least for merit in one), min(len(one), FIRST_OF_FILE)) for one in lists
-    ]
+def kept_together(lists: Sequence[Sequence[float]], depth: int) -> list[int]:
+    """How many of each list are among the best `depth` of all, or are its own first ones.
+
+    Args:
+        lists: how good things are, the best first.
+    """
+    merits = [(merit, -number) for number, one in enumerate(lists) for merit in one]
+    kept = Counter(-number for _, number in sorted(merits, reverse=True)[:depth])
+    return [max(kept[number], FIRST_OF_FILE) for number in range(len(lists))]

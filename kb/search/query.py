@@ -9,8 +9,9 @@ FTS5 inside double quotes, and a sign counts as an operator only in front of a w
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from kb.formats.tags import normal_tag
 from kb.text.file_names import printable
@@ -220,19 +221,21 @@ def clean(text: str) -> str:
     return printable(text.replace("\0", " "))
 
 
-def match_alternatives(query: Query) -> list[str]:
+@lru_cache(maxsize=64)
+def match_alternatives(query: Query) -> Sequence[str]:
     """What lets a row match and rank, each once.
 
     Operators are no part of it: `kb/search/operators.py` says which chunks may be ranked at all.
+    Several files are asked the same.
     """
     if query.asks_for_nothing:
-        return []
+        return ()
     parts = [part for operand in query.must for part in match_any(operand)]
     telling = [term for term in query.terms if not term.is_stop_word]
     optional = list(
         dict.fromkeys(part for term in telling or query.terms for part in match_optional(term))
     )
-    return list(dict.fromkeys([*parts, *optional[:MOST_OPTIONAL_TERMS]]))
+    return tuple(dict.fromkeys([*parts, *optional[:MOST_OPTIONAL_TERMS]]))
 
 
 def match_any(operand: Operand) -> list[str]:
@@ -244,6 +247,7 @@ def match_any(operand: Operand) -> list[str]:
     return list(dict.fromkeys([*match_optional(operand), *single]))
 
 
+@lru_cache(maxsize=64)
 def match_literally(query: Query) -> str:
     """The MATCH expression of the query's very words in a row; "" when that says nothing.
 

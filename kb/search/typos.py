@@ -73,7 +73,7 @@ def correct(
     query: Query,
     *,
     even_foreign: bool = False,
-    elsewhere: Container[str] = (),
+    known: Container[str] | None = None,
 ) -> tuple[Query, str]:
     """A query with the likely words beside those that the file has not, and a sentence about them.
 
@@ -82,7 +82,7 @@ def correct(
     Args:
         even_foreign: also where most words are unknown. "Wie lade ich eine Datei hoch?" asks
             English documents for no "date": its meaning has to find them.
-        elsewhere: words that other files know which are searched as one with this.
+        known: the words that some files know which are searched as one; by default this file's.
     """
     terms: list[Operand] = []
     said: list[str] = []
@@ -90,11 +90,13 @@ def correct(
     text = query.text
     if len(query.terms) + len(query.must) > LONGEST_CORRECTED:
         return query, ""
-    if not even_foreign and _is_foreign(connection, query, elsewhere):
+    if known is None:
+        known = known_words(connection, query)
+    if not even_foreign and _is_foreign(query, known):
         return query, ""
     for operand in query.terms:
         terms.append(operand)
-        likely = _likely_words(connection, operand, elsewhere)
+        likely = _likely_words(connection, operand, known)
         if likely:
             terms += [Operand(word) for word in likely]
             guesses.append((operand.text, tuple(likely)))
@@ -103,7 +105,7 @@ def correct(
     said += [
         f'No document has "{operand.text}": did you mean {_listed(likely)}?'
         for operand in query.must
-        if (likely := _likely_words(connection, operand, elsewhere))
+        if (likely := _likely_words(connection, operand, known))
     ]
     if not said:
         return query, ""
@@ -132,22 +134,16 @@ def known_words(connection: Connection, query: Query) -> set[str]:
     }
 
 
-def _is_foreign(connection: Connection, query: Query, elsewhere: Container[str]) -> bool:
+def _is_foreign(query: Query, known: Container[str]) -> bool:
     unknown = sum(
-        not term.is_prefix
-        and not term.is_stop_word
-        and term.text not in elsewhere
-        and not is_known(connection, term.text)
-        for term in query.terms
+        not (term.is_prefix or term.is_stop_word or term.text in known) for term in query.terms
     )
     return unknown >= FOREIGN_FROM and 2 * unknown > len(query.terms)
 
 
-def _likely_words(connection: Connection, operand: Operand, elsewhere: Container[str]) -> list[str]:
+def _likely_words(connection: Connection, operand: Operand, known: Container[str]) -> list[str]:
     """What a single unknown word probably stands for: the nearest words, three at most."""
-    if operand.is_phrase or operand.is_prefix or operand.text in elsewhere:
-        return []
-    if is_known(connection, operand.text):
+    if operand.is_phrase or operand.is_prefix or operand.text in known:
         return []
     near = variants(connection, operand.text)
     return [one.word for one in near if one.edits == near[0].edits][:MOST_LIKELY_WORDS]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import DamagedFileError
@@ -80,30 +81,46 @@ class SignCodes:
         places = [np.arange(start, end) for start, end in slices]
         return self.at(np.concatenate(places) if places else slice(0))
 
-    def nearest(self, vector: NDArray[np.float32], wide: int, few: int) -> NDArray[np.int64]:
+    def nearest(
+        self, vector: NDArray[np.float32], wide: int, few: int, *, are_compared: bool = False
+    ) -> Probable:
         """The chunks whose vectors are probably nearest, in no order.
 
         Args:
             wide: about how many are chosen by Hamming distance.
             few: how many of these are returned.
+            are_compared: they get their products, also where there are no more than `few`.
 
         Raises:
             DamagedFileError: the codes are not as wide as the vector.
         """
         import numpy as np
 
-        if len(self.ids) <= few:
-            return self.ids
-        asked = sign_codes(vector.reshape(1, -1))
-        if asked.shape[1] != 8 * len(self.words):
+        if not len(self.ids) or (len(self.ids) <= few and not are_compared):
+            return Probable(self.ids)
+        asked, tables = _asked(vector.tobytes())
+        if len(asked) != len(self.words):
             raise DamagedFileError(DAMAGED)
         kept = self
         if len(self.ids) > wide:
-            kept = self.at(_lowest(_differing(self.words, asked.view(np.uint64)[0]), wide))
-        best: NDArray[np.int64] = kept.ids[
-            np.argpartition(-_products(kept.words, vector), few)[:few]
-        ]
-        return best
+            kept = self.at(_lowest(_differing(self.words, asked), wide))
+        products = _products(kept.words, tables)
+        if len(kept.ids) <= few:
+            return Probable(kept.ids, products)
+        best = np.argpartition(-products, few)[:few]
+        return Probable(kept.ids[best], products[best])
+
+
+@dataclass(frozen=True, slots=True)
+class Probable:
+    """Chunks whose vectors may be the nearest.
+
+    Attributes:
+        products: of their codes with the query, the greater the nearer, where they were needed.
+    """
+
+    ids: NDArray[np.int64]
+    products: NDArray[np.float32] | None = None
 
 
 def _differing(words: NDArray[np.uint64], asked: NDArray[np.uint64]) -> NDArray[np.uint16]:
@@ -118,7 +135,22 @@ def _differing(words: NDArray[np.uint64], asked: NDArray[np.uint64]) -> NDArray[
     return differing
 
 
-def _products(words: NDArray[np.uint64], vector: NDArray[np.float32]) -> NDArray[np.float32]:
+@lru_cache(maxsize=16)
+def _asked(vector: bytes) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+    """The code of a query's vector, and what each byte of a code adds to the product with it.
+
+    Several files are asked the same.
+    """
+    import numpy as np
+
+    numbers = np.frombuffer(vector, dtype=np.float32)
+    code = sign_codes(numbers.reshape(1, -1)).view(np.uint64)[0]
+    padded = np.pad(numbers, (0, 64 * len(code) - numbers.size)).reshape(-1, 8)
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+    return code, np.einsum("bk,jk->jb", bits.astype(np.float32), padded)
+
+
+def _products(words: NDArray[np.uint64], tables: NDArray[np.float32]) -> NDArray[np.float32]:
     """The sums of a vector's numbers over the dimensions that each code has set.
 
     By a table for each byte of a code. As a product of matrices it would start a thread on every
@@ -126,9 +158,6 @@ def _products(words: NDArray[np.uint64], vector: NDArray[np.float32]) -> NDArray
     """
     import numpy as np
 
-    padded = np.pad(vector, (0, 64 * len(words) - vector.size)).reshape(-1, 8)
-    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-    tables = np.einsum("bk,jk->jb", bits.astype(np.float32), padded)
     columns = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1, 8)
     found = np.zeros(columns.shape[1], dtype=np.float32)
     for number, table in enumerate(tables):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kb.errors import DamagedFileError
 from kb.store.connection import Connection
 from kb.store.contents import all_document_ids
-from kb.store.sign_codes import DAMAGED, SLAB_BITS, codes_within, sign_codes
+from kb.store.sign_codes import DAMAGED, SLAB_BITS, Probable, codes_within, sign_codes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,6 @@ def nearest_chunks(
     *,
     only: Sequence[int] | None = None,
     without: Sequence[int] | None = None,
-    of_several: bool = False,
 ) -> list[tuple[int, float]]:
     """Chunk ids with their cosine distance, nearest first; ties by id.
 
@@ -57,17 +56,41 @@ def nearest_chunks(
         only: if given, no other chunk is considered. Filters act before the top is taken, so
             that a small set never comes back empty beside a large one.
         without: chunks that are not considered.
-        of_several: other files give as many, so that no more are compared than `depth` takes.
+    """
+    found = probably_nearest(connection, vector, ranges, depth, only=only, without=without)
+    return nearest_of(connection, vector, found.ids.tolist(), depth)
+
+
+def probably_nearest(
+    connection: Connection,
+    vector: NDArray[np.float32],
+    ranges: Iterable[tuple[int, int]],
+    depth: int,
+    *,
+    only: Sequence[int] | None = None,
+    without: Sequence[int] | None = None,
+    are_compared: bool = False,
+) -> Probable:
+    """The chunks whose distances have to be known to find the nearest; as `nearest_chunks`.
+
+    Args:
+        are_compared: with those of other files, so that all have their products.
     """
     codes = codes_within(connection, tuple(ranges))
     if only is not None:
         codes = codes.at(codes.places_of(only))
     if without is not None:
         codes = codes.without(codes.places_of(without))
-    results = depth if of_several else max(depth, FEWEST_RESULTS)
+    results = max(depth, FEWEST_RESULTS)
     wide = max(results * WIDE_PER_RESULT, int(len(codes.ids) * WIDE_SHARE))
-    ids = codes.nearest(vector, wide, results * EXACT_PER_RESULT)
-    distances = chunk_distances(connection, vector, ids.tolist())
+    return codes.nearest(vector, wide, results * EXACT_PER_RESULT, are_compared=are_compared)
+
+
+def nearest_of(
+    connection: Connection, vector: NDArray[np.float32], chunk_ids: Sequence[int], depth: int
+) -> list[tuple[int, float]]:
+    """Those of some chunks that have a vector with their cosine distance, nearest first."""
+    distances = chunk_distances(connection, vector, chunk_ids)
     return sorted(distances.items(), key=lambda row: (row[1], row[0]))[:depth]
 
 

@@ -20,7 +20,7 @@ STORED = quantize(
     np.stack([unit(QUERY + 0.3 * DICE.standard_normal(DIMENSIONS)) for _ in range(8)])
 )
 NEAR = [unit(vector.astype(np.float64)) for vector in STORED]
-VECTORS = {number: vector.tobytes() for number, vector in enumerate(STORED)}
+VECTORS = [vector.tobytes() for vector in STORED]
 
 
 def candidates(words: dict[int, float]) -> list[Evidence]:
@@ -60,7 +60,7 @@ def test_what_has_no_meaning_stays_as_it_is() -> None:
     waiting = Evidence(99, 99, 0.5, 0.5)
     standard = BUNDLED_CALIBRATION.standard
     assert fed_back(known, VECTORS, 0.0, standard) == known
-    assert fed_back([waiting], {}, 1.0, standard) == [waiting]
-    found = fed_back([waiting, *known], VECTORS, 1.0, standard)
+    assert fed_back([waiting], [b""], 1.0, standard) == [waiting]
+    found = fed_back([waiting, *known], [b"", *VECTORS], 1.0, standard)
     assert found[0] == waiting
     assert found[1:] == fed_back(known, VECTORS, 1.0, standard)

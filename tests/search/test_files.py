@@ -393,7 +393,7 @@ def test_an_error_of_one_file_waits_for_the_others(make: Make, open_files: Open)
         ended.append(file)
 
     with pytest.raises(UsageError, match="on purpose"), together.read():
-        together.each(work)
+        together.each_at_once(work)
     assert ended == together.files[1:]
 
 

@@ -138,7 +138,7 @@ def test_the_finer_choice_is_by_the_sum_of_the_query_over_a_codes_signs(width: i
     codes = SignCodes(np.arange(500), np.ascontiguousarray(sign_codes(vectors).view(np.uint64).T))
     sums = (vectors > 0) @ query
     for some in (codes, codes.at(slice(0, 400)), codes.at(np.arange(0, 500, 3))):
-        least = sums[some.nearest(query, wide=500, few=20)].min()
+        least = sums[some.nearest(query, wide=500, few=20).ids].min()
         assert (sums[some.ids] > least + 1e-5).sum() < 20
 
 

@@ -1,4 +1,4 @@
--- Statements of kb/search/hybrid.py.
+-- Statements of kb/search/candidate_rows.py.
 
 -- name: candidates
 -- Of each of these chunks (JSON list): its document, the cosine distances of the query's vector
