@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kb.search.lookup import Holding, LookedUp, Unit, fts5_idf
+from kb.search.lookup import Holding, LookedUp, Unit, fts5_idf, most_holding
 from kb.search.ranking import APART, COMMON, LENGTH_WEIGHT, NEAR, SATURATION
 
 # Information of a query, in natural units, with which its words say all that words can: that of one
@@ -53,14 +53,16 @@ class Everywhere:
     Attributes:
         total: the rows of their indexes.
         counts: in how many rows each expression is.
-        common: those that are in more rows than were counted, in some file.
+        common: those that are in so many rows that they tell next to nothing.
         idf: FTS5's, of each expression.
+        mean_length: of a document, in passages.
     """
 
     total: int
     counts: Mapping[str, int]
     common: Collection[str]
     idf: Mapping[str, float]
+    mean_length: float
 
 
 def everywhere(looked: Sequence[LookedUp]) -> Everywhere:
@@ -71,8 +73,14 @@ def everywhere(looked: Sequence[LookedUp]) -> Everywhere:
             counts[match] = counts.get(match, 0) + holding.count
     common = {match for one in looked for match, holding in one.found.items() if holding.is_common}
     total = sum(one.total for one in looked)
+    most = most_holding(total)
+    # What no file holds too often may be common in all of them.
+    also = common | {match for match, count in counts.items() if count >= most}
+    if any(unit.match not in also for one in looked for unit in one.wanted):
+        common = also
     idf = {match: fts5_idf(count, total) for match, count in counts.items()}
-    return Everywhere(total, counts, common, idf)
+    documents = sum(one.documents for one in looked)
+    return Everywhere(total, counts, common, idf, total / max(1, documents))
 
 
 def coverage(own: LookedUp, files: Everywhere | None = None) -> Coverage:
@@ -109,19 +117,20 @@ def _weight_elsewhere(own: LookedUp, files: Everywhere) -> Mapping[int, float]:
     """For each row, what the words it holds weigh in all files, as a multiple of here.
 
     FTS5 knows the rows of its own file alone, and its score is a sum over words of their weight
-    and of how prominent they are in the row. With several words the factor is that of their mean.
+    times how prominent they are in the row.
     """
     here: dict[int, float] = {}
     there: dict[int, float] = {}
     for match in dict.fromkeys(own.ranked):
         if own.found[match].is_common:  # its rows are not all known
             continue
-        weight = fts5_idf(own.found[match].count, own.total)
-        weight_everywhere = files.idf[match]
+        factor = files.idf[match] / fts5_idf(own.found[match].count, own.total)
+        scores = own.scores[match]
         for row_id in own.found[match].rows:
-            here[row_id] = here.get(row_id, 0.0) + weight
-            there[row_id] = there.get(row_id, 0.0) + weight_everywhere
-    return {row_id: there[row_id] / weight for row_id, weight in here.items()}
+            score = scores[row_id]
+            here[row_id] = here.get(row_id, 0.0) + score
+            there[row_id] = there.get(row_id, 0.0) + factor * score
+    return {row_id: there[row_id] / score for row_id, score in here.items()}
 
 
 def document_shares(own: LookedUp, files: Everywhere | None = None) -> Mapping[int, float]:
@@ -135,10 +144,10 @@ def document_shares(own: LookedUp, files: Everywhere | None = None) -> Mapping[i
         files: as `coverage`.
     """
     files = files or everywhere([own])
-    weights = {match: files.idf[match] for match in own.often}
+    weights = {match: files.idf[match] for match in own.often if match not in files.common}
     greatest = sum(weights.values())
     norms = {
-        document_id: SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * length)
+        document_id: SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * length / files.mean_length)
         for document_id, length in own.lengths.items()
     }
     shares: dict[int, float] = {}

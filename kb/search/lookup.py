@@ -75,8 +75,9 @@ class LookedUp:
 
     Attributes:
         ranked: the MATCH expressions that a bm25 score is made of.
-        total: the rows of the index.
-        lengths: of the documents that were looked at, in passages, as multiples of the mean.
+        total: the rows of the index; `documents`: whose passages they are.
+        scores: of each of `ranked` that is not common, what it adds to the bm25 score of a row.
+        lengths: of the documents that were looked at, in passages.
         often: how often, about, each document holds each of `ranked` that is not common.
     """
 
@@ -84,7 +85,9 @@ class LookedUp:
     ranked: Sequence[str] = ()
     found: Mapping[str, Holding] = field(default_factory=dict)
     total: int = 0
-    lengths: Mapping[int, float] = field(default_factory=dict)
+    documents: int = 0
+    scores: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    lengths: Mapping[int, int] = field(default_factory=dict)
     often: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
@@ -125,7 +128,7 @@ def look_up(
     if not wanted:
         return LookedUp()
     total, documents = file_sizes(connection)
-    most = max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
+    most = most_holding(total)
     matches = list(dict.fromkeys((*_matches(wanted), *ranked)))
     counts = count_holding(connection, matches, most)
     common = {match for match in matches if counts[match] >= most}
@@ -149,9 +152,13 @@ def look_up(
         match: _often(own, fts5_idf(counts[match], total), siblings)
         for match, own in scores.items()
     }
-    mean = total / max(1, documents)
-    lengths = {one: count / mean for one, count in Counter(siblings.values()).items()}
-    return LookedUp(wanted, ranked, found, total, lengths, often)
+    lengths = Counter(siblings.values())
+    return LookedUp(wanted, ranked, found, total, documents, scores, lengths, often)
+
+
+def most_holding(total: int) -> int:
+    """In how many of all rows a word tells so little that it is passed over."""
+    return max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
 
 
 def finding_and_following(
