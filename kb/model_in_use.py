@@ -172,17 +172,18 @@ class ModelInUse:
         suited = self.suited_model()
         return suited if suited != current["name"] else ""
 
-    def embed_queries(self, texts: Sequence[str]) -> list[NDArray[np.float32]] | None:
+    def embed_queries(
+        self, texts: Sequence[str], *read: Row | None
+    ) -> list[NDArray[np.float32]] | None:
         """One unit vector a query, embedded in one batch; None while the file has no vector.
+
+        Args:
+            read: the file's `current_model`, from who has read it just before.
 
         Raises:
             EmbeddingError: there are vectors, but the model that made them cannot be used.
         """
-        return self._embedded(texts, self._current_model())
-
-    def _embedded(
-        self, texts: Sequence[str], current: Row | None
-    ) -> list[NDArray[np.float32]] | None:
+        current = read[0] if read else self._current_model()
         if current is None:
             return None
         embedder = self._embedder_for(current)
@@ -217,17 +218,13 @@ class ModelInUse:
         return vector
 
     def try_embed_queries(
-        self, texts: Sequence[str], *current: Row | None
+        self, texts: Sequence[str], *read: Row | None
     ) -> tuple[list[NDArray[np.float32] | None], str]:
-        """As `embed_queries`, but a missing model gives None for each and a notice that says so.
-
-        Args:
-            current: the file's `current_model`, for who has read it just before.
-        """
+        """As `embed_queries`, but a missing model gives None for each and a notice that says so."""
         if not texts:
             return [], ""
         try:
-            vectors = self._embedded(texts, *(current or [self._current_model()]))
+            vectors = self.embed_queries(texts, *read)
         except ModelMismatchError:
             raise
         except EmbeddingError as error:

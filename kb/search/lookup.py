@@ -104,7 +104,7 @@ def units(query: Query, prefixes: Mapping[str, str] | None = None) -> list[Unit]
     found: dict[str, Unit] = {}
     for operand in (*query.must, *(telling or terms)):
         if operand.is_prefix and operand.text in (prefixes or {}):
-            made = [Unit((prefixes or {})[operand.text])]
+            made: Sequence[Unit] = [Unit((prefixes or {})[operand.text])]
         else:
             made = _units_of(operand, near.get(operand.text, ()))
         for unit in made:
