@@ -359,11 +359,10 @@ def _better_model(kb: Session) -> str:
 
 
 def _failed(row: Row, error: KbError) -> SyncReport:
-    message = error.message
-    if not is_remote(row["source"]) and not local(row["source"]).exists():
-        message += f" `kb move {row['name']} FOLDER` says where it is now."
+    is_gone = not is_remote(row["source"]) and not local(row["source"]).exists()
+    hint = f" `kb move {row['name']} FOLDER` says where it is now." if is_gone else ""
     report = SyncReport(row["name"])
-    report.fail("", message)
+    report.fail("", error.message + hint)
     return report
 
 
