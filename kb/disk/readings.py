@@ -76,7 +76,7 @@ def look_at(root: Path, listed: list[str]) -> tuple[dict[str, FileRead], list[st
             continue  # gone since it was listed
         state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         known = before.get(path)
-        if known is None or known.state != state:
+        if known is None or known.state != state or known.reading is None:
             known = FileRead(state)
             is_searched = stat.S_ISREG(status.st_mode) and status.st_size <= MAXIMUM_BYTES
             if is_searched and not is_hidden_from_tools(path):

@@ -106,6 +106,22 @@ def test_whether_a_match_lies_in_a_private_key_is_remembered_with_the_file(proje
 
 
 @pytest.mark.usefixtures("settled")
+def test_a_file_that_could_not_be_read_is_tried_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = ["latin.txt", "plain.txt", "wide.txt"]
+    assert found(project) == everything
+
+    def fail(*_: Any) -> bytes:
+        raise OSError("the disk does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_decoded", fail)
+        assert found(project) == ["latin.txt", "plain.txt"]  # the first as ripgrep sees it
+    assert found(project) == everything
+
+
+@pytest.mark.usefixtures("settled")
 def test_a_glob_does_not_change_what_is_known_of_the_others(project: Path) -> None:
     for glob in ("*.md", "*.dat", "latin*", ""):
         known = grep(project, "token", glob, True, 100)
