@@ -1,7 +1,7 @@
 """What a person is shown of a passage: the text round the words that were asked for.
 
 Marks of layout say nothing of the matter and are left out: the passage's own heading, which is
-shown above it, attribute blocks, HTML tags, and the fences of code and admonitions.
+shown above it, attribute blocks, HTML tags, rules, and the fences of code and admonitions.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _TAG = re.compile(rf"""</?(?:{_TAGS})(?:\s+[\w:-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>.*?)(?:[ \t]+#+)?[ \t]*$")
 _UNDERLINE = re.compile(r"^[ \t]*(?:=+|-+)[ \t]*$")
+# Between a table's header and its rows, below a title, between two parts.
+_RULE = re.compile(r"^[ \t>]*[-=+|:*_ \t]{3,}$")
 _MARKUP = re.compile(r"[`*_\\]")
 
 
@@ -121,7 +123,7 @@ def readable(content: str, headings: Sequence[str] = ()) -> str:
             kept.append(line)
         elif _UNDERLINE.match(line) and kept and _plain(kept[-1]) in known:
             kept.pop()
-        else:
+        elif not _RULE.match(line):
             text = _without_marks(line)
             if not (_HEADING.match(line) and _plain(text) in known):
                 kept.append(text)

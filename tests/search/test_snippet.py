@@ -66,6 +66,8 @@ def test_a_heading_that_is_shown_is_not_repeated() -> None:
         ("> [!NOTE]\n> Text", "> Text"),
         ("Text <!-- not\nshown --> more", "Text   more"),
         ("```html\n<b>{.x}</b>\n```\nText", "<b>{.x}</b>\nText"),  # code is shown as it is
+        ("| way | cost |\n|:---|---:|\n| a | 1 |", "| way | cost |\n| a | 1 |"),
+        ("Title\n=====\nText\n\n* * *\nMore", "Title\nText\nMore"),
         ("List<int> and a < b, {x} and {1: 2}", "List<int> and a < b, {x} and {1: 2}"),
     ],
 )
