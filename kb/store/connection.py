@@ -27,7 +27,7 @@ class Connection:
         self.project = project
         self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}
         self._kept: dict[str, tuple[tuple[int, int], Any]] = {}
-        self._known_runs: set[str] = set()
+        self._known_runs: set[bytes] = set()
         self._known_version = 0
 
     def kept(self, name: str) -> Any:
@@ -51,7 +51,7 @@ class Connection:
         version: Any = self.apsw.pragma("data_version")
         return int(version)
 
-    def known_runs(self) -> set[str]:
+    def known_runs(self) -> set[bytes]:
         """What the writer remembers to have added to the vocabulary; for it to add to.
 
         Empty again when another connection has written, which may have taken words out.

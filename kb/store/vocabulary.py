@@ -6,15 +6,17 @@ The tables `vocabulary` and `word_endings`; `kb/search/typos.py` looks misspelt 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 
 from kb.store.connection import Connection
 from kb.text.terms import is_unspaced, pictographs
 
-# What ASCII's spaces and signs separate: one or several words to the keyword index, which cuts them
-# in the same way wherever they stand. A document says most of its words more than once.
-_RUN = re.compile(r"[^\x00-/:-@\[-`{-\x7f]+")
+# ASCII's spaces and signs as blanks. What they separate is one or several words to the keyword
+# index, which cuts them in the same way wherever they stand. A document says most of its words more
+# than once, and bytes are cut in half the time of text.
+_SIGNS_AS_BLANKS = bytes(
+    code if code > 0x7F or chr(code).isalnum() else ord(" ") for code in range(256)
+)
 # Characters of different words that are looked at together: more than most documents have, so that
 # each of their words is looked up once. 20 MB of different words together took 600 MB of memory.
 AT_ONCE = 1_000_000
@@ -27,10 +29,11 @@ LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
 def add_words(connection: Connection, texts: Iterable[str]) -> None:
     """Add the words of some texts to the vocabulary, in the transaction that stores them."""
     known = connection.known_runs()
-    runs: set[str] = set()
+    runs: set[bytes] = set()
     size = 0
     for text in _joined(texts):
-        found = {run for run in set(_RUN.findall(text)).difference(runs) if run not in known}
+        found = set(text.encode("utf-8", "surrogatepass").translate(_SIGNS_AS_BLANKS).split())
+        found = {run for run in found.difference(runs) if run not in known}
         runs |= found
         size += sum(map(len, found))
         if size > AT_ONCE:
@@ -55,11 +58,11 @@ def _joined(texts: Iterable[str]) -> Iterator[str]:
     yield " ".join(waiting)
 
 
-def _add_runs(connection: Connection, runs: set[str]) -> None:
+def _add_runs(connection: Connection, runs: set[bytes]) -> None:
     """Where all words are known, as most are in a large file, it costs one look-up a word."""
     if not runs:
         return
-    written = " ".join(runs)
+    written = b" ".join(runs).decode("utf-8", "surrogatepass")
     words = {term for _, _, term in connection.tokenize(written)}.difference(pictographs(written))
     plain = [word for word in words if not is_unspaced(word)]
     new = sorted(row[0] for row in connection.tuples("unknown_words", words=json.dumps(plain)))
