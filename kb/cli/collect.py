@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from kb.cli import render, workers
 from kb.cli.exit_codes import FAILURE
 from kb.cli.progress import progress
 from kb.cli.soundness import problems
+from kb.cli.sync_results import say_problems, show_sync, summary
 from kb.errors import CollectionNotFound, EmbeddingError, KbError, SourceError, UsageError
 from kb.ingest.embed import THREADS, EmbedReport, embed_pending, reembed
 from kb.ingest.engine import Engine
@@ -43,8 +43,6 @@ from kb.text.counted import counted
 from kb.text.file_names import storable
 from kb.tools.session import Session
 
-MOST_SHOWN = 20  # files that failed, or notices, of one collection
-
 
 def add(kb: Session, options: argparse.Namespace) -> int:
     """Register a folder and sync it."""
@@ -66,7 +64,7 @@ def add(kb: Session, options: argparse.Namespace) -> int:
         if report.is_stored:
             embedded, error_text = _embed(kb, options, show, _range(kb, report))
     notice = _better_model(kb) if embedded.embedded else ""
-    _show_sync(kb, options, [report], embedded, error_text, notice)
+    show_sync(kb, options, [report], embedded, error_text, notice)
     if not report.is_stored:
         return 1
     return FAILURE if problems(kb.database) else 0
@@ -101,7 +99,7 @@ def move(kb: Session, options: argparse.Namespace) -> int:
         moved = MovedSource(row["name"], stored)
         report = sync_collection(kb.database, moved, reads_ahead=True, progress=show)
         embedded, error_text = _embed(kb, options, show, _range(kb, report))
-    _show_sync(kb, options, [report], embedded, error_text)
+    show_sync(kb, options, [report], embedded, error_text)
     return FAILURE if problems(kb.database) else 0
 
 
@@ -255,9 +253,9 @@ def sync_for_search(
     """Sync the text before a search: say what is wrong, but search whatever is there."""
     with progress(options) as show:
         report = sync_collection(kb.database, registration, reads_ahead=True, progress=show)
-    _say_problems(report, options)
+    say_problems(report, options)
     if not options.quiet and not options.json:
-        render.say(_summary(report))
+        render.say(summary(report))
     return report
 
 
@@ -288,7 +286,7 @@ def _sync_all(kb: Session, rows: list[Row], options: argparse.Namespace) -> int:
                 failure = True
                 reports.append(_failed(row, error))
         embedded, error_text = _embed(kb, options, show, WHOLE_FILE, engine)
-    _show_sync(kb, options, reports, embedded, error_text, said=said)
+    show_sync(kb, options, reports, embedded, error_text, said=said)
     # What was said at the beginning of the command: syncing alone does not make it well.
     return FAILURE if failure or problems(kb.database) else 0
 
@@ -315,39 +313,6 @@ def _embed(
         return EmbedReport(), error.message
 
 
-def _show_sync(
-    kb: Session,
-    options: argparse.Namespace,
-    reports: list[SyncReport],
-    embedded: EmbedReport,
-    embedding_error: str,
-    notice: str = "",
-    said: Sequence[str] = (),
-) -> None:
-    if embedding_error:
-        notice = f"searches use keywords alone: {embedding_error}"
-    if options.json:
-        result: dict[str, Any] = {
-            "collections": [report.as_dict() for report in reports],
-            "embedded": embedded.embedded,
-            "reused": embedded.reused,
-        }
-        if notices := [*said, *([notice] if notice else [])]:
-            result["notice"] = " ".join(notices)
-        render.print_json(result)
-    else:
-        for report in reports:
-            _say_problems(report, options)
-            if not options.quiet:
-                print(_summary(report))
-        if (embedded.embedded or embedded.reused) and not options.quiet:
-            reused = f", {embedded.reused} had a known text" if embedded.reused else ""
-            made = counted(embedded.embedded, "passage")
-            print(f"{made} embedded with {kb.model.model_name()}{reused}")
-    if notice and (embedding_error or not options.quiet):
-        render.say(notice)
-
-
 def _better_model(kb: Session) -> str:
     """What to do when the documents have other languages than those the file began with."""
     if not (suited := kb.model.better_model()):
@@ -364,37 +329,3 @@ def _failed(row: Row, error: KbError) -> SyncReport:
     report = SyncReport(row["name"])
     report.fail("", error.message + hint)
     return report
-
-
-def _summary(report: SyncReport) -> str:
-    if not report.is_stored:
-        return f"{report.collection}: nothing there, so nothing was added"
-    if report.errors and not report.errors[0]["path"]:  # of the whole collection
-        return f"{report.collection}: not synced"
-    changes = [
-        f"{count:,} {word}"
-        for count, word in (
-            (report.added, "added"),
-            (report.updated, "updated"),
-            (report.removed, "removed"),
-            (report.unchanged, "unchanged"),
-            (len(report.errors), "failed"),
-        )
-        if count
-    ]
-    total = counted(report.total, "document")
-    return f"{report.collection}: {', '.join(changes) or 'nothing there'} ({total})"
-
-
-def _say_problems(report: SyncReport, options: argparse.Namespace) -> None:
-    if options.quiet:
-        return
-    for problems_, what in (
-        (report.errors, ("more file that failed", "more files that failed")),
-        (report.notices, ("more notice", "more notices")),
-    ):
-        for problem in problems_[:MOST_SHOWN]:
-            place = f"{problem['path']}: " if problem["path"] else ""
-            render.say(f"{report.collection}: {place}{problem['message']}")
-        if (more := len(problems_) - MOST_SHOWN) > 0:
-            render.say(f"{report.collection}: {counted(more, *what)}: see --json")
