@@ -164,7 +164,7 @@ def examine(
     promising = promising | {document_of[one] for one in candidates.named}
     passages = look_up(connection, words.units, words.alternatives, document_of, promising)
     is_short = len(words.units) <= MOST_TITLE_WORDS
-    readable = readable_share(query.text) if made.is_english else 1.0
+    readable = readable_share(query.words_to_embed) if made.is_english else 1.0
     return Collected(
         query,
         proposed.calibration,

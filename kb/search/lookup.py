@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from kb.search.query import STOP_WORDS, Operand, Query, quote
+from kb.search.query import FUNCTION_WORDS, STOP_WORDS, Operand, Query, quote
 from kb.search.ranking import COLUMN_WEIGHTS, LEAST_IDF, SATURATION
 from kb.store.chunks import passages_of_documents
 from kb.store.connection import Connection
@@ -38,6 +39,7 @@ MOST_SIBLINGS = 20_000  # passages of the candidates' documents that are looked 
 MOST_UNITS = 100
 SIZES = "passages and documents"
 COUNTS = "passages that hold expressions"
+_PICTOGRAPH = re.compile(r'"u[0-9a-f]{4,6}"')
 MOST_KEPT = 10_000  # expressions whose count is known
 
 
@@ -57,7 +59,8 @@ class Unit:
 
     @property
     def is_stop_word(self) -> bool:
-        return self.match.strip('"').casefold() in STOP_WORDS
+        word = self.match.strip('"*').casefold()
+        return word in STOP_WORDS or word in FUNCTION_WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ def look_up(
     most = most_holding(total)
     matches = list(dict.fromkeys((*_matches(wanted), *ranked)))
     counts = count_holding(connection, matches, most)
+    wanted, ranked = _without_decoration(wanted, ranked, counts)
+    matches = list(dict.fromkeys((*_matches(wanted), *ranked)))
     common = {match for match in matches if counts[match] >= most}
     if common.issuperset(unit.match for unit in wanted):
         least = [match for match in _matches(wanted) if match in ranked] or _matches(wanted)
@@ -218,6 +223,17 @@ def file_sizes(connection: Connection) -> tuple[int, int]:
         connection.keep(SIZES, kept)
     sizes: tuple[int, int] = kept
     return sizes
+
+
+def _without_decoration(
+    wanted: Sequence[Unit], ranked: Sequence[str], counts: Mapping[str, int]
+) -> tuple[Sequence[Unit], Sequence[str]]:
+    """What a query looks for without the emoji beside its words that no passage holds."""
+    nowhere = {
+        one.match for one in wanted if _PICTOGRAPH.fullmatch(one.match) and not counts[one.match]
+    }
+    kept = [one for one in wanted if one.match not in nowhere]
+    return (kept, [match for match in ranked if match not in nowhere]) if kept else (wanted, ranked)
 
 
 def _matches(wanted: Iterable[Unit]) -> list[str]:

@@ -15,7 +15,16 @@ from functools import lru_cache
 
 from kb.formats.tags import normal_tag
 from kb.text.file_names import printable
-from kb.text.terms import bigrams, is_unspaced, pictographs, runs, scripts, words
+from kb.text.terms import (
+    bigrams,
+    has_word,
+    is_unspaced,
+    pictographs,
+    runs,
+    scripts,
+    without_pictographs,
+    words,
+)
 
 # English words that say nothing of the matter. Without them a question is answered 2.8 times as
 # fast and no worse (docs/decisions/0003-ranking.md); a query of nothing else keeps them.
@@ -26,6 +35,19 @@ STOP_WORDS = frozenset(
     of on or our ours shall she should so such than that the their theirs them then there these
     they this those to too us was we were what when where which while who whom whose why will with
     would you your yours
+    """.split()
+)
+# What says as little in scripts without spaces and in Cyrillic. These still find and rank; a query
+# of nothing else tells little, however few passages of a file are in its language. Words in Latin
+# letters are not among them: `der`, `die` and `del` are names somewhere.
+FUNCTION_WORDS = frozenset(
+    """
+    の は が を に へ と で も や か ね よ な さ た て だ から まで より など です ます した する
+    ある いる ない これ それ あれ この その あの ここ そこ こと もの なに 何 どう なぜ
+    的 了 在 是 有 和 就 不 也 都 而 与 或 着 这 那 个 吗 呢 吧 们 我 你 他 她 它
+    什么 怎么 如何 这个 那个 我们 可以 一个 怎样 哪里
+    은 는 이 가 을 를 에 의 도 와 과
+    и в во не на что с со как а то по из у за о от к до для или где это я он мы вы ли бы
     """.split()
 )
 LONGEST_LITERAL = 12  # words; a longer query is a question, not a quotation
@@ -112,10 +134,19 @@ class Query:
 
     @property
     def words_to_embed(self) -> str:
-        """What the embedding model gets: the text without operators and exclusions."""
-        if not self.has_operators:
-            return self.text
-        return " ".join(operand.text for operand in (*self.must, *self.terms))
+        """What the embedding model gets: the text without operators and exclusions.
+
+        Full-width letters and the like become plain ones, which are what models know; emoji beside
+        words are decoration.
+        """
+        text = self.text
+        if self.has_operators:
+            text = " ".join(operand.text for operand in (*self.must, *self.terms))
+        if text.isascii():
+            return text
+        normal = unicodedata.normalize("NFKC", text)
+        plain = without_pictographs(normal)
+        return plain if has_word(plain) else normal
 
 
 def parse_query(text: str, *, tags: bool = False) -> Query:

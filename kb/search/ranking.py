@@ -1,9 +1,9 @@
 """How evidence becomes a score, and scores an order.
 
-    words    = t (0.65 p ** 0.73 + 0.61 d ** 0.73)
+    words    = t (0.65 p ** 0.73 + 0.61 d ** 0.73 + 0.2 l)
                                                   bm25 of the passage (p) and of its document (d),
-                                                  each as a share of the greatest possible;
-                                                  and what words in a row add, or with their signs
+                                                  each as a share of the greatest possible; l is 1
+                                                  for words in a row; with their signs they add more
     meaning  = cosine(passage), with feedback (`feedback.py`)
                + 0.87 cosine(mean of its document's vectors)
     support  = words + r (meaning - 0.32 background) + (1 - r) 1.75 words + bonuses
@@ -212,9 +212,9 @@ def support(
         words = weights.passage_words * min(one.words, 1.0) ** weights.share_power
     if one.document_words:
         words += weights.document_words * min(one.document_words, 1.0) ** weights.share_power
-    words *= one.telling
     if one.is_literal:
         words += weights.literal
+    words *= one.telling
     if one.is_typed:
         words += weights.typed
     found = words + weights.script * one.script
@@ -278,14 +278,14 @@ def _nearness(cosine: float) -> str:
 
 
 def readable_share(text: str) -> float:
-    """The share of a text's letters that an English model can read; 1 when it has none.
+    """The share of a text's letters that an English model can read; without any, whether it can.
 
     Cosines of other scripts are noise to it: with Japanese questions a fusion at full weight
-    found less than keywords alone.
+    found less than keywords alone. So are those of emoji; numbers it knows.
     """
     letters = [character for character in text if character.isalpha()]
     if not letters:
-        return 1.0
+        return float(any(map(str.isdigit, text)))
     return sum(character <= LAST_LATIN_LETTER for character in letters) / len(letters)
 
 

@@ -35,7 +35,9 @@ def finer_orders(
             return orders, "The model gives no token vectors: rerank has no effect."
         for order, query, own, passages in zip(orders, queries, hits, texts, strict=True):
             scores = reranker.scores(query.words_to_embed, passages) if passages else []
-            weight = reranker.weight * (readable_share(query.text) if english_model else 1.0)
+            weight = reranker.weight * (
+                readable_share(query.words_to_embed) if english_model else 1.0
+            )
             old = [hit.score for hit in own[: len(passages)]]
             order[: len(passages)] = blend(old, scores, weight)
     except EmbeddingError as error:

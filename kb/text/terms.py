@@ -119,6 +119,11 @@ def pictograph_places(text: str) -> list[tuple[str, int]]:
     return [(f"u{ord(match.group()):x}", match.start()) for match in _PICTOGRAPH.finditer(text)]
 
 
+def without_pictographs(text: str) -> str:
+    """A text without its emoji and the blanks that they leave at its ends."""
+    return _PICTOGRAPH.sub("", text).strip()
+
+
 def extra_terms(text: str) -> str:
     """The terms to store beside a chunk's text, space-separated, in order of appearance."""
     terms = list(dict.fromkeys(identifier_parts(text)))

@@ -132,7 +132,7 @@ def test_words_of_nearly_every_passage_make_none_relevant(fill: Filler) -> None:
     }
     pages["rare.md"] = "# Notes\n\nThe anemometer is of brass.\n"
     kb = fill(pages, embed=False)
-    for text in ("the", "of the", "to", "wind", "turns", "vane wind", "+the"):
+    for text in ("the", "of the", "to the", "to", "wind", "turns", "vane wind", "+the"):
         assert best(kb, text)[1] < RELEVANT, text
     found, score = best(kb, "the anemometer")
     assert (found, score >= RELEVANT) == ("rare.md", True)
@@ -151,3 +151,31 @@ def test_a_word_that_all_of_a_few_notes_hold_is_not_common(fill: Filler) -> None
     kb = fill({f"{n}.md": f"# Note {n}\n\nDeploy {n} with care.\n" for n in range(5)}, embed=False)
     assert best(kb, "deploy")[1] >= RELEVANT
     assert best(kb, "with")[1] < RELEVANT
+
+
+def test_function_words_of_other_scripts_make_nothing_relevant(fill: Filler) -> None:
+    # In a file of mostly English pages they are as rare as any word.
+    kb = fill(
+        {f"{n}.md": f"# Page {n}\n\nThe vane of mast {n} turns.\n" for n in range(150)}
+        | {
+            "zh.md": "# 雨量\n\n雨量计的读数是什么。\n",
+            "ja.md": "# 風向\n\n風の向きを測ります。ねこです。\n",
+            "ru.md": "# Флюгер\n\nФлюгер и мачта.\n",
+        },
+        embed=False,
+    )
+    for text in ("的", "什么", "の", "です", "ます。", "и"):
+        assert best(kb, text)[1] < RELEVANT, text
+    for text, path in (("雨", "zh.md"), ("風", "ja.md"), ("ねこ", "ja.md"), ("мачта", "ru.md")):
+        found, score = best(kb, text)
+        assert (found, score >= RELEVANT) == (path, True), text
+
+
+def test_an_emoji_that_stands_nowhere_takes_nothing_from_the_words_beside_it(fill: Filler) -> None:
+    pages = {f"{n}.md": f"# Page {n}\n\nMast {n} turns.\n" for n in range(20)}
+    kb = fill(
+        {**pages, "vane.md": "# Vane\n\nA vane. 😀\n", "cup.md": "# Cup\n\nA vane.\n"},
+        embed=False,
+    )
+    assert best(kb, "vane 🚀") == best(kb, "vane")
+    assert best(kb, "vane 😀")[0] == "vane.md"

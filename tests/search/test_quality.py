@@ -75,7 +75,8 @@ def test_of_translations_the_one_in_the_questions_script_is_first(
 
 def test_an_english_model_reads_latin_letters_alone() -> None:
     assert readable_share("where is the file") == readable_share("E417") == 1
-    assert readable_share("ファイル") == 0
+    assert readable_share("42") == 1
+    assert readable_share("ファイル") == readable_share("😀") == 0
     assert 0 < readable_share("UploadFile の名前") < 1
 
 

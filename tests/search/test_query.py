@@ -172,3 +172,6 @@ def test_operators_hold_for_what_vectors_find(windrose: Session) -> None:
 def test_what_is_embedded_holds_no_operators_and_no_exclusions() -> None:
     assert parse_query('+wind -rain "gust speed" vane').words_to_embed == "wind gust speed vane"
     assert parse_query("why is C++ so fast?").words_to_embed == "why is C++ so fast?"
+    assert parse_query("ＡＰＩ of the vane，１２").words_to_embed == "API of the vane,12"
+    assert parse_query("🚀 deploy the vane ✨").words_to_embed == "deploy the vane"
+    assert parse_query("🚀").words_to_embed == "🚀"

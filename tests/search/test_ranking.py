@@ -49,6 +49,12 @@ def test_words_that_nearly_every_passage_holds_are_no_evidence_unless_they_are_t
     assert typed_evidence(held._replace(telling=0.2, is_title=True)) == typed_evidence(held)
 
 
+def test_stop_words_in_a_row_make_nothing_relevant() -> None:
+    row = Evidence(1, 1, words=1.0, document_words=1.0, is_literal=True)
+    assert score(row) >= 0.7
+    assert score(row._replace(telling=0.3)) < 0.7
+
+
 def test_the_very_characters_stand_before_the_words_in_a_better_document() -> None:
     words = NOTHING._replace(words=0.6, document_words=0.8, held=1.0, rarity=1.0, is_literal=True)
     typed = words._replace(chunk_id=2, document_words=0.4, is_typed=True)
