@@ -19,8 +19,8 @@ from kb.search.proposed import DEPTH, propose
 from kb.search.query import Query, scripts_asked
 from kb.search.ranking import (
     Evidence,
-    background,
-    nearest_by_document,
+    Expected,
+    expected,
     rank,
     readable_share,
     script_fit,
@@ -188,8 +188,7 @@ def ranked(
         max_distance: if below 2, leaves out rows whose distance is greater or not known.
     """
     evidence = evidence_of(collected)
-    # Of all files together, in which a document's id may come twice.
-    usual = background([near for own in evidence for near in nearest_by_document(own).values()])
+    usual = expected(evidence)
     hits = [
         (number, hit)
         for number, (one, own) in enumerate(zip(collected, evidence, strict=True))
@@ -216,7 +215,7 @@ def _near_hits(collected: Collected, limit: int, max_distance: float) -> list[Hi
 def _hits(
     collected: Collected,
     evidence: Sequence[Evidence],
-    usual: float,
+    usual: Expected,
     limit: int,
     max_distance: float,
 ) -> list[Hit]:

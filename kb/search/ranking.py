@@ -7,9 +7,14 @@
     meaning  = cosine(passage), with feedback (`feedback.py`)
                + 0.87 cosine(mean of its document's vectors)
     support  = words + r (meaning - 0.32 background) + (1 - r) 1.75 words + bonuses
-    probable = 1 / (1 + exp(-(3.1 (support - 1.48) + 0.847)))
+    probable = 1 / (1 + exp(-(3.3 (support - 1.39) + 0.847)))
     typed    = 0.7, where the passage holds the query's words as they were typed and they are rare
-    score    = 1 - (1 - probable) (1 - typed), at most 0.99
+    evident  = 1 - (1 - probable) (1 - typed), less 1.65 (h - 0.5) in log odds
+    score    = the greater of `evident` and `typed`, at most 0.99
+
+h is the most of the query's information that any passage holds, times t, 0.5 at the least: where
+some passage has all of its words, more is asked of each; a question in other words than the
+documents' has little support at its best.
 
 Bonuses are for the question's script and where it is the document's title.
 t is 1, or less where nearly every passage holds the words, and least for stop words alone.
@@ -20,13 +25,13 @@ nearest document: where many are near, as in the handbook of one product, being 
 All of it is absolute: nothing is divided by the best row of a reply, so that 0.7 means the same
 for every query. Rows are ordered by the score alone. Figures and what was tried and dropped:
 docs/decisions/0009-evidence.md, 0020-languages-together-and-names.md,
-0023-feedback-and-common-words.md.
+0023-feedback-and-common-words.md, 0025-what-a-query-lets-expect.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,14 +56,16 @@ class Weights:
     title: float = 0.2  # where they are the document's title, and all of it
     opening: float = 0.2  # for the beginning of a page that is titled so: it says what it is about
     named: float = 15.0  # where the query is its document's path: before all that mention it
-    slope: float = 3.1
-    threshold: float = 1.48  # the support that has a score of 0.7
+    slope: float = 3.3
+    threshold: float = 1.39  # the support that has a score of 0.7 where no passage holds much
+    expected: float = 0.5  # more support that is asked for where some passage holds all
     background: float = 0.32
 
 
 WEIGHTS = Weights()
 BACKGROUND_DOCUMENT = 10  # counted from 0 in the order of nearness
 USUAL_BACKGROUND = 0.5  # where there are fewer documents
+LEAST_EXPECTED = 0.5  # of a query's information; with less, what is noise would rise
 RELEVANT = 0.7
 _MIDDLE = math.log(RELEVANT / (1 - RELEVANT))
 GREATEST_SCORE = 0.99
@@ -134,6 +141,18 @@ class Evidence(NamedTuple):
     distance: float | None = None
 
 
+class Expected(NamedTuple):
+    """What all candidates of a query together let expect of each.
+
+    Attributes:
+        background: how near the query is to documents that are not the ones it asks for.
+        held: the most of its information that any passage holds, less where that tells little.
+    """
+
+    background: float = USUAL_BACKGROUND
+    held: float = 0.0
+
+
 class Ranked(NamedTuple):
     """One passage with its score."""
 
@@ -145,24 +164,33 @@ def rank(
     candidates: Iterable[Evidence],
     readable: float,
     weights: Weights = WEIGHTS,
-    usual: float | None = None,
+    usual: Expected | None = None,
     limit: int | None = None,
 ) -> list[Ranked]:
     """The candidates with their scores, best first; ties by id.
 
     Args:
         readable: the share of the query that the model can read (see `readable_share`).
-        usual: the background of meaning; by default that of the candidates.
+        usual: what may be expected; by default what the candidates themselves say.
         limit: how many to return at most.
     """
     known = list(candidates)
-    if usual is None:
-        usual = background(nearest_by_document(known, weights).values())
-    scored = [
-        (_doubt(one, readable, usual, weights), one.document_id, one.chunk_id, one) for one in known
-    ]
+    usual = usual or expected([known], weights)
+    # What is asked for above the threshold, as a factor of the odds.
+    more = weights.slope * weights.expected * max(usual.held - LEAST_EXPECTED, 0.0)
+    odds = math.exp(-more)
+    scored: list[tuple[float, float, int, int, Evidence]] = []
+    for one in known:
+        typed = typed_evidence(one) if one.held > ALMOST_HELD else 0.0
+        logit = weights.slope * (
+            support(one, readable, usual.background, weights) - weights.threshold
+        )
+        doubt = (1 - typed) / (1 + math.exp(logit + _MIDDLE))
+        # What is missing to a score of 1: unlike the score it tells apart what is nearly sure.
+        missing = min(doubt / (doubt + (1 - doubt) * odds), 1 - typed)
+        scored.append((missing, doubt, one.document_id, one.chunk_id, one))
     scored.sort()
-    return [Ranked(one, shown(1 - doubt)) for doubt, _, _, one in scored[:limit]]
+    return [Ranked(one, shown(1 - missing)) for missing, _, _, _, one in scored[:limit]]
 
 
 def shown(score: float) -> float:
@@ -175,28 +203,25 @@ def meaning(one: Evidence, weights: Weights = WEIGHTS) -> float:
     return (one.cosine or 0.0) + weights.document_cosine * (one.document_cosine or 0.0)
 
 
-def nearest_by_document(
-    candidates: Iterable[Evidence], weights: Weights = WEIGHTS
-) -> dict[int, float]:
-    """How near each document is that has a vector, at its nearest passage."""
-    nearest: dict[int, float] = {}
-    for one in candidates:
-        if one.cosine is not None:
-            found = meaning(one, weights)
-            if found > nearest.get(one.document_id, -2.0):
-                nearest[one.document_id] = found
-    return nearest
+def expected(files: Iterable[Iterable[Evidence]], weights: Weights = WEIGHTS) -> Expected:
+    """What the candidates of some files together let expect.
 
-
-def background(nearest: Collection[float]) -> float:
-    """How near a query is to documents that are not the ones it asks for.
-
-    Args:
-        nearest: how near each document is.
+    The background is the nearness of the eleventh nearest document, each at its nearest passage.
     """
+    nearest: list[float] = []
+    held = 0.0
+    for candidates in files:  # of each file by itself: its ids may be another's too
+        near: dict[int, float] = {}
+        for one in candidates:
+            held = max(held, one.held * one.telling)
+            if one.cosine is not None:
+                found = meaning(one, weights)
+                if found > near.get(one.document_id, -2.0):
+                    near[one.document_id] = found
+        nearest += near.values()
     if len(nearest) <= BACKGROUND_DOCUMENT:
-        return USUAL_BACKGROUND
-    return sorted(nearest, reverse=True)[BACKGROUND_DOCUMENT]
+        return Expected(held=held)
+    return Expected(sorted(nearest, reverse=True)[BACKGROUND_DOCUMENT], held)
 
 
 def support(
@@ -303,11 +328,3 @@ def script_fit(asked: frozenset[str] | None, beginning: str) -> float:
         return -1.0 if written else 0.0
     together = asked | written
     return len(asked & written) / len(together) if together else 1.0
-
-
-def _doubt(one: Evidence, readable: float, usual: float, weights: Weights) -> float:
-    """What is missing to a score of 1. Unlike the score it tells apart what is nearly sure."""
-    logit = weights.slope * (support(one, readable, usual, weights) - weights.threshold) + _MIDDLE
-    doubt = 1 / (1 + math.exp(logit))
-    # Most candidates hold too little of the query's information to be worth a look.
-    return doubt * (1 - typed_evidence(one)) if one.held > ALMOST_HELD else doubt
