@@ -18,7 +18,7 @@ from kb.search.ranking import APART, COMMON, LENGTH_WEIGHT, NEAR, SATURATION
 # in a fifth of the passages. In a small file most of the text that there might be is missing.
 TELLING = 1.5
 FEWEST_PASSAGES = 100
-LEAST_TOLD = 0.25  # what passages say more often stands before what they say once, and none is noise
+LEAST_TOLD = 0.25  # what passages say more often stands before the rest, and none is noise
 
 
 @dataclass(frozen=True, slots=True)

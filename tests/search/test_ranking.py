@@ -87,3 +87,15 @@ def test_an_explanation_names_the_evidence() -> None:
     assert "very near" in explained(ANSWER)
     assert "judged by words alone" in explained(ANSWER._replace(cosine=None))
     assert explained(None) == "near in meaning"
+
+
+def test_more_is_asked_of_a_row_where_another_holds_all_words() -> None:
+    some = [ANSWER._replace(chunk_id=n, cosine=0.6 - n / 20, held=0.4) for n in range(3)]
+    typed = ANSWER._replace(chunk_id=9, words=0.1, document_words=0.0, held=0.9, rarity=1.0)
+    before = [one.score for one in rank(some, 1.0)]
+    after = {one.evidence.chunk_id: one.score for one in rank([*some, typed], 1.0)}
+    assert all(after[n] < score for n, score in enumerate(before))
+    assert [*after].index(0) < [*after].index(1) < [*after].index(2)
+    assert after[9] >= 0.7
+    common = typed._replace(telling=0.25)  # all passages hold such words: nothing follows
+    assert [one.score for one in rank([*some, common], 1.0) if one.evidence in some] == before
