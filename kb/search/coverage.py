@@ -8,6 +8,7 @@ information of the words that stand in it, as a share of all of the query's.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from kb.search.ranking import APART, COMMON, LENGTH_WEIGHT, NEAR, SATURATION
 # in a fifth of the passages. In a small file most of the text that there might be is missing.
 TELLING = 1.5
 FEWEST_PASSAGES = 100
+_EMOJI = re.compile(r'"u[0-9a-f]{4,6}"')
 LEAST_TOLD = 0.25  # what passages say more often stands before the rest, and none is noise
 
 
@@ -53,8 +55,9 @@ class Everywhere:
     Attributes:
         total: the rows of their indexes.
         counts: in how many rows each expression is.
-        common: those that are in so many rows that they tell next to nothing.
-        idf: FTS5's, of each expression.
+        common: those that are in so many rows that they tell next to nothing, and emoji that are
+            in none: beside words these are decoration.
+        idf: FTS5's, of each expression; 0 for such emoji.
         mean_length: of a document, in passages.
     """
 
@@ -79,6 +82,9 @@ def everywhere(looked: Sequence[LookedUp]) -> Everywhere:
     if any(unit.match not in also for one in looked for unit in one.wanted):
         common = also
     idf = {match: fts5_idf(count, total) for match, count in counts.items()}
+    nowhere = {match for match, count in counts.items() if not count and _EMOJI.fullmatch(match)}
+    common = common | nowhere
+    idf |= dict.fromkeys(nowhere, 0.0)
     documents = sum(one.documents for one in looked)
     return Everywhere(total, counts, common, idf, total / max(1, documents))
 

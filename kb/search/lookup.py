@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -39,7 +38,6 @@ MOST_SIBLINGS = 20_000  # passages of the candidates' documents that are looked 
 MOST_UNITS = 100
 SIZES = "passages and documents"
 COUNTS = "passages that hold expressions"
-_PICTOGRAPH = re.compile(r'"u[0-9a-f]{4,6}"')
 MOST_KEPT = 10_000  # expressions whose count is known
 
 
@@ -134,8 +132,6 @@ def look_up(
     most = most_holding(total)
     matches = list(dict.fromkeys((*_matches(wanted), *ranked)))
     counts = count_holding(connection, matches, most)
-    wanted, ranked = _without_decoration(wanted, ranked, counts)
-    matches = list(dict.fromkeys((*_matches(wanted), *ranked)))
     common = {match for match in matches if counts[match] >= most}
     if common.issuperset(unit.match for unit in wanted):
         least = [match for match in _matches(wanted) if match in ranked] or _matches(wanted)
@@ -223,17 +219,6 @@ def file_sizes(connection: Connection) -> tuple[int, int]:
         connection.keep(SIZES, kept)
     sizes: tuple[int, int] = kept
     return sizes
-
-
-def _without_decoration(
-    wanted: Sequence[Unit], ranked: Sequence[str], counts: Mapping[str, int]
-) -> tuple[Sequence[Unit], Sequence[str]]:
-    """What a query looks for without the emoji beside its words that no passage holds."""
-    nowhere = {
-        one.match for one in wanted if _PICTOGRAPH.fullmatch(one.match) and not counts[one.match]
-    }
-    kept = [one for one in wanted if one.match not in nowhere]
-    return (kept, [match for match in ranked if match not in nowhere]) if kept else (wanted, ranked)
 
 
 def _matches(wanted: Iterable[Unit]) -> list[str]:
