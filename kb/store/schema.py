@@ -45,6 +45,11 @@ def prepare(connection: apsw.Connection, path: Path, *, read_only: bool) -> None
     application, version = _version(connection)
     if application != APPLICATION_ID:
         raise DamagedFileError(f"{path} is not a kb file: name another file with --db")
+    if version < 1:
+        raise DamagedFileError(
+            f"{path} is damaged: it says that its version is {version}, and no kb wrote such a "
+            "file. Restore a copy, or delete it and sync again"
+        )
     if version > SCHEMA_VERSION:
         raise NewerFileError(
             f"{path} was written by a newer kb (file version {version}, this kb reads "

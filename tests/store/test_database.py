@@ -152,6 +152,17 @@ def test_another_programs_database_is_refused_and_left_alone(path: Path, version
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("version", [0, -5])
+def test_a_version_that_no_kb_wrote_is_damage(path: Path, version: int) -> None:
+    Database(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    with pytest.raises(DamagedFileError, match=f"its version is {version}"):
+        Database(path)
+    assert companions(path) == []
+
+
 def test_a_file_that_was_cut_to_nothing_is_refused_and_stays(path: Path) -> None:
     path.touch()
     for create in (True, False):
