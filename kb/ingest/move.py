@@ -1,7 +1,8 @@
 """Move collections from one file to another, with their vectors.
 
 A collection is copied in one transaction and deleted in another file's, so that at every moment
-one of the two holds it. What an interruption leaves in both is recognised by the next run.
+one of the two holds it. What an interruption leaves in both is recognised by the next run. Others
+may go on writing while it is copied; what they did is done to the copy before the original goes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kb.errors import UsageError
+from kb.errors import CollectionNotFound, UsageError
 from kb.formats.archive_kinds import RESEARCH
 from kb.formats.parse import parse
 from kb.ingest.progress import Progress, no_progress
@@ -17,6 +18,7 @@ from kb.models.embedder import are_interchangeable
 from kb.store.chunks import count_waiting
 from kb.store.collections import (
     all_collections,
+    collection_name,
     finish_sync,
     free_name,
     insert_collection_like,
@@ -26,12 +28,18 @@ from kb.store.contents import stored_files
 from kb.store.database import Database
 from kb.store.discoveries import KIND as DISCOVERIES
 from kb.store.discoveries import make_discoveries
-from kb.store.documents import NewDocument, delete_collection, store_document
+from kb.store.documents import (
+    NewDocument,
+    delete_collection,
+    delete_document,
+    store_document,
+)
 from kb.store.embeddings import current_model, insert_model, insert_vectors, set_current_model
 from kb.store.ids import collection_range
 from kb.store.names import DEFAULT_INDEX
 from kb.store.stored import whole_document
 from kb.store.tidying import tidy
+from kb.text.times import utc_now
 
 __all__ = ["Moved", "copy_documents", "move_collection"]
 
@@ -56,12 +64,14 @@ def move_collection(
 
     Raises:
         UsageError: it belongs to a project, or documents of its name there say something else.
+        CollectionNotFound: it was removed meanwhile.
     """
     if row["project_id"] is not None:
         raise UsageError(
             f'"{row["name"]}" is the documentation of a project, which comes and goes with its '
             "activation: it cannot be moved"
         )
+    since = utc_now()
     with source.read() as old, target.write() as new:
         known = stored_files(old, row["collection_id"])
         collection_id, name = _place(new, row, known)
@@ -78,12 +88,20 @@ def move_collection(
         copy_documents(old, new, collection_id, ids, progress)
         if row["synced_at"]:
             finish_sync(new, collection_id, row["version"], row["description"])
-        waiting = count_waiting(new, collection_range(collection_id))
     with source.write() as old:
+        if collection_name(old, row["collection_id"]) != row["name"]:
+            raise CollectionNotFound(
+                f'the collection "{row["name"]}" was removed while it was moved'
+            )
+        # What somebody has stored or taken out since the copy began: nobody can any more.
+        now = stored_files(old, row["collection_id"])
+        with target.write() as new:
+            _catch_up(old, new, collection_id, known, now, since)
+            waiting = count_waiting(new, collection_range(collection_id))
         delete_collection(old, row["collection_id"])
     tidy(target)
     tidy(source)
-    return Moved(row["name"], name, len(known), waiting)
+    return Moved(row["name"], name, len(now), waiting)
 
 
 def copy_documents(
@@ -105,6 +123,38 @@ def copy_documents(
         if model_id is not None:
             insert_vectors(new, model_id, stored.vectors)
         store_document(new, collection_id, _with_blocks(stored.new))
+
+
+def _catch_up(
+    old: Connection,
+    new: Connection,
+    collection_id: int,
+    known: Sequence[Row],
+    now: Sequence[Row],
+    since: str,
+) -> None:
+    """Do in the copy what was done to the collection since.
+
+    Args:
+        known: the documents as they were copied.
+        now: as they are.
+        since: when copying began.
+
+    Raises:
+        UsageError: the other file has a document of the name of a new one.
+    """
+    before, after = (
+        {one["path"]: (one["document_id"], one["content_hash"], one["indexed_at"]) for one in rows}
+        for rows in (known, now)
+    )
+    # The same text may have been stored with other metadata, within one second.
+    same = {path for path, one in after.items() if before.get(path) == one and one[2] < since}
+    copies = {one["path"]: one["document_id"] for one in stored_files(new, collection_id)}
+    for path in copies.keys() & (after.keys() - before.keys()):
+        raise UsageError(f"not moved, since {path} was stored in both files meanwhile")
+    for path in copies.keys() & (before.keys() - same):
+        delete_document(new, copies[path])
+    copy_documents(old, new, collection_id, [after[path][0] for path in after if path not in same])
 
 
 def _place(new: Connection, row: Row, known: Sequence[Row]) -> tuple[int, str]:

@@ -107,7 +107,7 @@ FROM documents WHERE collection_id = :collection_id AND path = :path;
 
 -- name: stored_files
 -- What the file knows of each document's source, to find what changed.
-SELECT document_id, path, content_hash, file_size, modified_ns
+SELECT document_id, path, content_hash, file_size, modified_ns, indexed_at
 FROM documents WHERE collection_id = :collection_id;
 
 -- name: stored_private_keys

@@ -17,8 +17,9 @@ from kb.cli.main import main
 from kb.errors import EmbeddingError, FileError, UsageError
 from kb.evaluation.judged import Judged, measure, run_queries
 from kb.evaluation.score_figures import judged_figures, pages
-from kb.ingest.discoveries import record_discovery
+from kb.ingest.discoveries import all_discoveries, record_discovery
 from kb.ingest.embed import embed_pending
+from kb.ingest.forget import forget_discovery
 from kb.ingest.move import move_collection
 from kb.ingest.sync import sync_collection
 from kb.search.files import SearchedFile, Together
@@ -330,6 +331,49 @@ def test_a_move_that_was_cut_off_between_the_files_goes_on(make: Make, open_file
     assert (moved.name, moved.documents) == ("whole", len(PAGES))
     assert call(other, "documents_list_documents", collection="whole")["total"] == len(PAGES)
     assert call(kb, "documents_list_collections")["collections"] == []
+
+
+def test_what_is_stored_while_a_collection_moves_goes_along(
+    tmp_path: Path, open_files: Open
+) -> None:
+    source, target = tmp_path / "source.db", tmp_path / "target.db"
+    kb, server = open_files(source), open_files(source)
+    for name in ("kept", "changed", "listed"):
+        call(kb, "search_add_document", doc_id=name, content=f"The {name} gauge.")
+    record_discovery(kb.model, "We use brass for the vane of the mast")
+    gone = record_discovery(kb.model, "We decided to paint every battery box in white")
+    with kb.database.read() as connection:
+        collections = {row["kind"]: row for row in all_collections(connection)}
+
+    def meanwhile(_: str, done: int, total: int) -> None:
+        if done == 0 and total == 3:
+            call(server, "search_add_document", doc_id="new", content="A new gauge.")
+            call(server, "search_add_document", doc_id="changed", content="Another gauge.")
+            call(
+                server,
+                "search_add_document",
+                doc_id="listed",
+                content="The listed gauge.",
+                metadata={"a": 1},
+            )
+        elif done == 0:
+            forget_discovery(server.database, gone.discovery_id)
+
+    with Database(target) as other:
+        for kind in ("index", "discoveries"):
+            move_collection(kb.database, other, collections[kind], meanwhile)
+    found = call(open_files(target), "search_index", query="gauge")["results"]
+    assert {row["doc_id"]: row["metadata"] for row in found} == {
+        "kept": {},
+        "changed": {},
+        "new": {},
+        "listed": {"a": 1},
+    }
+    assert "Another gauge." in str(found)
+    with Database(target) as other, other.read() as connection:
+        notes = [one["content"] for one in all_discoveries(connection)]
+    assert [("brass" in note, "battery" in note) for note in notes] == [(True, False)]
+    assert call(kb, "search_index", query="gauge")["results"] == []
 
 
 def test_merged_collections_of_one_name_stay_apart(make: Make, open_files: Open) -> None:
