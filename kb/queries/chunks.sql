@@ -96,5 +96,5 @@ WHERE chunk_id > :after AND chunk_id <= :last
 ORDER BY chunk_id LIMIT :limit;
 
 -- name: count_chunks$
--- All chunks of a range.
-SELECT count(*) FROM chunks WHERE chunk_id BETWEEN :first AND :last;
+-- All chunks of the file.
+SELECT count(*) FROM chunks;

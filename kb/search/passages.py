@@ -57,13 +57,10 @@ def search_passages(
     rerank: bool,
     *,
     distances: bool = True,
-    paths: Sequence[str] = (),
 ) -> Found:
     """As `search_files`, in one file."""
     only = SearchedFile(model, names)
-    return search_files(
-        [only], asked, limit, max_distance, hybrid, rerank, distances=distances, paths=paths
-    )
+    return search_files([only], asked, limit, max_distance, hybrid, rerank, distances=distances)
 
 
 def search_files(

@@ -24,10 +24,9 @@ class StoredChunk:
     text_hash: bytes
 
 
-def count_chunks(connection: Connection, within: ChunkRange = WHOLE_FILE) -> int:
-    """All chunks of a range."""
-    first, last = within
-    count: int = connection.value("count_chunks", first=first, last=last)
+def count_chunks(connection: Connection) -> int:
+    """All chunks of the file."""
+    count: int = connection.value("count_chunks")
     return count
 
 
