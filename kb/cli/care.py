@@ -22,7 +22,7 @@ from kb.store.replicated import is_replicated
 from kb.store.sessions import file_scores
 from kb.store.tokens import count_tokens
 from kb.store.waiting_log import waiting_log
-from kb.text.counted import counted
+from kb.text.counted import counted, sized
 from kb.tools.session import Session
 
 TOP_FILES = 10
@@ -99,7 +99,7 @@ def status(kb: Session, options: argparse.Namespace) -> int:
 
 def _show_status(result: dict[str, Any], options: argparse.Namespace) -> None:
     model = result["model"]
-    heading = f"{result['file']} ({result['bytes'] / 1e6:.1f} MB)"
+    heading = f"{result['file']} ({sized(result['bytes'])})"
     characters = result["characters"]
     size = (
         f"{characters / 1e6:.1f} million characters"
@@ -263,7 +263,7 @@ def pack(_: Session, options: argparse.Namespace) -> int:
     for line in left_out:
         render.say(f"left out: {line}")
     result = {"bundle": str(options.output), "documents": len(files), "bytes": size}
-    text = f"{options.output}: {counted(len(files), 'document')} ({size / 1e6:.1f} MB)"
+    text = f"{options.output}: {counted(len(files), 'document')} ({sized(size)})"
     render.text(result, text, options)
     return 0
 
@@ -279,7 +279,7 @@ def copy(kb: Session, options: argparse.Namespace) -> int:
     result = {"copy": str(destination), "bytes": copied.size}
     if options.share:
         result["withoutSource"] = copied.without_source
-    render.text(result, f"{destination} ({copied.size / 1e6:.1f} MB)", options)
+    render.text(result, f"{destination} ({sized(copied.size)})", options)
     if copied.without_source:
         names = ", ".join(copied.without_source)
         render.remark(f"without the source, which is outside of the project: {names}", options)

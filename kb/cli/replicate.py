@@ -11,7 +11,7 @@ from kb.cli import render
 from kb.cli.arguments import CARE
 from kb.errors import FileError, UsageError
 from kb.settings import database_paths
-from kb.text.counted import counted
+from kb.text.counted import counted, sized
 
 BEHIND = 1
 
@@ -98,7 +98,7 @@ def restore(_: object, options: argparse.Namespace) -> int:
     file = database_paths(options.db)[0]
     found = bring_back(parse_destination(options.destination), file, options.at)
     result = {"file": str(file), "bytes": found.size, "documents": found.documents}
-    text = f"{file}: {counted(found.documents, 'document')} ({found.size / 1e6:.1f} MB)"
+    text = f"{file}: {counted(found.documents, 'document')} ({sized(found.size)})"
     render.text(result, text, options)
     named = ["--db", str(file)] if options.db else []
     command = shlex.join(["kb", *named, "replicate", options.destination, "--continue"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["counted", "most_first", "some_of"]
+__all__ = ["counted", "most_first", "sized", "some_of"]
 
 MOST_NAMED = 5
 
@@ -28,3 +28,13 @@ def some_of(things: Sequence[str], most: int = MOST_NAMED) -> str:
 def most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     """Names with how often each is there, the commonest first, equally common ones by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def sized(size: int) -> str:
+    """A number of bytes for people: "830 bytes", "12.5 kB", "3.4 MB", "1.2 GB"."""
+    if size < 1000:
+        return counted(size, "byte")
+    for unit, bytes_of_it in (("kB", 1e3), ("MB", 1e6)):
+        if round(size / bytes_of_it, 1) < 1000:
+            return f"{size / bytes_of_it:.1f} {unit}"
+    return f"{size / 1e9:,.1f} GB"

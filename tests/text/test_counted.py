@@ -2,7 +2,7 @@
 
 import pytest
 
-from kb.text.counted import counted, most_first, some_of
+from kb.text.counted import counted, most_first, sized, some_of
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,19 @@ def test_some_of_many_are_named(number: int, shown: str) -> None:
 
 def test_equally_common_names_come_in_the_order_of_the_alphabet() -> None:
     assert most_first({"b": 1, "c": 2, "a": 1}) == [("c", 2), ("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (12_482, "12.5 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (1_234_567_890, "1.2 GB"),
+    ],
+)
+def test_sizes_are_told_in_the_unit_that_fits(size: int, shown: str) -> None:
+    assert sized(size) == shown
