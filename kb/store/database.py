@@ -55,7 +55,7 @@ class Database:
         self.path = Path(path)
         self._refusal = refusal
         self._is_renewed = is_renewed
-        self._old: set[Connection] = set()  # to a file that a newer one has taken the place of
+        self._old: set[Connection] = set()  # that are closed when they are read from no more
         self.in_memory = str(path) == ":memory:"
         self._folders = ("", "") if self.in_memory else folders(self.path)
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
@@ -103,6 +103,9 @@ class Database:
                 connection.apsw.pragma("query_only", True)
                 connection.apsw.execute("BEGIN")
                 yield connection
+            except (apsw.CorruptError, apsw.NotADBError):
+                self._open_anew()
+                raise
             finally:
                 self._end_reading(connection)
 
@@ -137,15 +140,24 @@ class Database:
                 self._log.require_short(connection.apsw)
             connection.apsw.execute("BEGIN IMMEDIATE")
             try:
-                yield connection
-                connection.apsw.execute("COMMIT")
-            finally:
-                if connection.apsw.in_transaction:
-                    connection.forget_known_runs()
-                    connection.apsw.execute("ROLLBACK")
+                with self._rolled_back(connection):
+                    yield connection
+                    connection.apsw.execute("COMMIT")
+            except (apsw.CorruptError, apsw.NotADBError):
+                self._open_anew()
+                raise
             self._log.note_write()
             if not self._own("batches"):
                 self._merge_log()
+
+    @contextlib.contextmanager
+    def _rolled_back(self, connection: Connection) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if connection.apsw.in_transaction:
+                connection.forget_known_runs()
+                connection.apsw.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
@@ -297,7 +309,7 @@ class Database:
             self._of_thread.reads -= 1
             if connection in self._old:
                 self._old.discard(connection)
-                connection.apsw.close()
+                self._close_as_it_is(connection)
             else:
                 self._idle.put(connection)
             self._reading_changed.notify_all()
@@ -308,6 +320,28 @@ class Database:
                     self._merge_log(wait=False)
             finally:
                 self._write_lock.release()
+
+    def _open_anew(self) -> None:
+        """Close all connections, as soon as nobody uses them.
+
+        What they remember of the file may be of another one that this was copied over.
+        """
+        with self._reading_changed:
+            self._old |= self._reading
+            while not self._idle.empty():
+                self._close_as_it_is(self._idle.get_nowait())
+        if self._write_lock.acquire(blocking=False):
+            try:
+                if self._writer is not None and not self._writer.apsw.in_transaction:
+                    self._close_as_it_is(self._writer)
+                    self._writer = None
+            finally:
+                self._write_lock.release()
+
+    def _close_as_it_is(self, connection: Connection) -> None:
+        """Close a connection without merging the log, which may be another file's."""
+        connection.apsw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+        connection.apsw.close()
 
     def is_in_place(self) -> bool:
         """Whether the file that is open is still the one at its path."""

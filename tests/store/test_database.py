@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 from support import ROOT, Filler, git, ordinary_user
 
@@ -827,3 +828,24 @@ def test_a_gitignore_that_is_there_stays(tmp_path: Path) -> None:
     with contextlib.closing(Database(tmp_path / "elsewhere" / "kb.db")):
         assert os.listdir(tmp_path / "elsewhere") != [".gitignore"]
         assert not (tmp_path / "elsewhere" / ".gitignore").exists()
+
+
+def test_a_connection_that_found_damage_is_not_read_from_again(tmp_path: Path) -> None:
+    """A good file that is copied over one that is open would stay damaged for who had read it."""
+    with Database(tmp_path / "kb.db") as database:
+        with database.read() as first:
+            pass
+        with database.read() as again:
+            assert again is first
+        with pytest.raises(DamagedFileError), database.read():
+            raise apsw.CorruptError("database disk image is malformed")
+        with database.read() as another:
+            assert another is not first
+            assert another.rows("collections") == []
+        with database.write() as writer:
+            pass
+        with pytest.raises(DamagedFileError), database.write():
+            raise apsw.CorruptError("database disk image is malformed")
+        with database.write() as another:
+            assert another is not writer
+            assert another.rows("collections") == []
