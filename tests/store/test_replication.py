@@ -445,3 +445,13 @@ def test_a_litestream_of_somebody_elses_is_recognised(kb: Session) -> None:
     state = replication_state(kb.database.path)
     assert state is not None
     assert "a Litestream that kb did not start" in state.sentence()
+
+
+def test_a_file_that_is_named_from_here_is_told_to_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("here.db")
+    with Database(file), replicating(file, "copy") as replicator:
+        replicator.wait_until_copied()
+        assert "is there" in run("--db", "here.db", "replicate")

@@ -62,6 +62,7 @@ def replicate(
         UsageError: it holds a copy that may be another file's.
         BusyError: another process replicates the file.
     """
+    file = file.absolute()  # Litestream is run in another folder
     with Database(file, create=False):  # whatever is wrong with it is said before
         pass
     is_new = stored_address(file) != destination.address
@@ -87,6 +88,7 @@ def stop(file: Path) -> bool:
         UsageError: it is not replicated.
         BusyError: the process that copies it does not end.
     """
+    file = file.absolute()
     state = replication_state(file)
     if state is None:
         raise UsageError(f"{file} is not replicated: `kb replicate DESTINATION` begins it")
