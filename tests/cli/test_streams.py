@@ -214,6 +214,8 @@ def test_an_answer_by_words_comes_before_the_embedding(options: list[str], tmp_p
 def test_ctrl_c_while_modules_are_loaded_prints_no_traceback(module: str) -> None:
     code = (
         "import os, runpy, signal, sys\n"
+        # What a shell starts in the background gets a SIGINT that is ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class CtrlC:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         f"        if name == {module!r}:\n"
