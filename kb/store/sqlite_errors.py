@@ -22,7 +22,8 @@ def translated(path: Path) -> Iterator[None]:
         raise BusyError(
             f"{path} is being written by {_writer(path)}: try again when it is done", path=str(path)
         ) from error
-    except (apsw.NotADBError, apsw.CorruptError) as error:
+    # FTS5 is always there, but a new connection asks the file for it.
+    except (apsw.NotADBError, apsw.CorruptError, apsw.NoFTS5Error) as error:
         raise DamagedFileError(
             f"{path} is damaged or no SQLite file ({error}): restore a copy, or delete "
             "it and sync again"
