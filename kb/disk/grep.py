@@ -104,10 +104,7 @@ def grep(
     wanted = _wanted(file_pattern)
     query = Query(pattern, case_sensitive)
     deadline = time.monotonic() + TIME_LIMIT
-    files, counts, complete = _count(query, root, wanted, deadline)
-    for path in [path for path, count in counts.items() if count]:
-        if _is_private_key(root, path, files[path]):
-            del counts[path]
+    counts, complete = _count(query, root, wanted, deadline)
     matches: list[GrepMatch] = []
     for batch in _batches(_first_files(root, counts, limit)):
         seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
@@ -121,10 +118,10 @@ def grep(
 
 def _count(
     query: Query, root: Path, wanted: Globs | None, deadline: float
-) -> tuple[dict[str, FileRead], dict[str, int], bool]:
-    """What is known of a folder's files, the matching lines of those searched, whether of all.
+) -> tuple[dict[str, int], bool]:
+    """The matching lines of the files searched by path, sorted, and whether all were searched.
 
-    Both by path, sorted.
+    A private key has none.
     """
     looked_at = time.time_ns()
     listed, complete = list_to_search(root, _PRUNED, TIME_LIMIT - _REPLY_SECONDS)
@@ -159,7 +156,14 @@ def _count(
         and (all_counted or path in named)
         and _matches(wanted, path)
     }
-    return files, found, complete
+    for path in [path for path, count in found.items() if count]:
+        if _is_private_key(root, path, files[path]):
+            # As if it did not match: else the number of files would tell bit by bit what is in it.
+            if all_counted or unknown:
+                found[path] = 0
+            else:
+                del found[path]
+    return found, complete
 
 
 def _count_decoded(
@@ -317,7 +321,6 @@ def _without_return(line: bytes) -> bytes:
 
 
 def _is_private_key(root: Path, path: str, file: FileRead) -> bool:
-    # Of a file that matches: neither its lines are shown nor that it has matches.
     if file.is_private_key is None:
         try:
             data, _ = read_beneath(root, path.split("/"), KEY_BYTES)

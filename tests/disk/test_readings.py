@@ -63,7 +63,7 @@ def test_the_files_of_a_known_folder_are_not_examined_again(
 
     monkeypatch.setattr(module, "find_odd", refuse)
     assert grep(project, "token", "", True, 100) == first
-    assert first.files_searched == 3
+    assert first.files_searched == 4
     assert [match.file for match in first.matches] == ["latin.txt", "plain.txt", "wide.txt"]
 
 
@@ -103,6 +103,25 @@ def test_whether_a_match_lies_in_a_private_key_is_remembered_with_the_file(proje
     assert "key.txt" in found(project)
     (project / "plain.txt").write_bytes(b"-----BEGIN PRIVATE KEY-----\ntoken\n")
     assert "plain.txt" not in found(project)
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_search_that_was_cut_off_does_not_tell_either_what_is_in_a_private_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key.txt").write_bytes(b"-----BEGIN RSA PRIVATE KEY-----\ntoken\n")
+    count = module.count_in_folder
+
+    def cut_off(*arguments: Any, **others: Any) -> tuple[dict[str, int], bool]:
+        return count(*arguments, **others)[0], False
+
+    for searched in (1, 0):  # what is known and does not match is not named by a search
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "count_in_folder", cut_off)
+            one = grep(tmp_path, "token", "", True, 100)
+            other = grep(tmp_path, "no such text", "", True, 100)
+        assert one == other == GrepResult([], 0, searched, truncated=True)
+        grep(tmp_path, "token", "", True, 100)
 
 
 @pytest.mark.usefixtures("settled")

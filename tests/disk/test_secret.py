@@ -226,6 +226,13 @@ def test_grep_finds_no_secret_by_name_or_by_content(tmp_path: Path) -> None:
     assert grep(tmp_path, "PRIVATE KEY", "", True, 100).total_matches == 1  # in keys.md
 
 
+def test_no_number_tells_whether_a_private_key_matches(tmp_path: Path) -> None:
+    (tmp_path / "key.txt").write_text(PEM.format("", ""))
+    for pattern in (MARK, "no such text"):
+        found = grep(tmp_path, pattern, "", True, 100)
+        assert (found.total_matches, found.files_searched) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
