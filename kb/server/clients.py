@@ -86,6 +86,11 @@ class Clients:
         with self._lock:
             return list(self._clients.values())
 
+    def heard(self) -> None:
+        """The only client has sent something, be it but a ping, which the library answers."""
+        for client in self.all():
+            client.last_request = time.monotonic()
+
     @property
     def silent_seconds(self) -> float:
         """For how long nobody has asked anything."""

@@ -58,7 +58,7 @@ def serve(
             tasks.start_soon(_on_signal, partial(_end, clients))
             tasks.start_soon(_end_as_orphan, clients, parent)
             tasks.start_soon(_run_beside, watch_folders, clients)
-            await run_over_stdio(server, partial(_end, clients))
+            await run_over_stdio(server, partial(_end, clients), clients.heard)
             tasks.cancel_scope.cancel()
 
     start_embedding(session)

@@ -27,12 +27,13 @@ MOST_UNANSWERED = 1000
 End = Callable[[str], NoReturn]
 
 
-async def run_over_stdio(server: Server[Any], end: End) -> None:
+async def run_over_stdio(server: Server[Any], end: End, heard: Callable[[], object]) -> None:
     """Serve until the input has ended and what was asked is answered.
 
     Args:
         end: leaves the process at once, with what went wrong or ""; called when calls take too
             long after the input has ended, and when replies can no longer be written.
+        heard: called whenever the client has sent a line.
     """
     source, out = _taken_streams()
     output = _Output(out, end)
@@ -43,6 +44,7 @@ async def run_over_stdio(server: Server[Any], end: End) -> None:
     async def pass_requests() -> None:
         async with to_server:
             while (line := await anyio.to_thread.run_sync(_next_line, source)) is not None:
+                heard()
                 await unanswered.fall_below(MOST_UNANSWERED)
                 for refusal in line.refusals:
                     log.info("refused: %s", refusal["error"]["message"])
@@ -58,9 +60,10 @@ async def run_over_stdio(server: Server[Any], end: End) -> None:
                 end("")
 
     async def pass_replies() -> None:
-        async for item in from_server:
-            await output.write(as_line(item.message))
-            unanswered.take_reply(item)
+        async with from_server:
+            async for item in from_server:
+                await output.write(as_line(item.message))
+                unanswered.take_reply(item)
 
     async with anyio.create_task_group() as passing:
         passing.start_soon(pass_requests)

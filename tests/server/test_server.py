@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -30,7 +31,9 @@ from server_process import (
 )
 from support import content_of
 
+from kb.server import stdio
 from kb.server.clients import Clients
+from kb.server.mcp import make_server
 from kb.server.run import ORPHAN_SECONDS, _flush, orphaned
 from kb.server.stdio import _Unanswered
 from kb.tools.session import Session
@@ -297,6 +300,17 @@ def test_a_server_whose_parent_has_gone_ends_once_its_client_is_silent(kb: Sessi
     assert anyio.run(ends, gone, 2.0 * ORPHAN_SECONDS)
     assert not anyio.run(ends, gone, 0.0)  # a wrapper has ended, its client is there
     assert not anyio.run(ends, os.getppid(), 2.0 * ORPHAN_SECONDS)
+
+
+def test_a_ping_is_a_sign_of_the_client(kb: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = Clients(kb)
+    (client,) = clients.all()
+    client.last_request -= 2 * ORPHAN_SECONDS
+    asked, answered = io.BytesIO(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'), io.BytesIO()
+    monkeypatch.setattr(stdio, "_taken_streams", lambda: (asked, answered))
+    anyio.run(stdio.run_over_stdio, make_server(kb, {}, clients), pytest.fail, clients.heard)
+    assert json.loads(answered.getvalue())["result"] == {}
+    assert clients.silent_seconds < ORPHAN_SECONDS
 
 
 def test_unknown_family_is_wrong_use(windrose_copy: Path) -> None:
