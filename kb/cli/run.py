@@ -128,7 +128,7 @@ def _withdraw(database: Database, made: Sequence[Path]) -> None:
     Args:
         made: the folders that were made for it, the innermost first.
     """
-    file = database.path
+    file = database.path.resolve()  # a link to it is not ours
     if database.in_memory or companion(file, "-wal").exists():  # another process has it open
         return
     aside = file.with_name(f"{file.name}.withdrawn")

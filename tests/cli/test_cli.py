@@ -158,6 +158,15 @@ def test_a_refused_command_leaves_nothing_that_it_made(
     assert sorted(project.rglob("*")) == before
 
 
+def test_a_link_to_a_withdrawn_file_stays(run: Run, project: Path) -> None:
+    (project / "there").mkdir()
+    link = project / "link.db"
+    link.symlink_to("there/kb.db")
+    assert run("--db", "link.db", "grep", "[").code != 0
+    assert link.is_symlink()
+    assert not list((project / "there").iterdir())
+
+
 def test_what_others_put_beside_a_withdrawn_file_stays(run: Run, project: Path) -> None:
     (project / "empty").mkdir()
     (project / ".kb").mkdir()
