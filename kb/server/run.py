@@ -34,9 +34,9 @@ log = logging.getLogger("kb.server")
 
 FLUSH_SECONDS = 5
 CLOSE_SECONDS = 10
-# Without a request, after which a server whose parent has gone has no client either. Often the one
-# who started it is but a wrapper of the client's, so that alone says nothing.
-ORPHAN_SECONDS = 60
+# Without a request, after which a server whose parent has gone is taken to have no client either.
+# The parent may be but a wrapper of the client's, and a person may let an assistant rest meanwhile.
+ORPHAN_SECONDS = 1800
 
 
 def serve(
