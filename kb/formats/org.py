@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,21 +23,23 @@ _ITEM = re.compile(r"(?P<indent>\s*)(?P<mark>[-+]|\d+[.)])(?P<rest>\s+.*)\Z")
 _PLAIN_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:", re.IGNORECASE)
 _VERBATIM = re.compile(r"(?<![\w=~])[=~](\S|\S[^=~`]*\S)[=~](?![\w=~])")
 MOST_LEVELS = 6
+LONGEST_HEADING = 1000  # characters: orgparse takes the square of a heading's length
 
 
 def as_markdown(source: str) -> LinedText:
     """The text as Markdown with the same lines, and the values of its keywords."""
     lines = source.split("\n")
-    headings = dict(_headings(source, len(lines)))
+    headings = dict(_headings(lines))
     reader = _Reader(headings)
     written = [reader.line(number, line) for number, line in enumerate(lines, start=1)]
     return LinedText("\n".join(written), reader.values)
 
 
-def _headings(source: str, count: int) -> Iterator[tuple[int, str]]:
-    """The Markdown of each line that is a heading."""
-    for node in orgparse.loads(source)[1:]:
-        if not 1 <= node.linenumber <= count:
+def _headings(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The Markdown of each line that is a heading. What is too long for one is text."""
+    told = (f" {line}" if len(line) > LONGEST_HEADING else line for line in lines)
+    for node in orgparse.loads("\n".join(told))[1:]:
+        if not 1 <= node.linenumber <= len(lines):
             continue
         text = _VERBATIM.sub(r"`\1`", _inline(node.get_heading(format="raw").strip()))
         anchor = node.properties.get("CUSTOM_ID") or node.properties.get("ID") or ""

@@ -199,6 +199,8 @@ def test_hostile_front_matter_is_a_notice(yaml: str) -> None:
         ("a.rst", ":a" * 100_000),
         ("a.rst", "a+" * 100_000),
         ("a.rst", "http://x" + ")" * 500_000),
+        ("a.org", "* " + "a  b" * 50_000),
+        ("a.org", ":ID: " + "a  b" * 50_000),
         ("a.txt", "\n" * 500_000),
     ],
     ids=lambda value: value[:16].strip() or "blank",
