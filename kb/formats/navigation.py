@@ -70,9 +70,12 @@ def _blocks(headings: Sequence[Heading], lines: Sequence[str]) -> list[Block]:
 
 # MkDocs
 
+# What ends a line in YAML and in no other text.
+_NO_LINE_ENDS = dict.fromkeys(map(ord, "\r\x85\u2028\u2029"), " ")
+
 
 def _mkdocs(source: str) -> tuple[list[Entry], dict[str, str]]:
-    root = yaml.compose(source, yaml.SafeLoader)
+    root = yaml.compose(source.translate(_NO_LINE_ENDS), yaml.SafeLoader)
     top = {
         key.value: value
         for key, value in (root.value if isinstance(root, yaml.MappingNode) else ())

@@ -23,7 +23,12 @@ _ITEM = re.compile(r"(?P<indent>\s*)(?P<mark>[-+]|\d+[.)])(?P<rest>\s+.*)\Z")
 _PLAIN_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:", re.IGNORECASE)
 _VERBATIM = re.compile(r"(?<![\w=~])[=~](\S|\S[^=~`]*\S)[=~](?![\w=~])")
 MOST_LEVELS = 6
-LONGEST_HEADING = 1000  # characters: orgparse takes the square of a heading's length
+# What orgparse is told: headings, their drawers and the file's own keywords. It looks for dates in
+# all else, in exponential time; and it takes the cube of a heading's length to look for tags.
+_TOLD = re.compile(r"\*|\s*(?::|#\+)")
+_TAGS = re.compile(r":[\w@:]+:")
+_COLON = "\ue03a"  # for that in a heading, while orgparse looks at it
+LONGEST_TOLD = 500  # characters; a longer heading is text
 
 
 def as_markdown(source: str) -> LinedText:
@@ -36,15 +41,26 @@ def as_markdown(source: str) -> LinedText:
 
 
 def _headings(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The Markdown of each line that is a heading. What is too long for one is text."""
-    told = (f" {line}" if len(line) > LONGEST_HEADING else line for line in lines)
-    for node in orgparse.loads("\n".join(told))[1:]:
+    """The Markdown of each line that is a heading."""
+    for node in orgparse.loads("\n".join(map(_told, lines)))[1:]:
         if not 1 <= node.linenumber <= len(lines):
             continue
-        text = _VERBATIM.sub(r"`\1`", _inline(node.get_heading(format="raw").strip()))
+        heading = node.get_heading(format="raw").strip().replace(_COLON, ":")
+        text = _VERBATIM.sub(r"`\1`", _inline(heading))
         anchor = node.properties.get("CUSTOM_ID") or node.properties.get("ID") or ""
         named = f" {{#{anchor}}}" if anchor and not re.search(r"[\s{}]", str(anchor)) else ""
         yield node.linenumber, f"{'#' * min(node.level, MOST_LEVELS)} {text}{named}"
+
+
+def _told(line: str) -> str:
+    """A line as orgparse gets it: empty if it says nothing of headings."""
+    if len(line) > LONGEST_TOLD or not _TOLD.match(line):
+        return ""
+    if not line.startswith("*"):
+        return line
+    *words, last = line.rstrip().rsplit(maxsplit=1)
+    kept = f"{words[0]} " if words and _TAGS.fullmatch(last) else line
+    return kept.replace(":", _COLON)
 
 
 @dataclass(slots=True)

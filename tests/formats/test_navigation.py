@@ -131,3 +131,9 @@ def test_any_text_is_read_and_every_line_is_in_a_block(name: str, text: str) -> 
     parsed = parse(text, name)
     covered = {n for block in parsed.blocks for n in range(block.start_line, block.end_line + 1)}
     assert {n for n, line in enumerate(text.split("\n"), 1) if line.strip()} <= covered
+
+
+def test_lines_are_those_of_the_file_not_those_of_yaml() -> None:
+    text = "site_name: a\u2028b\nnav:\n  - One: one.md\n  - Two: two.md\n"
+    parsed = parse(text, "mkdocs.yml")
+    assert [(one.heading, one.start_line) for one in parsed.sections] == [("One", 3), ("Two", 4)]

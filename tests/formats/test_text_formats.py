@@ -245,6 +245,20 @@ def test_source_code_that_cannot_be_parsed_in_time_is_text_with_a_notice(
     assert parsed.notices == ("too complex to be parsed: it has no outline",)
 
 
+@pytest.mark.parametrize(
+    ("line", "heading"),
+    [
+        ("* Wind: part 2 :work:at@home:", "Wind: part 2"),
+        ("** TODO At 10:00 :a:", "At 10:00"),
+        ("* a:b:", "a:b:"),
+        ("* :only:", ""),
+    ],
+)
+def test_tags_of_an_org_heading_are_no_part_of_it(line: str, heading: str) -> None:
+    parsed = parse(f"{line}\ntext\n", "a.org")
+    assert [section.heading for section in parsed.sections] == [heading]
+
+
 @pytest.mark.parametrize("name", ["a.adoc", "a.org", "a.csv", "a.py", "a.js", "a.c"])
 @given(text=st.text(alphabet=st.sampled_from("ab =*-#|[]<>:;,.\"'`+_/\n\t{}()\\"), max_size=200))
 def test_any_text_is_read_and_every_line_is_in_a_block(name: str, text: str) -> None:
