@@ -1,4 +1,4 @@
-"""Several files searched as one: read side by side, and one that fails leaves the others."""
+"""Several files searched as one: large ones side by side, and one that fails leaves the others."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
+
+# Bytes of the files together, from which on they are read side by side. Below it threads wait for
+# one another: docs/decisions/0022-search-at-size.md.
+SIDE_BY_SIDE = 500_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,8 +76,8 @@ class Together:
         return self._collected({file: partial(self._run, work, file) for file in self.files})
 
     def each_at_once(self, work: Callable[[SearchedFile, Connection], T]) -> dict[SearchedFile, T]:
-        """As `each`, side by side: for work that takes longer than it takes to hand it over."""
-        if len(self.files) == 1:
+        """As `each`, side by side where the files are large: for the long steps of a search."""
+        if len(self.files) == 1 or sum(map(_size, self.files)) < SIDE_BY_SIDE:
             return self.each(work)
         from concurrent.futures import wait  # here: as in _pool
 
@@ -115,6 +119,14 @@ class Together:
         if not self.files:
             raise error
         self.lost.append(left_out(file.label, error))
+
+
+def _size(file: SearchedFile) -> int:
+    """Its bytes; 0 of one in memory, or that is gone."""
+    try:
+        return file.database.path.stat().st_size
+    except OSError:
+        return 0
 
 
 def left_out(label: str, error: KbError) -> str:

@@ -22,6 +22,7 @@ from kb.ingest.embed import embed_pending
 from kb.ingest.forget import forget_discovery
 from kb.ingest.move import move_collection
 from kb.ingest.sync import sync_collection
+from kb.search import files
 from kb.search.files import SearchedFile, Together
 from kb.search.passages import search_files, search_passages
 from kb.search.results import search_for_people
@@ -34,6 +35,13 @@ from kb.store.collections import all_collections
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
+
+
+@pytest.fixture(autouse=True)
+def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As large files are read."""
+    monkeypatch.setattr(files, "SIDE_BY_SIDE", 0)
+
 
 Make = Callable[..., Path]
 Open = Callable[..., Session]
@@ -439,6 +447,19 @@ def test_an_error_of_one_file_waits_for_the_others(make: Make, open_files: Open)
     with pytest.raises(UsageError, match="on purpose"), together.read():
         together.each_at_once(work)
     assert ended == together.files[1:]
+
+
+def test_small_files_are_read_one_after_the_other_with_the_same_rows(
+    make: Make, open_files: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb = open_files(make("first", PAGES), make("second", PAGES))
+    at_once = call(kb, "documents_search", query="gauge of a millimetre")
+    monkeypatch.setattr(files, "SIDE_BY_SIDE", 1_000_000_000)
+    together, threads = Together(kb.files), set()
+    with together.read():
+        together.each_at_once(lambda *_: threads.add(threading.get_ident()))
+    assert threads == {threading.get_ident()}
+    assert call(kb, "documents_search", query="gauge of a millimetre") == at_once
 
 
 def test_a_word_that_another_file_knows_is_no_typo_in_what_people_are_shown(
