@@ -22,23 +22,26 @@ from kb.models.english import EnglishEmbedder
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
 
-# Tests that load a real model, and files whose tests start processes: `scripts/test --fast` goes
-# without them.
+# Tests that load a real model, and files whose tests start processes or servers or run whole
+# commands: `scripts/test --fast` goes without them.
 SLOW_FIXTURES = {"model", "windrose", "windrose_file", "windrose_copy", "project_of_windrose"}
 SLOW_FILES = {
     "test_bounds.py",
     "test_browser.py",
     "test_budget.py",
     "test_calibrate.py",
+    "test_cli.py",
     "test_compare.py",
     "test_completion.py",
     "test_context_server.py",
     "test_controls.py",
     "test_convert_process.py",
+    "test_database.py",
     "test_datasette.py",
     "test_doctor.py",
     "test_evaluation.py",
     "test_external_server.py",
+    "test_features.py",
     "test_file_names.py",
     "test_folder.py",
     "test_forget.py",
@@ -48,13 +51,16 @@ SLOW_FILES = {
     "test_http.py",
     "test_install.py",
     "test_migrations.py",
+    "test_moving.py",
     "test_multilingual.py",
     "test_packaged.py",
     "test_packaging.py",
     "test_page.py",
+    "test_pages.py",
     "test_readme.py",
     "test_refused.py",
     "test_replication.py",
+    "test_search_options.py",
     "test_server.py",
     "test_streams.py",
     "test_stress.py",
@@ -63,6 +69,7 @@ SLOW_FILES = {
     "test_tidying.py",
     "test_waiting_log.py",
     "test_watch.py",
+    "test_web.py",
     "test_workers.py",
 }
 
