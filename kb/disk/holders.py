@@ -37,6 +37,15 @@ def companion(file: Path, suffix: str) -> Path:
     return Path(f"{os.path.realpath(file)}{suffix}")
 
 
+def status_fields(process: int) -> list[str]:
+    """What Linux says of a process in its `stat` (proc(5)), from the state on; [] if nothing."""
+    try:
+        status = (PROCESSES / str(process) / "stat").read_text(errors="replace")
+    except OSError:
+        return []
+    return status.rpartition(")")[2].split()  # before it stands the name, which may hold anything
+
+
 def readers_of_log(path: Path) -> list[Holder]:
     """Processes inside a read transaction of the file, this one left out."""
     try:

@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from kb.disk.holders import status_fields
 from kb.errors import ConfigurationError, InvalidPattern
 from kb.settings import repository_of
 
@@ -180,11 +181,8 @@ def _read_while_it_speaks(process: subprocess.Popen[bytes]) -> bytes:
 
 def _processor_seconds(process_id: int) -> float:
     """The processor time that a process has had; 0 where the system does not tell."""
-    try:
-        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return 0.0
+    ticks = sum(map(int, status_fields(process_id)[11:13]))  # utime and stime
+    return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
 
 
 def _unread(root: Path, said: str) -> list[tuple[str, str]]:

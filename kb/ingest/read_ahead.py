@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any
 
 from kb.errors import DocumentTooComplex
@@ -52,12 +51,12 @@ def reading(
     if size < WORTH_A_PROCESS or available_cores() < 2:
         yield preparation.read
         return
-    with _ReadAhead(preparation, files, known) as ahead:
+    with contextlib.closing(_ReadAhead(preparation, files, known)) as ahead:
         yield ahead.read
 
 
 class _ReadAhead:
-    """Reads files in order; their documents are made meanwhile. Leaving it ends the child."""
+    """Reads files in order; their documents are made meanwhile. Closing it ends the child."""
 
     def __init__(
         self, preparation: Preparation, files: Iterable[SourceFile], known: Mapping[str, bytes]
@@ -70,15 +69,7 @@ class _ReadAhead:
         self._has_failed = False  # then nothing more is asked of it
         self._thread = ThreadPoolExecutor(1, "kb-read-ahead")
 
-    def __enter__(self) -> _ReadAhead:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._child is not None:
             self._child.kill()

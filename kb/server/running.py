@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kb
+from kb.disk.holders import status_fields
 
 if TYPE_CHECKING:
     import socket
@@ -172,8 +173,4 @@ def _is_alive(process: int) -> bool:
 
 def _is_stopped(process: int) -> bool:
     """Whether a process sleeps until it is continued (Ctrl-Z): it would not answer. On Linux."""
-    try:
-        status = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[:1] in (["T"], ["t"])
+    return status_fields(process)[:1] in (["T"], ["t"])

@@ -585,7 +585,6 @@ def process(*arguments: str, **more: Any) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.slow
 def test_reader_that_stops_early_is_no_error(filled: Run) -> None:
     for arguments in (["list", "docs"], ["search", "quartz"], ["get", "wind.md"]):
         with process(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
@@ -619,7 +618,6 @@ def test_external_docs_added_by_hand_are_listed_and_searched(tmp_path: Path, run
     assert "pump.md" in run("search", "prime the pump").out
 
 
-@pytest.mark.slow
 def test_knowledge_that_is_nowhere_else_is_removed_only_on_demand(filled: Run) -> None:
     assert filled("record", "We decided to keep one file.", "--quiet").code == 0
     refused = filled("remove", "discoveries")

@@ -160,7 +160,6 @@ def test_a_document_that_a_sync_would_bring_back_is_not_removed(filled: Run) -> 
     assert len(filled("list", "docs").lines) == 4
 
 
-@pytest.mark.slow
 def test_a_copy_for_others_holds_the_documents_and_nothing_of_their_use(
     filled: Run, project: Path
 ) -> None:

@@ -130,7 +130,6 @@ def coded(coding: str, data: bytes) -> Callable[[Handler], None]:
     return answer
 
 
-@pytest.mark.slow
 def test_a_bomb_is_not_unpacked(site: Site) -> None:
     site.pages["/"] = coded("gzip", gzip.compress(b"text"))
     assert get(site.url) == b"text"

@@ -314,7 +314,6 @@ def test_a_migration_that_breaks_a_reference_is_undone(old_file: Path, next_vers
 # Other processes
 
 
-@pytest.mark.slow
 def test_many_processes_may_open_a_file_that_is_not_there_yet(path: Path) -> None:
     code = """
         import sys
