@@ -5,10 +5,10 @@
 SELECT chunk_id FROM json_each(:document_ids)
 CROSS JOIN chunks ON chunks.document_id = json_each.value;
 
--- name: passages_of_documents
--- The chunks of these documents (JSON list of ids), so many of them, each with its document.
-SELECT chunk_id, document_id FROM json_each(:document_ids)
-CROSS JOIN chunks ON chunks.document_id = json_each.value LIMIT :most;
+-- name: count_chunks_of
+-- How many chunks each of these documents (JSON list of ids) has: its last one's position.
+SELECT value, (SELECT max(position) FROM chunks WHERE document_id = value)
+FROM json_each(:document_ids);
 
 -- name: has_vectors$
 -- Whether any passage of one range of ids has a vector.

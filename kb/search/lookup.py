@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,8 +16,9 @@ from typing import Any
 
 from kb.search.query import FUNCTION_WORDS, STOP_WORDS, Operand, Query, quote
 from kb.search.ranking import COLUMN_WEIGHTS, LEAST_IDF, SATURATION
-from kb.store.chunks import passages_of_documents
+from kb.store.chunks import count_chunks_of
 from kb.store.connection import Connection
+from kb.store.ids import range_around
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
 MOST_HOLDING = 2_000  # rows: a word in more of them, and in more than this share, is passed over
@@ -137,23 +137,17 @@ def look_up(
         least = [match for match in _matches(wanted) if match in ranked] or _matches(wanted)
         counts |= count_holding(connection, least, total)
         common.difference_update(least)
-    siblings = passages_of_documents(connection, whole, MOST_SIBLINGS)
-    siblings |= {one: document for one, document in document_of.items() if document in whole}
     rarer = [match for match in dict.fromkeys(ranked) if match not in common]
-    asked = siblings.keys() | document_of.keys()
-    scores = _scores(connection, rarer or dict.fromkeys(ranked), asked)
+    idf = {match: fts5_idf(counts[match], total) for match in rarer or dict.fromkeys(ranked)}
+    scores, often = _scores(connection, idf, document_of, whole)
     others = [match for match in matches if match not in common and match not in scores]
     rows = _rows_holding(connection, others, document_of)
-    rows |= {match: document_of.keys() & scores[match].keys() for match in rarer}
+    rows |= {match: {*scores[match]} for match in rarer}
     found = {
         match: Holding(counts[match], frozenset(rows.get(match, ())), match in common)
         for match in matches
     }
-    often = {
-        match: _often(own, fts5_idf(counts[match], total), siblings)
-        for match, own in scores.items()
-    }
-    lengths = Counter(siblings.values())
+    lengths = count_chunks_of(connection, whole)
     return LookedUp(wanted, ranked, found, total, documents, scores, lengths, often)
 
 
@@ -237,14 +231,42 @@ def _rows_holding(
 
 
 def _scores(
-    connection: Connection, matches: Iterable[str], chunk_ids: Collection[int]
-) -> dict[str, dict[int, float]]:
-    """The bm25 scores of some chunks for each expression; of those that hold it."""
-    parameters = _listed(matches, chunk_ids) | COLUMN_WEIGHTS
-    found: dict[str, dict[int, float]] = {match: {} for match in matches}
-    for match, chunk_id, score in connection.tuples("chunk_scores", **parameters):
-        found[match][chunk_id] = -score
-    return found
+    connection: Connection,
+    idf: Mapping[str, float],
+    document_of: Mapping[int, int],
+    whole: Collection[int],
+) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]]]:
+    """What expressions add to bm25 scores of some chunks, and how often some documents hold them.
+
+    How often is told about: what a passage's bm25 is of the expression's idf says how often it
+    stands there, in a passage of mean length, and their budget makes most passages alike.
+
+    Args:
+        idf: of each expression.
+        document_of: the chunks, each with its document.
+        whole: documents all of whose passages are looked at.
+    """
+    scores: dict[str, dict[int, float]] = {match: {} for match in idf}
+    often: dict[str, dict[int, float]] = {match: {} for match in idf}
+    first, last = range_around([*document_of, *whole])
+    rows = connection.tuples(
+        "chunk_scores",
+        matches=json.dumps([*idf]),
+        chunk_ids=json.dumps([*document_of]),
+        document_ids=json.dumps(sorted(whole)),
+        most=MOST_SIBLINGS,
+        first=first,
+        last=last,
+        **COLUMN_WEIGHTS,
+    )
+    for match, chunk_id, document_id, score in rows:
+        if chunk_id in document_of:
+            scores[match][chunk_id] = -score
+        if document_id in whole:
+            share = min(-score / idf[match], MOST_OFTEN)
+            count = SATURATION * share / (SATURATION + 1 - share)
+            often[match][document_id] = often[match].get(document_id, 0.0) + count
+    return scores, often
 
 
 def _listed(matches: Iterable[str], chunk_ids: Collection[int]) -> dict[str, Any]:
@@ -255,24 +277,6 @@ def _listed(matches: Iterable[str], chunk_ids: Collection[int]) -> dict[str, Any
         "first": min(chunk_ids, default=0),
         "last": max(chunk_ids, default=0),
     }
-
-
-def _often(
-    scores: Mapping[int, float], idf: float, document_of: Mapping[int, int]
-) -> dict[int, float]:
-    """How often, about, documents hold an expression.
-
-    What a passage's bm25 is of the expression's idf says how often it stands there, in a passage of
-    mean length: their budget makes most passages alike.
-    """
-    often: dict[int, float] = {}
-    for chunk_id, score in scores.items():
-        share = min(score / idf, MOST_OFTEN)
-        if (document_id := document_of.get(chunk_id)) is None:
-            continue
-        count = SATURATION * share / (SATURATION + 1 - share)
-        often[document_id] = often.get(document_id, 0.0) + count
-    return often
 
 
 @lru_cache(maxsize=1024)

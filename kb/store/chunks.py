@@ -115,9 +115,7 @@ def paths_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[in
     return dict(connection.tuples("chunk_documents", chunk_ids=listed))
 
 
-def passages_of_documents(
-    connection: Connection, document_ids: Iterable[int], most: int
-) -> dict[int, int]:
-    """The chunks of some documents, `most` of them, each with its document."""
+def count_chunks_of(connection: Connection, document_ids: Iterable[int]) -> dict[int, int]:
+    """How many chunks each of some documents has."""
     listed = json.dumps(sorted(document_ids))
-    return dict(connection.tuples("passages_of_documents", document_ids=listed, most=most))
+    return dict(connection.tuples("count_chunks_of", document_ids=listed))
