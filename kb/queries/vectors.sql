@@ -1,11 +1,9 @@
 -- Statements of kb/store/vectors.py.
 
--- name: chunk_distances
--- Cosine distance of each of these chunks (JSON list) from the query's vector (int8); 1 for zeros.
-SELECT chunk_id,
-       coalesce(vec_distance_cosine(vec_int8(vector), vec_int8(:query)), 1.0) AS distance
-FROM chunks JOIN vectors USING (vector_id)
-WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+-- name: vectors_of_chunks
+-- The vector of each of these chunks (JSON list) that has one, in their order.
+SELECT chunk_id, vector
+FROM json_each(:chunk_ids) CROSS JOIN chunks ON chunk_id = value CROSS JOIN vectors USING (vector_id);
 
 -- name: document_vectors
 -- The stored vectors of a document's chunks.

@@ -19,7 +19,7 @@ from kb.search.query import Query
 from kb.store.connection import Connection
 from kb.store.ids import ChunkRange
 from kb.store.sign_codes import Probable
-from kb.store.vectors import EXACT_PER_RESULT, FEWEST_RESULTS, nearest_of, probably_nearest
+from kb.store.vectors import EXACT_PER_RESULT, FEWEST_RESULTS, nearest_probable, probably_nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +86,7 @@ def propose(
             are_compared=bool(share),
         )
         if not share:
-            nearest = nearest_of(connection, vector, probable.ids.tolist(), depth)
+            nearest = nearest_probable(connection, vector, probable, depth)
     if not use_keywords:
         return Proposed(calibration, nearest, probable)
     words = word_lists(connection, query, ranges, share or depth, only, without)
@@ -106,25 +106,24 @@ def probable_together(
     import numpy as np
 
     few = max(depth, FEWEST_RESULTS) * EXACT_PER_RESULT
-    least: dict[object, float] = {}
+    most: dict[object, float] = {}
     for model in set(models):
-        products = [
-            one.probable.products
+        differing = [
+            one.probable.differing
             for one, own in zip(proposed, models, strict=True)
-            if own == model and one.probable is not None and one.probable.products is not None
+            if own == model and one.probable is not None and one.probable.differing is not None
         ]
-        room = min(few, 2 * few * len(products) // len(proposed))
-        every = np.concatenate(products) if products else np.zeros(0)
-        least[model] = np.partition(every, -room)[-room] if len(every) > room else -math.inf
+        room = min(few, 2 * few * len(differing) // len(proposed))
+        every = np.concatenate(differing) if differing else np.zeros(0)
+        most[model] = np.partition(every, room - 1)[room - 1] if len(every) > room else math.inf
     chosen: list[list[int]] = []
     for one, model in zip(proposed, models, strict=True):
-        if one.probable is None or one.probable.products is None:
+        if one.probable is None or one.probable.differing is None:
             chosen.append([])
             continue
-        order = np.argsort(-one.probable.products)
-        above = int((one.probable.products >= least[model]).sum())
-        kept = order[: max(above, FIRST_OF_FILE * EXACT_PER_RESULT)]
-        chosen.append(one.probable.ids[kept].tolist())
+        among = int((one.probable.differing <= most[model]).sum())
+        kept = max(among, FIRST_OF_FILE * EXACT_PER_RESULT)
+        chosen.append(one.probable.ids[:kept].tolist())
     return chosen
 
 

@@ -12,6 +12,7 @@ from kb.disk.holders import companion
 from kb.errors import FileError
 
 BUSY_MILLISECONDS = 20_000
+MAPPED = 1 << 31  # bytes of a file that are read where they lie; SQLite takes 64 kB less
 LOOK_SECONDS = 0.004  # between two looks whether another process has let go of a lock
 
 
@@ -34,7 +35,7 @@ def connect(path: Path, *, in_memory: bool = False, read_only: bool = False) -> 
         connection = apsw.Connection(sqlite_name(path), flags)
     wait_for_others(connection)
     connection.pragma("foreign_keys", True)
-    connection.pragma("mmap_size", 1 << 30)
+    connection.pragma("mmap_size", MAPPED)
     _load_vector_extension(connection)
     return connection
 

@@ -1,7 +1,7 @@
 """The vector index: sign bits in slabs for candidates, int8 vectors for their exact order.
 
-`kb/store/sign_codes.py` says which vectors may be the nearest; of these the true distances are
-computed inside SQLite. See docs/decisions/0002-vectors.md.
+`kb/store/sign_codes.py` says which vectors may be the nearest; of these the vectors are read and
+compared. See docs/decisions/0002-vectors.md and 0022-search-at-size.md.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# For each result so many are chosen by Hamming distance, and of these so many are compared exactly.
-# Of 91,000 vectors 4,000 and then 400 hold .991 of the nearest ten and .928 of the nearest hundred,
-# the 1,000 nearest by Hamming distance alone .980 and .906, for which 600 more were compared.
-WIDE_PER_RESULT = 40
-EXACT_PER_RESULT = 4
-FEWEST_RESULTS = 100
-# In large files more by Hamming distance, which costs next to nothing. Of a million vectors, of
-# which sixty each lie close together, 8,000 and then 400 hold .88 of the nearest ten, 16,000 and
-# 1,000 .95: 5 ms more, for copies of what is found.
+# For each result so many are chosen by Hamming distance, or this share of a large file.
+WIDE_PER_RESULT = 60
 WIDE_SHARE = 1 / 128
+# For each result so many are compared exactly, and then those that have a chance to be among the
+# nearest `SOUGHT`, which are many where many vectors lie close together.
+EXACT_PER_RESULT = 4
+MOST_PER_RESULT = 14
+SOUGHT = 20
+CHANCE = 3.2  # standard deviations
+FEWEST_RESULTS = 100
+AT_ONCE = 256  # vectors that are read and compared: as numbers they stay in the cache
 
 
 def query_blob(vector: NDArray[np.float32]) -> bytes:
@@ -58,7 +59,7 @@ def nearest_chunks(
         without: chunks that are not considered.
     """
     found = probably_nearest(connection, vector, ranges, depth, only=only, without=without)
-    return nearest_of(connection, vector, found.ids.tolist(), depth)
+    return nearest_probable(connection, vector, found, depth)
 
 
 def probably_nearest(
@@ -71,10 +72,10 @@ def probably_nearest(
     without: Sequence[int] | None = None,
     are_compared: bool = False,
 ) -> Probable:
-    """The chunks whose distances have to be known to find the nearest; as `nearest_chunks`.
+    """The chunks that may have to be compared to find the nearest; as `nearest_chunks`.
 
     Args:
-        are_compared: with those of other files, so that all have their products.
+        are_compared: with those of other files, so that all have their codes' distances.
     """
     codes = codes_within(connection, tuple(ranges))
     if only is not None:
@@ -83,23 +84,102 @@ def probably_nearest(
         codes = codes.without(codes.places_of(without))
     results = max(depth, FEWEST_RESULTS)
     wide = max(results * WIDE_PER_RESULT, int(len(codes.ids) * WIDE_SHARE))
-    return codes.nearest(vector, wide, results * EXACT_PER_RESULT, are_compared=are_compared)
+    few = results * EXACT_PER_RESULT
+    most = few if are_compared else results * MOST_PER_RESULT
+    return codes.nearest(vector, wide, few, most, are_compared=are_compared)
+
+
+def nearest_probable(
+    connection: Connection, vector: NDArray[np.float32], probable: Probable, depth: int
+) -> list[tuple[int, float]]:
+    """The nearest of those that `probably_nearest` found with their distance, nearest first.
+
+    The first ones tell how far distances lie from what the codes let expect, and so how many more
+    may be near.
+    """
+    import numpy as np
+
+    first = max(depth, FEWEST_RESULTS) * EXACT_PER_RESULT
+    ids, distances = _compared(connection, vector, probable.ids[:first])
+    if probable.differing is not None and len(ids) == first:
+        more = probable.ids[first : _promising(probable.differing, distances)]
+        further = _compared(connection, vector, more)
+        ids, distances = np.append(ids, further[0]), np.append(distances, further[1])
+    return _in_order(ids, distances, depth)
+
+
+def _promising(differing: NDArray[np.uint16], distances: NDArray[np.float32]) -> int:
+    """How many chunks may be among the nearest by how much their codes differ.
+
+    Args:
+        differing: of all, ascending.
+        distances: of the first of these, whose least squares say what to expect of the others.
+    """
+    import numpy as np
+
+    codes = differing - np.mean(differing[: len(distances)])
+    known = codes[: len(distances)]
+    expected = np.mean(distances)
+    slope = np.sum(known * (distances - expected)) / max(float(np.sum(known**2)), 1.0)
+    deviation = np.sqrt(np.mean((distances - expected - slope * known) ** 2))
+    border = np.partition(distances, SOUGHT)[SOUGHT]
+    return int(np.sum(expected + slope * codes - CHANCE * deviation < border))
 
 
 def nearest_of(
     connection: Connection, vector: NDArray[np.float32], chunk_ids: Sequence[int], depth: int
 ) -> list[tuple[int, float]]:
     """Those of some chunks that have a vector with their cosine distance, nearest first."""
-    distances = chunk_distances(connection, vector, chunk_ids)
-    return sorted(distances.items(), key=lambda row: (row[1], row[0]))[:depth]
+    import numpy as np
+
+    return _in_order(*_compared(connection, vector, np.array(chunk_ids, dtype=np.int64)), depth)
 
 
 def chunk_distances(
     connection: Connection, vector: NDArray[np.float32], chunk_ids: Sequence[int]
 ) -> dict[int, float]:
     """The cosine distance of each of these chunks that has a vector."""
-    listed = json.dumps(list(chunk_ids))
-    return dict(connection.tuples("chunk_distances", query=query_blob(vector), chunk_ids=listed))
+    return dict(nearest_of(connection, vector, chunk_ids, len(chunk_ids)))
+
+
+def _in_order(
+    ids: NDArray[np.int64], distances: NDArray[np.float32], depth: int
+) -> list[tuple[int, float]]:
+    import numpy as np
+
+    best = np.lexsort((ids, distances))[:depth]
+    return list(zip(ids[best].tolist(), distances[best].tolist(), strict=True))
+
+
+def _compared(
+    connection: Connection, vector: NDArray[np.float32], chunk_ids: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Those of some chunks that have a vector, in their order, with their cosine distance.
+
+    To the bit what sqlite-vec's `vec_distance_cosine` says, in less time than it takes for each row
+    by itself: 32 bits hold sums of such products without an error, in whatever order.
+    """
+    import numpy as np
+
+    asked = np.frombuffer(query_blob(vector), dtype=np.int8).astype(np.float32)
+    length = np.sqrt(float(np.vecdot(asked, asked)))
+    ids = [np.zeros(0, dtype=np.int64)]
+    distances = [np.zeros(0, dtype=np.float32)]
+    for start in range(0, len(chunk_ids), AT_ONCE):
+        listed = json.dumps(chunk_ids[start : start + AT_ONCE].tolist())
+        rows = connection.tuples("vectors_of_chunks", chunk_ids=listed)
+        if not rows:
+            continue
+        vectors = _matrix([blob for _, blob in rows]).astype(np.float32)
+        if vectors.shape[1] != len(asked):
+            raise DamagedFileError(DAMAGED)
+        # Not as products of matrices, which would start a thread on every core.
+        products = np.vecdot(vectors, asked).astype(np.float64)
+        lengths = np.sqrt(np.vecdot(vectors, vectors).astype(np.float64))
+        cosines = products / np.maximum(lengths * length, 1e-12)  # of zeros: 0
+        ids.append(np.array([chunk_id for chunk_id, _ in rows]))
+        distances.append((1 - cosines).astype(np.float32))
+    return np.concatenate(ids), np.concatenate(distances)
 
 
 def chunk_vectors(connection: Connection, document_id: int) -> dict[int, bytes]:

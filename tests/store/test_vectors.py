@@ -11,12 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from kb.errors import DamagedFileError
 from kb.models.embedder import quantize
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.ids import WHOLE_FILE, collection_range
 from kb.store.sign_codes import SignCodes, sign_codes
-from kb.store.vectors import mean_vector, nearest_chunks, rebuild_all_vectors, rebuild_slabs
+from kb.store.vectors import (
+    chunk_distances,
+    mean_vector,
+    nearest_chunks,
+    probably_nearest,
+    query_blob,
+    rebuild_all_vectors,
+    rebuild_slabs,
+)
 
 Vectors = NDArray[np.float32]
 
@@ -121,6 +130,39 @@ def test_distances_are_true_cosine_distances(connection: Connection) -> None:
         assert distance == pytest.approx(1 - vectors[chunk_id & 0xFF] @ vectors[7], abs=0.003)
 
 
+def test_distances_are_to_the_bit_those_of_the_database(connection: Connection) -> None:
+    vectors = random_vectors(600, 384)
+    store(connection, {1: vectors})
+    of_database = dict(
+        connection.apsw.execute(
+            "SELECT chunk_id, vec_distance_cosine(vec_int8(vector), vec_int8(?)) "
+            "FROM chunks JOIN vectors USING (vector_id)",
+            (query_blob(vectors[3]),),
+        ).fetchall()
+    )
+    assert chunk_distances(connection, vectors[3], list(of_database)) == of_database
+
+
+def test_vectors_of_another_width_are_reported_as_damage(connection: Connection) -> None:
+    vectors = random_vectors(5)
+    store(connection, {1: vectors})
+    for damaged in ("= 1", "> 0"):  # one of them, all of them
+        connection.apsw.execute(f"UPDATE vectors SET vector = x'0102' WHERE vector_id {damaged}")
+        with pytest.raises(DamagedFileError):
+            nearest_chunks(connection, vectors[0], [WHOLE_FILE], 5)
+
+
+def test_where_many_lie_close_together_more_of_them_are_compared(connection: Connection) -> None:
+    [centre, aside] = random_vectors(2, 384)
+    vectors = unit(centre + 0.4 * random_vectors(1500, 384, seed=3))
+    query = unit((centre + aside)[None])[0]
+    store(connection, {1: vectors})
+    nearest = brute_force(vectors, query, 10)
+    probable = probably_nearest(connection, query, [WHOLE_FILE], 10).ids & 0xFFFFFFFF
+    assert not {*nearest} <= {*probable[:400].tolist()}
+    assert found(connection, query, 10) == nearest
+
+
 @pytest.mark.slow
 def test_a_large_set_is_searched_nearly_exactly(connection: Connection) -> None:
     vectors = clustered_vectors(5000, 384)
@@ -131,15 +173,42 @@ def test_a_large_set_is_searched_nearly_exactly(connection: Connection) -> None:
     assert hits / 400 >= 0.97
 
 
-@pytest.mark.parametrize("width", [1, 63, 100, 384])
-def test_the_finer_choice_is_by_the_sum_of_the_query_over_a_codes_signs(width: int) -> None:
+def codes_of(vectors: Vectors) -> SignCodes:
+    words = sign_codes(vectors).view(np.uint64).T
+    return SignCodes(np.arange(len(vectors)), np.ascontiguousarray(words))
+
+
+@pytest.mark.parametrize("width", [1, 63, 100, 384, 1024])
+def test_the_finer_choice_is_by_the_querys_dimensions_that_have_another_sign(width: int) -> None:
     vectors = random_vectors(500, width)
     [query] = random_vectors(1, width, seed=9)
-    codes = SignCodes(np.arange(500), np.ascontiguousarray(sign_codes(vectors).view(np.uint64).T))
-    sums = (vectors > 0) @ query
+    weights = np.minimum(np.rint(np.abs(query) * 3.5 / np.sqrt(np.mean(query**2))), 7)
+    differing = ((vectors > 0) != (query > 0)) @ weights
+    codes = codes_of(vectors)
     for some in (codes, codes.at(slice(0, 400)), codes.at(np.arange(0, 500, 3))):
-        least = sums[some.nearest(query, wide=500, few=20).ids].min()
-        assert (sums[some.ids] > least + 1e-5).sum() < 20
+        found = some.nearest(query, wide=500, few=20, most=20)
+        wanted = sorted(some.ids.tolist(), key=lambda one: (differing[one], one))[:20]
+        assert found.ids.tolist() == wanted
+        assert found.differing is not None
+        assert found.differing.tolist() == differing[wanted].tolist()
+
+
+def test_the_wide_choice_takes_the_least_that_differ_of_more_codes_than_are_scanned_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kb.store.sign_codes.AT_ONCE", 100)
+    vectors = random_vectors(950, 384)
+    [query] = random_vectors(1, 384, seed=9)
+    vectors[::3] = -query  # more bits than a byte counts
+    differing = ((vectors > 0) != (query > 0)).sum(axis=1)
+    chosen = codes_of(vectors).nearest(query, wide=100, few=20, most=100).ids
+    assert sorted(differing[chosen].tolist()) == np.sort(differing)[:100].tolist()
+
+
+def test_of_equal_codes_no_more_are_chosen_than_were_asked_for() -> None:
+    vectors = np.repeat(random_vectors(1), 3000, axis=0)
+    chosen = codes_of(vectors).nearest(vectors[0], wide=50, few=20, most=1000).ids
+    assert chosen.tolist() == list(range(50))
 
 
 def test_a_small_collection_beside_a_large_one_is_always_found(connection: Connection) -> None:
