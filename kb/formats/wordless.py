@@ -24,7 +24,6 @@ MOST_BLANKS = 0.05
 LEAST_CODE_SIGNS = 0.06
 
 _STRETCH = re.compile(rf"(?<!\S)\S{{{SHORTEST_STRETCH},}}")
-_LINE = re.compile(rf"^.{{{SHORTEST_LINE},}}$", re.MULTILINE)
 _DATA_LINE = r"[ \t>]*[A-Za-z0-9+/=_-]{40,}[ \t\r]*\n"
 _DATA_LINES = re.compile(
     rf"^(?:{_DATA_LINE}){{{FEWEST_LINES - 1},}}[ \t>]*[A-Za-z0-9+/=_-]+[ \t\r]*$", re.MULTILINE
@@ -57,19 +56,33 @@ def has_words(text: str) -> bool:
 
 
 def _candidates(text: str) -> Iterator[Range]:
+    lines = list(_long_lines(text))
     stretches = [
         match.span()
-        for match in _STRETCH.finditer(text)
+        for line in lines
+        for match in _STRETCH.finditer(text, *line)
         if _has_few_words(match[0]) or _is_minified(match[0])
     ]
     yield from stretches
     # What stands beside a stretch on its line is judged without it.
-    for match in _LINE.finditer(_blanked(text, stretches)):
-        if _has_few_words(match[0], _NAMES) or _is_minified(match[0]):
-            yield match.span()
+    blanked = _blanked(text, stretches)
+    for start, end in lines:
+        if end - start >= SHORTEST_LINE:
+            line = blanked[start:end]
+            if _has_few_words(line, _NAMES) or _is_minified(line):
+                yield start, end
     for match in _DATA_LINES.finditer(text):
         if _has_few_words(match[0]):
             yield match.span()
+
+
+def _long_lines(text: str) -> Iterator[Range]:
+    """The lines that have room for a stretch: few, where every character would be asked."""
+    start = 0
+    for line in text.split("\n"):
+        if len(line) >= SHORTEST_STRETCH:
+            yield start, start + len(line)
+        start += len(line) + 1
 
 
 def _blanked(text: str, ranges: Sequence[Range]) -> str:

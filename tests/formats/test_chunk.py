@@ -312,6 +312,9 @@ def test_the_document_is_encoded_once() -> None:
         get_added_tokens_decoder = TOKENIZER.get_added_tokens_decoder
         characters = 0
 
+        def token_to_id(self, token: str) -> None:
+            """Nothing, so that it has to be asked about every word."""
+
         def encode(self, text: str, add_special_tokens: bool) -> object:
             self.characters += len(text)
             return TOKENIZER.encode(text, add_special_tokens=add_special_tokens)
@@ -330,6 +333,9 @@ def test_no_part_that_is_encoded_at_once_is_large(unit: str) -> None:
         truncation = padding = None
         get_added_tokens_decoder = TOKENIZER.get_added_tokens_decoder
         largest = 0
+
+        def token_to_id(self, token: str) -> None:
+            """Nothing, so that it has to be asked about every word."""
 
         def encode(self, text: str, add_special_tokens: bool) -> object:
             self.largest = max(self.largest, len(text))

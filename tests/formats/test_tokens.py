@@ -2,9 +2,11 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kb.formats import tokens
 from kb.formats.tokens import token_count, token_starts
 from kb.models.embedder import load_tokenizer
 
@@ -12,6 +14,7 @@ TOKENIZER = load_tokenizer()
 
 _PIECES = [
     "unbelievable",
+    "UnbelievableHTTPException",
     "E417",
     "wind_speed",
     "[MASK]",
@@ -46,5 +49,12 @@ def test_tokens_count_from_where_the_text_begins() -> None:
 
 def test_long_texts_are_cut_in_parts_that_hold_whole_words() -> None:
     text = "An unbelievable sentence about 全文検索, repeated. " * 2_000
+    encoding = TOKENIZER.encode(text, add_special_tokens=False)
+    assert list(token_starts(text, 0, TOKENIZER)[0]) == [start for start, _ in encoding.offsets]
+
+
+def test_words_that_are_forgotten_are_cut_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "_MOST_REMEMBERED", 10)
+    text = " ".join(f"unwritten{number:x} 全文{number}" for number in range(5_000))
     encoding = TOKENIZER.encode(text, add_special_tokens=False)
     assert list(token_starts(text, 0, TOKENIZER)[0]) == [start for start, _ in encoding.offsets]
