@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,35 @@ def test_a_child_that_fails_costs_time_alone(
 
     monkeypatch.setattr(read_ahead, "_start", none)
     assert synced(tmp_path / "three.db", folder, reads_ahead=True) == expected
+
+
+def test_documents_are_made_here_while_none_is_ready(
+    tmp_path: Path,
+    folder: Path,
+    children: list[subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    odd_files(folder)
+    expected = synced(tmp_path / "one.db", folder)
+    made_here: list[object] = []
+    has_made = threading.Event()
+    make, start = read_ahead._Given.make, read_ahead._start
+
+    def noted(given: read_ahead._Given) -> None:
+        make(given)
+        made_here.append(given.own)
+        if len(made_here) == 3:
+            has_made.set()
+
+    def late() -> subprocess.Popen[bytes]:
+        assert has_made.wait(300)
+        return start()
+
+    monkeypatch.setattr(read_ahead._Given, "make", noted)
+    monkeypatch.setattr(read_ahead, "_start", late)
+    assert synced(tmp_path / "two.db", folder, reads_ahead=True) == expected
+    assert len(made_here) >= 3
+    assert len(children) == 1
 
 
 def test_an_interruption_ends_the_child_and_keeps_what_was_stored(
