@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kb.errors import EmbeddingError, ModelMismatchError
 from kb.models.choose import make_embedder as make_named_embedder
@@ -242,8 +241,7 @@ class ModelInUse:
         return "searched by keywords alone: the row of the file's model is gone; run `kb reembed`"
 
 
-@dataclass(frozen=True, slots=True)
-class MadeBy:
+class MadeBy(NamedTuple):
     """What a search has to know of the model that made a file's vectors.
 
     Attributes:

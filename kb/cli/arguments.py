@@ -13,7 +13,10 @@ from typing import Any, NoReturn
 from kb.errors import UsageError
 from kb.text.nearest import nearest
 
-__all__ = ["Parser", "Words", "WrongUse", "add_format", "parse", "positive", "share"]
+__all__ = [
+    *("Parser", "Unasked", "Words", "WrongUse"),
+    *("add_format", "parse", "positive", "share", "typed_command"),
+]
 
 _OWN_GROUPS = 2  # positional arguments and options, which argparse makes first
 # Headings of the overview, in their order.
@@ -50,6 +53,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise WrongUse(message, self.prog)
 
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        # argparse tries each argument's metavar on one, which would ask for the terminal's width.
+        return argparse.HelpFormatter(self.prog, width=80)
+
     def format_usage(self) -> str:
         return f"usage: {self._usage()}\n"
 
@@ -64,7 +71,7 @@ class Parser(argparse.ArgumentParser):
         return "".join(parts)
 
     def _section(self, add: Callable[[argparse.HelpFormatter], None]) -> str:
-        formatter = self._get_formatter()
+        formatter = argparse.HelpFormatter(self.prog)
         add(formatter)
         return formatter.format_help()
 
@@ -117,6 +124,25 @@ class Parser(argparse.ArgumentParser):
         if isinstance(action, argparse._SubParsersAction):
             raise WrongUse(f'there is no command "{value}": {there_are}', self.prog)
         raise argparse.ArgumentError(action, f'"{value}" is none of its values: {there_are}')
+
+
+class Unasked(Parser):
+    """Stands for the parser of a command that is not the one that was typed: it takes no note.
+
+    All of them take 5 ms to make, of the 80 of a search.
+    """
+
+    def __init__(self, **_: Any) -> None:
+        self.example = self.epilog = ""
+
+    def add_argument(self, *_: Any, **__: Any) -> argparse.Action:
+        return argparse.Action([], "")
+
+    def add_mutually_exclusive_group(self, **_: Any) -> Any:
+        return self
+
+    def set_defaults(self, **_: Any) -> None:
+        pass
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -182,6 +208,18 @@ def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     if not name:
         raise WrongUse("name a command, such as `kb add FOLDER` or `kb search QUERY`", parser.prog)
     return options
+
+
+def typed_command(parser: Parser, arguments: Sequence[str]) -> str:
+    """The name of the command that a command line is about, as it was typed; "" for none.
+
+    Args:
+        parser: knows the global options.
+    """
+    if arguments[:1] == ["help"]:
+        return arguments[1] if len(arguments) > 1 else ""
+    place = _place_of_command(parser, arguments)
+    return arguments[place] if place < len(arguments) else ""
 
 
 def _commands(parser: Parser) -> dict[str, Parser]:

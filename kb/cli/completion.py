@@ -55,13 +55,17 @@ def completion(_: object, options: argparse.Namespace) -> int:
     return 0
 
 
-def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell and leave, when it is the shell that asks."""
-    if ASKED in os.environ:
-        import argcomplete
+def is_asked() -> bool:
+    """Whether it is the shell that starts this, to be told how a word may go on."""
+    return ASKED in os.environ
 
-        _name_completers(parser)
-        argcomplete.autocomplete(parser, always_complete_options="long")
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer the shell and leave."""
+    import argcomplete
+
+    _name_completers(parser)
+    argcomplete.autocomplete(parser, always_complete_options="long")
 
 
 def _name_completers(parser: argparse.ArgumentParser) -> None:

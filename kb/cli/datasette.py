@@ -1,4 +1,7 @@
-"""`kb datasette`: the file in Datasette, with search, labels and questions."""
+"""`kb datasette`: the file in Datasette, with search, labels and questions.
+
+Every command loads this module for its options: what starts programs is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,12 @@ import argparse
 import json
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kb import PACKAGE
 from kb.cli import render
 from kb.cli.arguments import CARE, Parser, positive
 from kb.errors import FileError
@@ -73,6 +74,8 @@ def datasette(kb: Session, options: argparse.Namespace) -> int:
             f"{shlex.join(command)}"
         )
     kb.close()
+    import subprocess
+
     return subprocess.run(command, check=False).returncode
 
 
@@ -80,7 +83,7 @@ def metadata(name: str) -> dict[str, Any]:
     """The metadata of a file that Datasette calls so."""
     import yaml
 
-    text = (resources.files("kb") / "assets" / "datasette.yaml").read_text(encoding="utf-8")
+    text = (PACKAGE / "assets" / "datasette.yaml").read_text(encoding="utf-8")
     told: dict[str, Any] = yaml.safe_load(text)
     own = {key: told.pop(key) for key in ("tables", "queries")}
     return {**told, "databases": {name: own}}
@@ -91,6 +94,8 @@ def _has_config(program: Sequence[str]) -> bool:
 
     Before, an option of that name meant something else.
     """
+    import subprocess
+
     done = subprocess.run(
         [*program, "--version"], capture_output=True, encoding="utf-8", check=False
     )
@@ -100,6 +105,8 @@ def _has_config(program: Sequence[str]) -> bool:
 
 def _program() -> list[str] | None:
     """How Datasette is started: as a program, or out of this environment."""
+    import shutil
+
     beside = shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
     found = shutil.which(PROGRAM) or beside
     return [found] if found else None

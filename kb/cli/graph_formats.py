@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from html import escape
-from importlib import resources
 from typing import Any
 
+from kb import PACKAGE
 from kb.store.citation_graph import Graph, graph_dict
 from kb.text.controls import escaped_in_json, visible
 
@@ -86,7 +86,7 @@ def to_html(picture: Mapping[str, Any]) -> str:
 
 
 def _asset(*names: str) -> str:
-    return (resources.files("kb") / "assets").joinpath(*names).read_text(encoding="utf-8")
+    return PACKAGE.joinpath("assets", *names).read_text(encoding="utf-8")
 
 
 FORMATS: dict[str, Callable[[Graph], str]] = {

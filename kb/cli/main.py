@@ -41,8 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _outcome(arguments: list[str]) -> int:
     """Run the command, say what went wrong; the exit code."""
-    parser = make_parser()
-    completion.complete(parser)
+    if completion.is_asked():
+        completion.complete(make_parser())
+    parser = make_parser(arguments)
     try:
         options = parse(parser, arguments)
     except WrongUse as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kb.disk.read import is_there, read_bytes, reason
+from kb.settings import user_configuration
 from kb.text.decode import encodable
 
 __all__ = ["ALIAS_FILES", "load_aliases"]
@@ -40,9 +41,7 @@ def load_aliases(project: Path, warn: Callable[[str], None]) -> dict[str, str]:
 
 
 def _alias_files(project: Path) -> Iterator[Path]:
-    from platformdirs import user_config_path
-
-    for folder in (project, project / ".kb", user_config_path("kb")):
+    for folder in (project, project / ".kb", user_configuration()):
         for name in ALIAS_FILES:
             if is_there(folder / name):
                 yield folder / name

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PROCESSES = Path("/proc")
 # A reader in WAL mode locks one of these bytes of the -shm file as long as its transaction lasts.
@@ -16,8 +16,7 @@ READ_MARKS = range(123, 128)
 COMMAND_CHARACTERS = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """A process that uses the file."""
 
     process: int

@@ -30,6 +30,7 @@ from kb.search.operators import chunk_filters
 from kb.search.passages import gather
 from kb.search.query import Query, parse_query
 from kb.search.rows import load_documents, load_rows
+from kb.settings import user_cache
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.collections import find_collection_id, insert_collection
 from kb.store.connection import Connection
@@ -79,11 +80,9 @@ def beir_file(folder: Path, model: str | None) -> Path:
 
     It is kept, so that a collection is embedded once.
     """
-    from platformdirs import user_cache_path
-
     key = f"{folder}\n{model}" if model else str(folder)
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    return user_cache_path("kb") / f"eval-{folder.name}-{digest}.db"
+    return user_cache() / f"eval-{folder.name}-{digest}.db"
 
 
 def read_beir(folder: Path) -> Judged:

@@ -11,12 +11,11 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kb import PACKAGE
 from kb.errors import EmbeddingError
 
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ BUILDS = {
 BATCH_SIZE = 8  # texts a call when many are embedded: what an interruption may lose
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(NamedTuple):
     """Turns a cosine similarity into a score that means the same for every model.
 
     score = 1 / (1 + exp(-(slope * cosine + intercept))), so that 0.7 is the threshold that
@@ -122,7 +120,7 @@ def load_tokenizer() -> Tokenizer:
     """
     from tokenizers import Tokenizer
 
-    data = (resources.files("kb") / "assets" / "tokenizer.json").read_text(encoding="utf-8")
+    data = (PACKAGE / "assets" / "tokenizer.json").read_text(encoding="utf-8")
     tokenizer = Tokenizer.from_str(data)
     tokenizer.no_truncation()
     tokenizer.no_padding()

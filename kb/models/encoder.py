@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Any
+
+from kb import PACKAGE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,4 +165,4 @@ def _norm(name: str, norm: Norm) -> dict[str, NDArray[Any]]:
 
 def asset(name: str) -> bytes:
     """A file of `kb/assets`."""
-    return (resources.files("kb") / "assets" / name).read_bytes()
+    return (PACKAGE / "assets" / name).read_bytes()

@@ -9,7 +9,6 @@ place where the user names one. Gains and cost: docs/decisions/0003-ranking.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kb.models.embedder import Embedder, available_cores
@@ -52,6 +51,8 @@ class LateInteraction:
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         wanted = self._embedder.token_vectors([query])[0]
         # One passage a batch: padding to the longest would cost more than it saves.
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(available_cores()) as pool:
             found = pool.map(lambda text: self._embedder.token_vectors([text])[0], passages)
             return [float((wanted @ tokens.T).max(axis=1).mean()) for tokens in found]

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from kb.disk.git import git_branch
 from kb.disk.read import is_there, read_bytes, reason
 from kb.errors import ConfigurationError, UsageError
+from kb.settings import user_configuration
 from kb.text.nearest import nearest
 
 __all__ = [
@@ -201,9 +202,7 @@ def allowed_folders(given: Sequence[str], warn: Callable[[str], None]) -> tuple[
     Args:
         warn: called with what is wrong with the user's file, which then allows nothing.
     """
-    from platformdirs import user_config_path
-
-    file = user_config_path("kb") / "config.json"
+    file = user_configuration() / "config.json"
     texts = list(given)
     if is_there(file):
         try:

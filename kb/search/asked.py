@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kb.search.files import SearchedFile, Together
 from kb.search.operators import Filters, enforced
@@ -16,8 +16,7 @@ from kb.store.ids import ChunkRange
 Asked = tuple[str, Sequence[str]]  # a query and the collections to look in; none: all
 
 
-@dataclass(frozen=True, slots=True)
-class FileQuery:
+class FileQuery(NamedTuple):
     """What one file is asked, and where in it.
 
     Attributes:
@@ -112,6 +111,6 @@ def filters_of(
     if all(notices):
         return {file: looked for file, (looked, _) in found.items()}, next(iter(notices), "")
     return {
-        file: replace(looked, query=queries[file], filters=(set(), None)) if notice else looked
+        file: looked._replace(query=queries[file], filters=(set(), None)) if notice else looked
         for file, (looked, notice) in found.items()
     }, ""

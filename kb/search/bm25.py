@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from kb.search.operators import document_filters, documents_holding, matching_documents
@@ -95,8 +95,7 @@ def without_short_words(
         for operand in (*query.must, *query.terms, *query.must_not)
         if is_short(operand)
     )
-    kept = replace(
-        query,
+    kept = query._replace(
         terms=tuple(one for one in query.terms if not is_short(one)),
         must_not=tuple(one for one in query.must_not if not is_short(one)),
     )

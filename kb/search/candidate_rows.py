@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.search.proposed import DEPTH, Proposed, kept_together
 from kb.search.query import Query
@@ -24,8 +23,7 @@ LONGEST_PATH = 300  # characters
 MOST_NAMED = 20  # documents of whose path a query is the end
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The passages that a file's lists propose.
 
     Attributes:

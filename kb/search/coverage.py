@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from kb.search.lookup import Holding, LookedUp, Unit, fts5_idf, most_holding
+from kb.search.lookup import NOTHING, Holding, LookedUp, Unit, fts5_idf, most_holding
 from kb.search.ranking import APART, COMMON, LENGTH_WEIGHT, NEAR, SATURATION
 
 # Information of a query, in natural units, with which its words say all that words can: that of one
@@ -23,8 +23,7 @@ _EMOJI = re.compile(r'"u[0-9a-f]{4,6}"')
 LEAST_TOLD = 0.25  # what passages say more often stands before the rest, and none is noise
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(NamedTuple):
     """What passages hold of a query.
 
     Attributes:
@@ -36,10 +35,10 @@ class Coverage:
     """
 
     greatest_score: float = 0.0
-    held: Mapping[int, float] = field(default_factory=dict)
+    held: Mapping[int, float] = NOTHING
     rarity: float = 0.0
     telling: float = 1.0
-    weight: Mapping[int, float] = field(default_factory=dict)
+    weight: Mapping[int, float] = NOTHING
 
     def share(self, row_id: int, score: float) -> float:
         """A row's bm25 score as a share of the greatest that the query can have."""
@@ -48,8 +47,7 @@ class Coverage:
         return score * self.weight.get(row_id, 1.0) / self.greatest_score
 
 
-@dataclass(frozen=True, slots=True)
-class Everywhere:
+class Everywhere(NamedTuple):
     """How rare expressions are in all files that are searched as one.
 
     Attributes:
@@ -73,7 +71,7 @@ def everywhere(looked: Sequence[LookedUp]) -> Everywhere:
     counts: dict[str, int] = {}
     for one in looked:
         for match, holding in one.found.items():
-            counts[match] = counts.get(match, 0) + holding.count
+            counts[match] = counts.get(match, 0) + holding.total
     common = {match for one in looked for match, holding in one.found.items() if holding.is_common}
     total = sum(one.total for one in looked)
     most = most_holding(total)
@@ -130,7 +128,7 @@ def _weight_elsewhere(own: LookedUp, files: Everywhere) -> Mapping[int, float]:
     for match in dict.fromkeys(own.ranked):
         if own.found[match].is_common:  # its rows are not all known
             continue
-        factor = files.idf[match] / fts5_idf(own.found[match].count, own.total)
+        factor = files.idf[match] / fts5_idf(own.found[match].total, own.total)
         scores = own.scores[match]
         for row_id in own.found[match].rows:
             score = scores[row_id]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,7 +24,6 @@ T = TypeVar("T")
 SIDE_BY_SIDE = 500_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class SearchedFile:
     """An open file as a search sees it.
 
@@ -34,9 +32,12 @@ class SearchedFile:
         label: what people call it.
     """
 
-    model: ModelInUse
-    names: Names
-    label: str = "The file"
+    __slots__ = ("label", "model", "names")
+
+    def __init__(self, model: ModelInUse, names: Names, label: str = "The file") -> None:
+        self.model = model
+        self.names = names
+        self.label = label
 
     @property
     def database(self) -> Database:

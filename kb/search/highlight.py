@@ -7,9 +7,8 @@ unspaced script inside sentences.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kb.search.query import Operand, Query
 from kb.search.words import Pattern, Words, find, pattern, split, unspaced_runs
@@ -28,8 +27,7 @@ MOST_OPERANDS = 50  # that are looked for in a long text
 LETTERS = 4  # that a word keeps whatever its ending
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(NamedTuple):
     """A place in a text that a query's operand matches: whole words."""
 
     start: int
@@ -55,7 +53,7 @@ def spans(
     """
     if len(text) > LONG_TEXT:
         return sorted(
-            replace(span, start=span.start + start, end=span.end + start)
+            span._replace(start=span.start + start, end=span.end + start)
             for start, end in _stretches(text, query, variants or {})
             for span in spans(connection, text[start:end], query, variants=variants, case=case)
         )
@@ -74,13 +72,15 @@ def spans(
 
 def marked(text: str, found: Sequence[Span]) -> str:
     """A text with `<mark>` round each span and everything else escaped for HTML."""
+    from html import escape  # here: it loads every name of a character
+
     parts: list[str] = []
     done = 0
     for start, end in merged(found):
-        parts += [html.escape(text[done:start], quote=False), "<mark>"]
-        parts += [html.escape(text[start:end], quote=False), "</mark>"]
+        parts += [escape(text[done:start], quote=False), "<mark>"]
+        parts += [escape(text[start:end], quote=False), "</mark>"]
         done = end
-    return "".join(parts) + html.escape(text[done:], quote=False)
+    return "".join(parts) + escape(text[done:], quote=False)
 
 
 def excerpts(
@@ -203,7 +203,7 @@ class _Text:
                 stems = split(self._connection, " ".join(piece), stem=True).words
                 piece = tuple(stems)
             found += self.places(
-                replace(wanted, words=piece, folded=piece, glued=glued, is_prefix=False)
+                wanted._replace(words=piece, folded=piece, glued=glued, is_prefix=False)
             )
         return found
 
@@ -260,7 +260,7 @@ def _in_word(text: str, place: int) -> bool:
 
 def _piece(text: str, start: int, end: int, found: Sequence[Span], *, mark: bool) -> str:
     inside = [
-        replace(span, start=max(span.start, start) - start, end=min(span.end, end) - start)
+        span._replace(start=max(span.start, start) - start, end=min(span.end, end) - start)
         for span in found
         if span.start < end and span.end > start
     ]

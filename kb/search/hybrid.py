@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,8 +95,7 @@ def search(
     return [hit for _, hit in ranked([collected], limit, max_distance)]
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(NamedTuple):
     """What one file knows of a query: its candidates, and how rare the query's words are there.
 
     Attributes:
@@ -114,7 +112,7 @@ class Collected:
     nearest: Sequence[tuple[int, float]] = ()
     words: WordLists | None = None  # None: meaning alone is asked for
     rows: Sequence[tuple[Any, ...]] = ()
-    passages: LookedUp = field(default_factory=LookedUp)
+    passages: LookedUp = LookedUp()
     named: Container[int] = frozenset()
     titled: Container[int] = frozenset()
     readable: float = 1.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.search.candidates import bodies, matching
 from kb.search.lookup import Unit, finding_and_following, units
@@ -24,8 +23,7 @@ _IN_NAME = re.compile(r"[\w-]")
 NO_NAME_BEFORE, NO_NAME_BEHIND = r"(?<![\w-])", r"(?![\w-])"
 
 
-@dataclass(frozen=True, slots=True)
-class WordLists:
+class WordLists(NamedTuple):
     """What the keyword index says: scores by id, best first, and what they are made of.
 
     Attributes:

@@ -10,9 +10,9 @@ import json
 import math
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from kb.search.query import FUNCTION_WORDS, STOP_WORDS, Operand, Query, quote
 from kb.search.ranking import COLUMN_WEIGHTS, LEAST_IDF, SATURATION
@@ -39,10 +39,10 @@ MOST_UNITS = 100
 SIZES = "passages and documents"
 COUNTS = "passages that hold expressions"
 MOST_KEPT = 10_000  # expressions whose count is known
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """What one word of a query looks for, as MATCH expressions.
 
     Attributes:
@@ -61,17 +61,15 @@ class Unit:
         return word in STOP_WORDS or word in FUNCTION_WORDS
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(NamedTuple):
     """In how many rows an expression is, and in which of those asked about."""
 
-    count: int
+    total: int
     rows: frozenset[int]
     is_common: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LookedUp:
+class LookedUp(NamedTuple):
     """What one file's index says of the words of a query.
 
     Attributes:
@@ -84,12 +82,12 @@ class LookedUp:
 
     wanted: Sequence[Unit] = ()
     ranked: Sequence[str] = ()
-    found: Mapping[str, Holding] = field(default_factory=dict)
+    found: Mapping[str, Holding] = NOTHING
     total: int = 0
     documents: int = 0
-    scores: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    lengths: Mapping[int, int] = field(default_factory=dict)
-    often: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[int, float]] = NOTHING
+    lengths: Mapping[int, int] = NOTHING
+    often: Mapping[str, Mapping[int, float]] = NOTHING
 
 
 def units(query: Query, prefixes: Mapping[str, str] | None = None) -> list[Unit]:

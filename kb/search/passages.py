@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kb.model_in_use import MadeBy, ModelInUse, made_by
 from kb.models.rerank import CANDIDATES
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 FEWEST = 30  # candidates of each list of a file, however many files there are
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What several searches found: rows and the hits behind them, and what to tell the reader.
 
     Attributes:
@@ -43,8 +41,8 @@ class Found:
     rows: list[list[Row]]
     hits: list[list[Hit]]
     notice: str
-    files: list[list[SearchedFile]] = field(default_factory=list)
-    queries: dict[SearchedFile, list[Query]] = field(default_factory=dict)
+    files: list[list[SearchedFile]]
+    queries: dict[SearchedFile, list[Query]]
 
 
 def search_passages(
@@ -107,7 +105,7 @@ def search_files(
     vectors, problems = vectors_for(together, corrected, models, by_words, hybrid)
     said = [query.notice for query in parsed]
     said += [text for file in together.files for _, text in corrected[file]]
-    found = Found([], [], "")
+    found = Found([], [], "", [], {})
     for file in together.files:
         found.queries[file] = [query for query, _ in corrected[file]]
     texts: list[list[str]] = []
@@ -143,13 +141,13 @@ def search_files(
     said += problems
     if any(found.rows) and not problems:
         said.append(WORDS_ALONE if lacks_vectors else waiting)
-    found = replace(found, notice=" ".join(filter(None, dict.fromkeys([*said, *together.lost]))))
+    found = found._replace(notice=" ".join(filter(None, dict.fromkeys([*said, *together.lost]))))
     if not rerank:
         return found
     first = together.files[0]
     orders, problem = finer_orders(first.model, found.queries[first], found.hits, texts)
     notice = " ".join(filter(None, (found.notice, problem)))
-    return _reordered(replace(found, notice=notice), orders, limit)
+    return _reordered(found._replace(notice=notice), orders, limit)
 
 
 def gather(
@@ -228,7 +226,7 @@ def _nearest_of_all(
         vector = vectors[file]
         if vector is None or not chosen[file]:
             return one
-        return replace(one, nearest=nearest_of(connection, vector, chosen[file], depth))
+        return one._replace(nearest=nearest_of(connection, vector, chosen[file], depth))
 
     found = {file: one for file, one in together.each(measured).items() if one is not None}
     return dict(zip(found, best_together([*found.values()], depth), strict=True))
@@ -260,7 +258,7 @@ def _reordered(found: Found, orders: Sequence[Sequence[int]], limit: int) -> Fou
     Reranking says which rows are the best, the evidence how good the best are: the first row gets
     the greatest of their scores, and so on.
     """
-    reordered = replace(found, rows=[], hits=[], files=[])
+    reordered = found._replace(rows=[], hits=[], files=[])
     for order, rows, hits, files in zip(orders, found.rows, found.hits, found.files, strict=True):
         scores_in_order = [hit.score for hit in hits]  # they fall
         places = list(zip(order, scores_in_order, strict=True))[:limit]

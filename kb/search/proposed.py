@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration
 from kb.search.keywords import WordLists, word_lists
@@ -29,8 +28,7 @@ DEPTH = 100  # passages of each list that become candidates
 FIRST_OF_FILE = 10  # that stay, however good those of other files are
 
 
-@dataclass(frozen=True, slots=True)
-class Proposed:
+class Proposed(NamedTuple):
     """What one file's lists propose.
 
     Attributes:
@@ -141,7 +139,7 @@ def best_together(proposed: Sequence[Proposed], depth: int) -> list[Proposed]:
     ]
     kept_near, kept_words = kept_together(near, depth), kept_together(by_words, depth)
     return [
-        replace(one, nearest=one.nearest[:nearest], best=one.best[:words])
+        one._replace(nearest=one.nearest[:nearest], best=one.best[:words])
         for one, nearest, words in zip(proposed, kept_near, kept_words, strict=True)
     ]
 

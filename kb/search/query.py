@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from kb.formats.tags import normal_tag
 from kb.text.file_names import printable
@@ -66,8 +66,7 @@ _CLOSING = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """One word or phrase of a query, without its operator."""
 
     text: str
@@ -80,8 +79,7 @@ class Operand:
         return self.text.casefold() in STOP_WORDS
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """A parsed query."""
 
     text: str
@@ -121,8 +119,7 @@ class Query:
         """The same words, which need not stand in a row."""
         quoted = [one for one in self.must if one.is_phrase and not one.is_required]
         words_ = (Operand(word) for one in quoted for word in one.text.split())
-        return replace(
-            self,
+        return self._replace(
             must=tuple(one for one in self.must if one not in quoted),
             terms=tuple(dict.fromkeys([*self.terms, *(w for w in words_ if match_required(w))])),
         )
@@ -130,7 +127,7 @@ class Query:
     def without_stop_words(self) -> Query:
         """The query without bare words that say nothing, unless it has nothing else."""
         telling = tuple(one for one in self.terms if not one.is_stop_word)
-        return replace(self, terms=telling) if telling or self.must else self
+        return self._replace(terms=telling) if telling or self.must else self
 
     @property
     def words_to_embed(self) -> str:
@@ -184,7 +181,7 @@ def parse_query(text: str, *, tags: bool = False) -> Query:
         if sign == "-":
             must_not.append(operand)
         elif sign == "+" or operand.is_phrase:
-            must.append(replace(operand, is_required=sign == "+"))
+            must.append(operand._replace(is_required=sign == "+"))
         else:
             terms.append(operand)
     if any(tagged.values()):

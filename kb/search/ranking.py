@@ -32,14 +32,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kb.text.terms import scripts
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """The constants of the function, fitted by `scripts/fit`."""
 
     passage_words: float = 0.65

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kb.errors import EmbeddingError
 from kb.model_in_use import ModelInUse
@@ -43,8 +43,7 @@ _RULE = re.compile(r"^[ \t>]*[-=+|:*_ \t]{3,}$")
 _MARKUP = re.compile(r"[`*_\\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(NamedTuple):
     """A piece of a passage on one line, and where in it the query's words stand."""
 
     text: str

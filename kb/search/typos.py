@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kb.search.query import Operand, Query
 from kb.store.connection import Connection
@@ -24,8 +24,7 @@ MOST_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
 FOREIGN_FROM = 3  # unknown words; a query of mostly such is in another language
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(NamedTuple):
     """A word of the file that is near a typed one."""
 
     word: str
@@ -109,7 +108,7 @@ def correct(
     ]
     if not said:
         return query, ""
-    found = replace(query, text=text, terms=tuple(dict.fromkeys(terms)), guesses=tuple(guesses))
+    found = query._replace(text=text, terms=tuple(dict.fromkeys(terms)), guesses=tuple(guesses))
     return found, " ".join(said)
 
 

@@ -10,25 +10,26 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from functools import lru_cache
-
-import regex
+from typing import NamedTuple
 
 from kb.search.query import Operand
 from kb.store.connection import Connection
 from kb.text.terms import identifier_parts, is_unspaced, pictograph_places, runs
 
-_GRAPHEME = regex.compile(r"\X")
 
-
-@dataclass(slots=True)
 class Words:
     """Parallel lists, one entry a word. Places count characters of the text."""
 
-    words: list[str] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    __slots__ = ("ends", "starts", "words")
+
+    def __init__(
+        self, words: Sequence[str] = (), starts: Sequence[int] = (), ends: Sequence[int] = ()
+    ) -> None:
+        self.words = list(words)
+        self.starts = list(starts)
+        self.ends = list(ends)
 
     def add(self, word: str, start: int, end: int) -> None:
         self.words.append(word)
@@ -42,8 +43,7 @@ class Words:
         return number > 0 and self.starts[number] in (self.ends[before], self.starts[before])
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(NamedTuple):
     """What one operand of a query means as words in a row."""
 
     words: tuple[str, ...]  # as they are compared: stems if `is_stem`
@@ -185,8 +185,7 @@ def starts_with(connection: Connection, text: str, wanted: Pattern) -> bool:
 
 def without_first(wanted: Pattern, count: int) -> Pattern:
     """A pattern without its first words."""
-    return replace(
-        wanted,
+    return wanted._replace(
         words=wanted.words[count:],
         folded=wanted.folded[count:],
         glued=(False, *wanted.glued[count + 1 :]),
@@ -197,8 +196,7 @@ def first_words(wanted: Pattern, count: int) -> Pattern:
     """A pattern's first words; the whole pattern if it has no more."""
     if len(wanted.words) <= count:
         return wanted
-    return replace(
-        wanted,
+    return wanted._replace(
         words=wanted.words[:count],
         folded=wanted.folded[:count],
         glued=wanted.glued[:count],
@@ -280,8 +278,10 @@ def _places(raw: str, normal: str) -> list[tuple[int, int]]:
     """For each character of a word's normal form, its place in the raw one."""
     if len(raw) == len(normal):
         return [(i, i + 1) for i in range(len(raw))]
+    import regex  # here: it takes 8 ms to load
+
     places: list[tuple[int, int]] = []
-    for match in _GRAPHEME.finditer(raw):
+    for match in regex.finditer(r"\X", raw):
         places += [match.span()] * len(unicodedata.normalize("NFKC", match.group()))
     return places if len(places) == len(normal) else [(0, len(raw))] * len(normal)
 

@@ -11,12 +11,12 @@ import contextlib
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kb
 from kb.disk.holders import status_fields
+from kb.settings import user_cache
 
 if TYPE_CHECKING:
     import socket
@@ -28,8 +28,7 @@ ANSWER_SECONDS = 20
 MOST_BYTES = 50_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A server that answers for a file."""
 
     host: str
@@ -73,7 +72,7 @@ def announce(
         # The token is for this user alone: mkstemp makes files that nobody else can read.
         handle, name = tempfile.mkstemp(dir=place.parent)
         with open(handle, "w", encoding="utf-8") as stream:
-            json.dump(asdict(said), stream)
+            json.dump(said._asdict(), stream)
         os.replace(name, place)
     except (OSError, UnicodeError):
         return None
@@ -145,10 +144,8 @@ def _all_of(connection: socket.socket) -> bytes:
 
 
 def _place(database: Path) -> Path:
-    from platformdirs import user_cache_path
-
     name = hashlib.sha256(os.fsencode(os.path.realpath(database))).hexdigest()[:24]
-    return user_cache_path("kb", appauthor=False) / "servers" / f"{name}.json"
+    return user_cache() / "servers" / f"{name}.json"
 
 
 def _read(place: Path) -> Running | None:

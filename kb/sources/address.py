@@ -9,8 +9,8 @@ and `located` know that form.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urldefrag, urlsplit
 
 from kb.errors import UsageError
@@ -140,8 +140,7 @@ def typed_path(source: str) -> Path:
         raise UsageError(f"{source!r} is no path: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class GitAddress:
+class GitAddress(NamedTuple):
     """A repository, what of it is meant, and which edition."""
 
     url: str  # as git takes it: https://, http://, ssh:// or file://

@@ -7,6 +7,8 @@ import shutil
 import time
 from pathlib import Path
 
+from kb.settings import user_cache
+
 __all__ = ["cache_folder"]
 
 KEPT_SECONDS = 90 * 86_400  # since something was used last
@@ -19,9 +21,7 @@ def cache_folder(kind: str) -> Path:
     that cannot be made is returned all the same: without it everything is fetched, or nothing can
     be, as its user has it.
     """
-    from platformdirs import user_cache_path
-
-    folder = user_cache_path("kb") / kind
+    folder = user_cache() / kind
     oldest = time.time() - KEPT_SECONDS
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

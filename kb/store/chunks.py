@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kb.store.connection import Connection
 from kb.store.ids import WHOLE_FILE, ChunkRange
 
 
-@dataclass(frozen=True, slots=True)
-class StoredChunk:
+class StoredChunk(NamedTuple):
     """A chunk, with the ranges of its document's text that it and its lead are."""
 
     chunk_id: int

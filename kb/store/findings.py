@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from kb.store.connection import Connection
 from kb.store.embeddings import current_model, has_vectors_without_model
@@ -11,8 +11,7 @@ from kb.store.embeddings import current_model, has_vectors_without_model
 SOUND, HINT, BROKEN = "sound", "hint", "broken"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that was looked at."""
 
     check: str
@@ -22,7 +21,7 @@ class Finding:
     repair: str = ""  # what `--fix` does about it: a key of `REPAIRS`, or of the caller's own
 
     def as_dict(self) -> dict[str, str]:
-        return {key: value for key, value in asdict(self).items() if value}
+        return {key: value for key, value in self._asdict().items() if value}
 
 
 def quick(connection: Connection, known_models: Mapping[str, Collection[str]]) -> list[Finding]:

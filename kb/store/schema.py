@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import apsw
 
+from kb import PACKAGE
 from kb.errors import DamagedFileError, FileError, NewerFileError
 from kb.store.opening import sqlite_name
 
 APPLICATION_ID = 0x6B62646F
 SCHEMA_VERSION = 6
 PAGE_SIZE = 4096  # 8192 searches no faster, and a new file would be twice as large
-MIGRATIONS: Traversable = resources.files("kb") / "migrations"  # NNNN.sql: to version NNNN
+MIGRATIONS = PACKAGE / "migrations"  # NNNN.sql: to version NNNN
 
 
 def prepare(connection: apsw.Connection, path: Path, *, read_only: bool) -> None:
@@ -132,8 +131,7 @@ def _version(connection: apsw.Connection) -> tuple[int, int]:
 
 def _resource(*names: str) -> str:
     """A packaged SQL file; in a checkout `schema.sql` lies beside the package."""
-    folder = resources.files("kb")
-    packaged = folder.joinpath(*names)
+    packaged = PACKAGE.joinpath(*names)
     if not packaged.is_file():
-        packaged = Path(str(folder)).parent.joinpath(*names)
+        packaged = PACKAGE.parent.joinpath(*names)
     return packaged.read_text(encoding="utf-8")

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from kb.errors import FileError
 from kb.store.connection import Connection
@@ -29,8 +28,7 @@ LONGEST_DETAIL = 500
 QUERY_PARAMETERS = ("query", "pattern")
 
 
-@dataclass(frozen=True, slots=True)
-class FileScore:
+class FileScore(NamedTuple):
     """A file that was read, and how much it matters now."""
 
     path: str
@@ -42,13 +40,15 @@ class FileScore:
     is_archived: bool
 
 
-@dataclass(slots=True)
 class _Session:
-    session_id: str
-    client: str
-    started_at: str
-    last_active_at: str
-    ended_at: str | None = None
+    """One row of `sessions`: its attributes are the columns."""
+
+    def __init__(self, session_id: str, client: str, started_at: str) -> None:
+        self.session_id = session_id
+        self.client = client
+        self.started_at = started_at
+        self.last_active_at = started_at
+        self.ended_at: str | None = None
 
 
 class SessionLog:
@@ -177,7 +177,7 @@ class SessionLog:
         events: list[dict[str, Any]],
         reads: list[dict[str, Any]],
     ) -> None:
-        connection.run_many("upsert_session", map(asdict, sessions))
+        connection.run_many("upsert_session", map(vars, sessions))
         connection.run_many("insert_session_event", events)
         idle_since = stored_time(self._clock() - IDLE)
         connection.run("end_idle_sessions", idle_since=idle_since)
@@ -198,7 +198,7 @@ class SessionLog:
         now = self._now()
         import uuid  # here: the command line loads this module, and has no sessions
 
-        return _Session(str(uuid.uuid4()), self._client, now, now)
+        return _Session(str(uuid.uuid4()), self._client, now)
 
     def _end_if_idle(self) -> None:
         if self._session is not None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.errors import DamagedFileError
 from kb.store.connection import Connection
@@ -38,8 +37,7 @@ STRONG = 2 / 3
 BEFORE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class SignCodes:
+class SignCodes(NamedTuple):
     """The codes of some chunks.
 
     Attributes:
@@ -127,8 +125,7 @@ class SignCodes:
         return Probable(ids[best], differing[best])
 
 
-@dataclass(frozen=True, slots=True)
-class Probable:
+class Probable(NamedTuple):
     """Chunks whose vectors may be the nearest, the most probable first.
 
     Attributes:
@@ -196,8 +193,7 @@ def _add(sums: NDArray[np.uint16], counts: NDArray[np.uint8]) -> None:
         sums += counts[first : first + SUMMED].sum(axis=0, dtype=counts.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A query's vector.
 
     Attributes:

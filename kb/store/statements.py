@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import resources
+
+from kb import PACKAGE
 
 _HEAD = re.compile(r"^-- name: (\w+)[!$]?\n(?:--.*\n)*", re.MULTILINE)
 
@@ -22,7 +23,7 @@ def statement(name: str) -> str:
 @cache
 def _statements() -> dict[str, str]:
     found: dict[str, str] = {}
-    for file in (resources.files("kb") / "queries").iterdir():
+    for file in (PACKAGE / "queries").iterdir():
         if file.name.endswith(".sql"):
             _, *parts = _HEAD.split(file.read_text(encoding="utf-8"))
             for name, sql in zip(parts[::2], parts[1::2], strict=True):

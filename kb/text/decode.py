@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Decoded", "NoTextError", "decode", "decode_as", "encodable"]
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """A file's text with line ends as `\\n` and without byte order mark."""
 
     text: str

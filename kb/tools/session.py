@@ -7,10 +7,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kb.errors import CollectionNotFound, FileError
 from kb.knowledge_base import KnowledgeBase
@@ -66,8 +65,7 @@ class Activity:
         self._added.clear()
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(NamedTuple):
     """What a client may do.
 
     Attributes:

@@ -91,7 +91,7 @@ def test_words_that_all_are_common_are_looked_up_nevertheless(
         assert both.found['"wind"'].is_common
         assert coverage(both).held == {chunk: 1.0}
         alone = look_up(connection, units[:1], ['"wind"'], document_of, ())
-        assert alone.found['"wind"'].count == 21
+        assert alone.found['"wind"'].total == 21
         assert coverage(alone).held == {chunk: 1.0}  # where there is no other word it counts
 
 

@@ -6,11 +6,12 @@ Nothing here imports what a command does: help and misspelt commands must not wa
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 import kb
 from kb.cli import completion, datasette, doctor, install, replicate, serve, token
-from kb.cli.arguments import Parser, positive
+from kb.cli.arguments import Parser, Unasked, positive, typed_command
 from kb.cli.options import browsing, care, collecting, context
 
 __all__ = ["PATH_OPTIONS", "make_parser"]
@@ -26,13 +27,25 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 ABOUT = "A project's knowledge in one SQLite file: add folders, search, serve."
 
 
-def make_parser() -> Parser:
-    """The parser with all commands."""
+def make_parser(arguments: Sequence[str] = ()) -> Parser:
+    """The parser with the options of the command that is typed, or of all where none is.
+
+    It knows the other commands by their names and what they are for.
+    """
     common = _common_options(argparse.SUPPRESS)
     parser = Parser(prog="kb", description=ABOUT, parents=[_common_options(None)], add_help=False)
     parser.example = 'kb search "how do I calibrate the wind vane?" --from docs'
     parser.set_defaults(creates=False, needs_file=True)
-    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    typed = typed_command(parser, arguments)
+
+    def parser_of_command(**more: Any) -> Parser:
+        is_typed = more["prog"] == f"{parser.prog} {typed}"
+        return Parser(**more) if is_typed or not typed else Unasked(**more)
+
+    # The program is named, since argparse would format the whole usage to find it.
+    commands: argparse._SubParsersAction[Parser] = parser.add_subparsers(  # type: ignore[call-overload]
+        metavar="COMMAND", prog=parser.prog, parser_class=parser_of_command
+    )
 
     def add(
         name: str, command: str, text: str, *, group: str, example: str, **defaults: Any

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import secrets
 from functools import cache
-from importlib import resources
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,12 +12,13 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kb import PACKAGE
 from kb.search.score_words import score_word
 from kb.text.counted import counted
 
 __all__ = ["FORM_SECRET", "STATIC", "VENDOR", "Sealed", "document_address", "page"]
 
-ASSETS = Path(str(resources.files("kb") / "assets"))
+ASSETS = PACKAGE / "assets"
 STATIC, VENDOR = ASSETS / "page" / "static", ASSETS / "vendor"
 FORM_SECRET = secrets.token_urlsafe(24)  # of this process: a form of another page has it not
 

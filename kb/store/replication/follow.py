@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from filelock import FileLock, Timeout
-from platformdirs import user_cache_path
 
 from kb.errors import KbError, SourceError
+from kb.settings import user_cache
 from kb.store.beside import FilesBeside
 from kb.store.database import Database
 from kb.store.replication.destination import Destination
@@ -251,7 +251,7 @@ class _Replica(Database):
 
 def _own_folder() -> Path:
     """A new folder for one process; those of processes that were killed go."""
-    folder = user_cache_path("kb", appauthor=False) / "replicas"
+    folder = user_cache() / "replicas"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for other in folder.iterdir():
         with contextlib.suppress(Timeout, OSError), FileLock(other / "lock").acquire(timeout=0):
