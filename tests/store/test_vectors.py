@@ -205,6 +205,25 @@ def test_the_wide_choice_takes_the_least_that_differ_of_more_codes_than_are_scan
     assert sorted(differing[chosen].tolist()) == np.sort(differing)[:100].tolist()
 
 
+def test_of_very_many_codes_those_near_in_a_querys_strongest_words_are_looked_at() -> None:
+    dice = np.random.default_rng(1)
+    query = dice.choice([-1, 1], 384).astype(np.float32)
+    query[:128] *= 0.1
+    vectors = random_vectors(5000, 384)
+    near, others = np.arange(7, 5000, 250), np.arange(8, 5000, 25)
+    vectors[near] = query * dice.choice([-1, 1], (len(near), 384), p=[0.33, 0.67])
+
+    def chosen() -> list[int]:
+        return sorted(codes_of(vectors).nearest(query, wide=100, few=20, most=100).ids.tolist())
+
+    vectors[near, :128] = random_vectors(len(near), 128, seed=4)  # which tell nothing
+    assert {*near.tolist()} <= {*chosen()}
+    vectors[near, :128] = query[:128]
+    vectors[others, :128] = -query[:128]
+    vectors[others, 128:] = query[128:] * dice.choice([-1, 1], (len(others), 256), p=[0.3, 0.7])
+    assert {*near.tolist()} <= {*chosen()}  # all words together decide
+
+
 def test_of_equal_codes_no_more_are_chosen_than_were_asked_for() -> None:
     vectors = np.repeat(random_vectors(1), 3000, axis=0)
     chosen = codes_of(vectors).nearest(vectors[0], wide=50, few=20, most=1000).ids
