@@ -1,13 +1,5 @@
 -- Statements of kb/search/lookup.py.
 
--- name: count_holding
--- In how many chunks each expression (JSON list) is, counted to a limit.
-SELECT
-  matches.value,
-  (SELECT count(*)
-   FROM (SELECT 1 FROM keyword_index WHERE keyword_index MATCH matches.value LIMIT :limit))
-FROM json_each(:matches) AS matches;
-
 -- name: chunks_holding
 -- Which of some chunks (JSON list, all from :first to :last) hold each expression (JSON list); "+"
 -- for the reason in keyword_hits_among.
@@ -29,11 +21,3 @@ WHERE keyword_index MATCH matches.value AND keyword_index.rowid BETWEEN :first A
     UNION ALL SELECT * FROM (
       SELECT own.chunk_id FROM json_each(:document_ids) AS documents
       CROSS JOIN chunks AS own ON own.document_id = documents.value LIMIT :most));
-
--- name: count_all_chunks$
--- How many chunks the file holds.
-SELECT count(*) FROM chunks;
-
--- name: count_all_documents$
--- How many documents the file holds.
-SELECT count(*) FROM documents;

@@ -12,8 +12,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from kb.search.lookup import NOTHING, Holding, LookedUp, Unit, fts5_idf, most_holding
+from kb.search.lookup import NOTHING, Holding, LookedUp, Unit, fts5_idf
 from kb.search.ranking import APART, COMMON, LENGTH_WEIGHT, NEAR, SATURATION
+from kb.search.word_counts import most_holding
 
 # Information of a query, in natural units, with which its words say all that words can: that of one
 # in a fifth of the passages. In a small file most of the text that there might be is missing.

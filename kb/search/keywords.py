@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kb.search.candidates import bodies, matching
+from kb.search.candidates import bodies
+from kb.search.in_a_row import holding_in_a_row
 from kb.search.lookup import Unit, finding_and_following, units
 from kb.search.operators import match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally
@@ -51,8 +52,18 @@ def word_lists(
         connection, [*match_alternatives(query), *prefixes.values()]
     )
     most = max(min(DEPTH, KNOWN_PER_CANDIDATE * depth), depth)
-    found = word_hits(connection, finding, following, ranges, most, only=only, without=without)
-    scores = dict(found)
+    scores = dict(
+        word_hits(
+            connection,
+            finding,
+            following,
+            ranges,
+            most,
+            enough=depth,
+            only=only,
+            without=without,
+        )
+    )
     literal, typed = literal_hits(connection, query, ranges, scores, only, without)
     units_ = units(query, prefixes)
     return WordLists([*finding, *following], units_, scores, literal, typed)
@@ -65,6 +76,7 @@ def word_hits(
     ranges: Sequence[ChunkRange],
     depth: int,
     *,
+    enough: int = 0,
     only: set[int] | None = None,
     without: set[int] | None = None,
 ) -> list[tuple[int, float]]:
@@ -72,20 +84,27 @@ def word_hits(
 
     Args:
         finding: what passages are found by.
-        following: what only adds to the scores of these, unless they are too few.
+        following: what only adds to the scores of these, the rarest first. Until there are `depth`
+            passages they are found by two of these as well.
+        enough: if there are fewer then, they are found by any; by default `depth`.
     """
-    either = " OR ".join(finding)
-    found = keyword_hits(connection, either, ranges, depth, only=only, without=without)
-    if not following:
-        return found
-    others = " OR ".join(following)
-    if len(found) < depth:
-        either = f"{either} OR {others}"
-        return keyword_hits(connection, either, ranges, depth, only=only, without=without)
-    both = f"({others}) AND ({either})"
-    more = keyword_hits(connection, both, ranges, depth, only=only, without=without)
-    # A passage in both lists has its whole score in the second one.
-    scores = dict(found) | dict(more)
+
+    def hits(match: str) -> dict[int, float]:
+        return dict(keyword_hits(connection, match, ranges, depth, only=only, without=without))
+
+    either, others = " OR ".join(finding), " OR ".join(following)
+    scores = hits(either)
+    if finding and following:
+        # A passage in both lists has its whole score in the second one.
+        scores |= hits(f"({others}) AND ({either})")
+    for number, match in enumerate(following[:-1], 1):
+        if len(scores) >= depth:
+            break
+        rest = " OR ".join(following[number:])
+        # What is found already has its whole score.
+        scores = hits(f"({match}) AND ({rest})") | scores
+    if following and len(scores) < (enough or depth):
+        scores = hits(" OR ".join([*finding, *following]))
     return sorted(scores.items(), key=lambda row: (-row[1], row[0]))[:depth]
 
 
@@ -130,12 +149,11 @@ def literal_hits(
     Args:
         scores: of the best passages by the query's words; these come first.
     """
-    match = match_literally(query)
-    if not match:
+    if not match_literally(query):
         return [], set()
     as_typed = _as_typed(query)
     depth = LITERAL_DEPTH if as_typed is None else TYPED_DEPTH
-    chunk_ids = sorted(matching(connection, match, ranges))
+    chunk_ids = sorted(holding_in_a_row(connection, query.text, ranges))
     if only is not None or without:
         chunk_ids = [
             one for one in chunk_ids if (only is None or one in only) and one not in (without or ())

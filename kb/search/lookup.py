@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 
 from kb.search.query import FUNCTION_WORDS, STOP_WORDS, Operand, Query, quote
 from kb.search.ranking import COLUMN_WEIGHTS, LEAST_IDF, SATURATION
+from kb.search.word_counts import about_holding, count_holding, file_sizes, most_holding
 from kb.store.chunks import count_chunks_of
 from kb.store.connection import Connection
 from kb.store.ids import range_around
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
-MOST_HOLDING = 2_000  # rows: a word in more of them, and in more than this share, is passed over
-MOST_HOLDING_SHARE = 0.02
 # Passages: a word in more of them and in more than this share does not rank where another does. On
 # SciFact the share alone costs .0003 nDCG@10, a share of 0.05 .006; among 91,000 passages it takes
 # the keyword list from 14 to 7 ms.
@@ -30,15 +29,11 @@ MOST_RANKED = 5_000
 MOST_RANKED_SHARE = 0.1
 # Passages that the rarest words find. Commoner words only add to the scores of these, where they
 # are enough: next to none of the best hundred has no rare one (decision 22).
-ENOUGH_FOUND = 500
 MOST_FOUND = 2_000
 MOST_FOUND_SHARE = 0.005
 MOST_OFTEN = 2.1  # of bm25 without its idf, which stays below 2.2 however often a word comes
 MOST_SIBLINGS = 20_000  # passages of the candidates' documents that are looked at
 MOST_UNITS = 100
-SIZES = "passages and documents"
-COUNTS = "passages that hold expressions"
-MOST_KEPT = 10_000  # expressions whose count is known
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -129,11 +124,14 @@ def look_up(
     total, documents = file_sizes(connection)
     most = most_holding(total)
     matches = list(dict.fromkeys((*_matches(wanted), *ranked)))
-    counts = count_holding(connection, matches, most)
+    about = about_holding(connection, matches, most)
+    counts = {match: min(count, most) for match, count in about.items()}
     common = {match for match in matches if counts[match] >= most}
     if common.issuperset(unit.match for unit in wanted):
         least = [match for match in _matches(wanted) if match in ranked] or _matches(wanted)
-        counts |= count_holding(connection, least, total)
+        counts |= about_holding(connection, least, total)
+        many = [match for match in least if counts[match] > total * MOST_RANKED_SHARE]
+        counts |= count_holding(connection, many, total)  # what these tell depends on it much
         common.difference_update(least)
     rarer = [match for match in dict.fromkeys(ranked) if match not in common]
     idf = {match: fts5_idf(counts[match], total) for match in rarer or dict.fromkeys(ranked)}
@@ -149,11 +147,6 @@ def look_up(
     return LookedUp(wanted, ranked, found, total, documents, scores, lengths, often)
 
 
-def most_holding(total: int) -> int:
-    """In how many of all rows a word tells so little that it is passed over."""
-    return max(MOST_HOLDING, int(total * MOST_HOLDING_SHARE))
-
-
 def finding_and_following(
     connection: Connection, matches: Sequence[str]
 ) -> tuple[list[str], list[str]]:
@@ -161,24 +154,27 @@ def finding_and_following(
 
     In a large file what very many passages hold is neither: such a word takes as long as all others
     together and tells little. All are kept where no other stands in any passage.
+
+    Returns:
+        Both with the rarest first.
     """
     total, _ = file_sizes(connection)
     most = max(MOST_RANKED, int(total * MOST_RANKED_SHARE))
     if total <= most:
         return list(matches), []
-    counts = count_holding(connection, matches, most)
-    kept = [match for match in matches if counts[match] < most]
+    counts = about_holding(connection, matches, most)
+    kept = sorted((one for one in matches if counts[one] < most), key=counts.__getitem__)
     if not any(counts[match] for match in kept):
         return list(matches), []
     room = max(MOST_FOUND, int(total * MOST_FOUND_SHARE))
     finding: list[str] = []
     found = 0
-    for match in sorted(kept, key=lambda match: counts[match]):
-        if found >= ENOUGH_FOUND and found + counts[match] > room:
+    for match in kept:
+        if found + counts[match] > room:
             break
         finding.append(match)
         found += counts[match]
-    return finding, [match for match in kept if match not in finding]
+    return finding, kept[len(finding) :]
 
 
 def rows_titled(
@@ -188,29 +184,6 @@ def rows_titled(
     matches = [f"{{title heading}} : ({unit.match})" for unit in wanted]
     found = _rows_holding(connection, matches, chunk_ids)
     return set.intersection(*found.values()) if found else set()
-
-
-def count_holding(connection: Connection, matches: Iterable[str], most: int) -> dict[str, int]:
-    """In how many passages each expression is, counted to `most`; once until the file changes."""
-    known: dict[str, tuple[int, int]] | None = connection.kept(COUNTS)
-    if known is None or len(known) > MOST_KEPT:
-        known = {}
-        connection.keep(COUNTS, known)
-    wanted = list(dict.fromkeys(matches))
-    counted = {match: known.get(match, (0, 0)) for match in wanted}
-    unknown = [match for match, (count, to) in counted.items() if count >= to < most]
-    rows = connection.tuples("count_holding", matches=json.dumps(unknown), limit=most)
-    known |= {match: (count, most) for match, count in rows}
-    return {match: min(known[match][0], most) for match in wanted}
-
-
-def file_sizes(connection: Connection) -> tuple[int, int]:
-    """How many passages and documents the file holds: at a million 5 ms, once until it changes."""
-    if (kept := connection.kept(SIZES)) is None:
-        kept = connection.value("count_all_chunks"), connection.value("count_all_documents")
-        connection.keep(SIZES, kept)
-    sizes: tuple[int, int] = kept
-    return sizes
 
 
 def _matches(wanted: Iterable[Unit]) -> list[str]:

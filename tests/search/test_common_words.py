@@ -7,9 +7,10 @@ from kb.search.candidates import matching
 from kb.search.coverage import coverage, document_shares
 from kb.search.hybrid import Hit, search
 from kb.search.keywords import keyword_hits, word_hits
-from kb.search.lookup import Unit, count_holding, file_sizes, finding_and_following, look_up
+from kb.search.lookup import Unit, finding_and_following, look_up
 from kb.search.query import parse_query
 from kb.search.ranking import RELEVANT
+from kb.search.word_counts import count_holding, file_sizes
 from kb.store.chunks import documents_of_chunks, paths_of_chunks
 from kb.store.ids import WHOLE_FILE
 from kb.tools.session import Session
@@ -62,15 +63,14 @@ def test_common_words_rank_what_rare_ones_find_as_if_they_had_found_it(
     asked = ['"wind"', '"anemometer"', '"gust" OR "squall"']
     monkeypatch.setattr("kb.search.lookup.MOST_RANKED", 20)
     monkeypatch.setattr("kb.search.lookup.MOST_RANKED_SHARE", 0.9)
-    monkeypatch.setattr("kb.search.lookup.ENOUGH_FOUND", 4)
     monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
     with kb.database.read() as connection:
         finding, following = finding_and_following(connection, asked)
-        assert (finding, following) == (['"anemometer"'], ['"wind"', '"gust" OR "squall"'])
+        assert (finding, following) == (['"anemometer"'], ['"gust" OR "squall"', '"wind"'])
         all_words = keyword_hits(connection, " OR ".join(asked), [WHOLE_FILE], 5)
         assert word_hits(connection, finding, following, [WHOLE_FILE], 5) == all_words
-        few = word_hits(connection, finding, following, [WHOLE_FILE], 10)
-        assert len(few) == 10  # the rare word alone finds five
+        few = word_hits(connection, finding, following, [WHOLE_FILE], 12)
+        assert len(few) == 12  # the rare word alone finds five
         found = {chunk_id for chunk_id, _ in all_words[1:]}
         assert (
             word_hits(connection, finding, following, [WHOLE_FILE], 4, only=found)
@@ -78,12 +78,37 @@ def test_common_words_rank_what_rare_ones_find_as_if_they_had_found_it(
         )
 
 
+def test_passages_with_two_common_words_are_found_where_rare_ones_find_too_few(
+    fill: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb = fill(SOME, embed=False)
+    asked = ['"wind"', '"anemometer"', '"gust"']
+    monkeypatch.setattr("kb.search.lookup.MOST_RANKED", 20)
+    monkeypatch.setattr("kb.search.lookup.MOST_RANKED_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
+    with kb.database.read() as connection:
+        finding, following = finding_and_following(connection, asked)
+        assert (finding, following) == (['"anemometer"'], ['"gust"', '"wind"'])
+        every = dict(keyword_hits(connection, " OR ".join(asked), [WHOLE_FILE], 25))
+        rare = matching(connection, '"anemometer"', [WHOLE_FILE])
+        both = matching(connection, '"gust" AND "wind"', [WHOLE_FILE])
+        found = word_hits(connection, finding, following, [WHOLE_FILE], 20, enough=10)
+        assert {chunk_id for chunk_id, _ in found} == rare | both != every.keys()
+        assert dict(found) == {chunk_id: every[chunk_id] for chunk_id in rare | both}
+        assert [score for _, score in found] == sorted(dict(found).values(), reverse=True)
+        # Only two common words, and none that is rare.
+        found = word_hits(connection, [], following, [WHOLE_FILE], 20, enough=5)
+        assert {chunk_id for chunk_id, _ in found} == both
+        found = word_hits(connection, [], following, [WHOLE_FILE], 20, enough=len(both) + 1)
+        assert {chunk_id for chunk_id, _ in found} > both
+
+
 def test_words_that_all_are_common_are_looked_up_nevertheless(
     fill: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kb = fill(PAGES, embed=False)
     units = [Unit('"wind"'), Unit('"anemometer"')]
-    monkeypatch.setattr("kb.search.lookup.MOST_HOLDING", 10)
+    monkeypatch.setattr("kb.search.word_counts.MOST_HOLDING", 10)
     with kb.database.read() as connection:
         (chunk,) = matching(connection, '"anemometer"', [WHOLE_FILE])
         document_of = documents_of_chunks(connection, [chunk])

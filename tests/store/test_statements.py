@@ -65,6 +65,7 @@ WHOLE_TABLE = {
     "file_accesses",
     "index_names",
     "keyword_segments",
+    "middle_of_longest_collection",
     "recent_sessions",
     "resource_documents",
     "status_counts",
