@@ -22,7 +22,7 @@ from kb.ingest.discovery_text import detect_type
 from kb.ingest.embed import embed_pending
 from kb.ingest.near_duplicates import candidates, repeated
 from kb.model_in_use import ModelInUse, calibration_of, has_english_model
-from kb.models.embedder import load_tokenizer
+from kb.models.tokens import load_tokenizer
 from kb.search.hybrid import search
 from kb.search.operators import enforced
 from kb.search.query import parse_query

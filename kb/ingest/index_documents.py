@@ -15,7 +15,7 @@ from kb.formats.parse import parse
 from kb.ingest.budget import within_budget
 from kb.ingest.indexes import BLANK_CONTENT, find_index
 from kb.knowledge_base import KnowledgeBase
-from kb.models.embedder import load_tokenizer
+from kb.models.tokens import load_tokenizer
 from kb.search.bm25 import IndexOptions, count_tokens
 from kb.store.collections import insert_collection
 from kb.store.connection import Connection

@@ -34,7 +34,7 @@ from kb.formats.convert.formats import ARTICLE, Format, format_of
 from kb.formats.convert.process import Converter
 from kb.formats.parse import MAXIMUM_CONVERTED, accepts, parse, parse_converted
 from kb.ingest.budget import within_budget
-from kb.models.embedder import load_tokenizer
+from kb.models.tokens import load_tokenizer
 from kb.sources.address import git_address, is_git, is_web, local
 from kb.sources.bundle import unpacked
 from kb.sources.captured import captured

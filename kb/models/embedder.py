@@ -11,17 +11,14 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kb import PACKAGE
 from kb.errors import EmbeddingError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from tokenizers import Tokenizer
 
 BUNDLED_MODEL = "all-MiniLM-L6-v2-int8"
 MULTILINGUAL_MODEL = "multilingual-e5-small-q4"
@@ -110,21 +107,6 @@ def are_interchangeable(name: str, build: str, other: str) -> bool:
 def is_english_model(name: str) -> bool:
     """Whether a model's vectors mean little for text in other scripts, going by its name."""
     return not any(mark in name.lower() for mark in ("multilingual", "-m3", "-v3", "-zh"))
-
-
-@cache
-def load_tokenizer() -> Tokenizer:
-    """The English model's tokenizer, with neither truncation nor padding.
-
-    It measures chunks for every model, so that changing the model never moves a chunk.
-    """
-    from tokenizers import Tokenizer
-
-    data = (PACKAGE / "assets" / "tokenizer.json").read_text(encoding="utf-8")
-    tokenizer = Tokenizer.from_str(data)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def available_cores() -> int:

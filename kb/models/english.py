@@ -19,11 +19,11 @@ from kb.models.embedder import (
     BUNDLED_MODEL,
     CALIBRATIONS,
     PACKAGED_MODELS,
-    load_tokenizer,
     require_packaged_file,
 )
 from kb.models.encoder import WIDTH, Encoder, Layer, Linear, Norm, Weights, asset, eight_bits
 from kb.models.packaged import PackagedEmbedder
+from kb.models.tokens import tokenizer_for
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +57,7 @@ class EnglishEmbedder(PackagedEmbedder):
         return Encoder(asset(GRAPH), read_weights(model_file()), threads)
 
     def _passage_tokens(self, text: str) -> list[int]:
-        tokens: list[int] = load_tokenizer().encode(text).ids
+        tokens: list[int] = tokenizer_for(text).encode(text).ids
         if len(tokens) > MAXIMUM_TOKENS:
             tokens[MAXIMUM_TOKENS - 1 :] = tokens[-1:]
         return tokens

@@ -28,7 +28,8 @@ from kb.formats.parse import parse
 from kb.ingest.embed import THREADS, embed_pending
 from kb.ingest.engine import Engine
 from kb.model_in_use import ModelInUse
-from kb.models.embedder import load_tokenizer, quantize
+from kb.models.embedder import quantize
+from kb.models.tokens import load_tokenizer
 from kb.store.chunks import count_chunks, count_waiting
 from kb.store.collections import insert_collection
 from kb.store.connection import Connection

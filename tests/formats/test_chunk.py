@@ -18,19 +18,13 @@ from kb.formats.chunk import MAXIMUM_TOKENS, Chunk, chunk, embedding_text, passa
 from kb.formats.parse import parse
 from kb.formats.pieces import MAXIMUM_CHARACTERS
 from kb.formats.wordless import has_words, wordless_ranges
+from kb.models.tokens import load_tokenizer
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "fixtures" / "cases" / "chunk"
 
 
-def _load_tokenizer() -> Tokenizer:
-    tokenizer = Tokenizer.from_file(str(ROOT / "kb" / "assets" / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
-TOKENIZER = _load_tokenizer()
+TOKENIZER = load_tokenizer()
 
 
 def chunks_of(text: str, path: str = "case.md") -> tuple[Chunk, ...]:
@@ -227,7 +221,8 @@ def test_title_and_path_stand_before_the_text(title: str, heading_path: str, exp
 
 
 def test_a_tokenizer_that_truncates_is_refused() -> None:
-    tokenizer = Tokenizer.from_file(str(ROOT / "kb" / "assets" / "tokenizer.json"))
+    tokenizer = Tokenizer.from_str(TOKENIZER.to_str())
+    tokenizer.enable_truncation(128)
     with pytest.raises(ValueError, match="truncates or pads"):
         chunk("text", parse("text", "a.md"), tokenizer)
 

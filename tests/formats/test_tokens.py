@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kb.formats import tokens
 from kb.formats.tokens import token_count, token_starts
-from kb.models.embedder import load_tokenizer
+from kb.models.tokens import load_tokenizer
 
 TOKENIZER = load_tokenizer()
 

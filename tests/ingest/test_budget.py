@@ -17,7 +17,7 @@ from kb.ingest import budget
 from kb.ingest.budget import within_budget
 from kb.ingest.index_documents import add_document
 from kb.ingest.sync import sync_collection
-from kb.models.embedder import load_tokenizer
+from kb.models.tokens import load_tokenizer
 from kb.tools.session import Session
 
 

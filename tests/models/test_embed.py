@@ -24,11 +24,11 @@ from kb.models.embedder import (
     BUILDS,
     BUNDLED_MODEL,
     MULTILINGUAL_MODEL,
-    load_tokenizer,
     quantize,
     text_hash,
 )
 from kb.models.english import EnglishEmbedder
+from kb.models.tokens import load_tokenizer
 from kb.store.database import Database
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session

