@@ -33,6 +33,8 @@ MAXIMUM_TOKENS = 256  # what all-MiniLM-L6-v2 reads, with [CLS] and [SEP]
 # What the title and heading path in front of a chunk may cost, see `_cost`: an upper bound of
 # their tokens. English takes about a quarter of it, Chinese a half.
 MAXIMUM_PREFIX_COST = 128
+_BLANKS_OF_ASCII = bytes(code for code in range(128) if chr(code).isspace())
+_ALPHANUMERICS_OF_ASCII = bytes(code for code in range(128) if chr(code).isalnum())
 
 # Inside a long section, cuts are looked for where a chunk is this full. With less, chunks are
 # smaller; with more, there are fewer cuts to choose from and an edit moves more of them.
@@ -116,9 +118,9 @@ def _prefix(title: str, heading_path: str) -> tuple[str, str]:
     if path == title:
         path = ""
     half = MAXIMUM_PREFIX_COST // 2
-    title = _cut_to_cost(title, MAXIMUM_PREFIX_COST - min(sum(map(_cost, path)), half))
-    remaining = MAXIMUM_PREFIX_COST - sum(map(_cost, title))
-    while PATH_SEPARATOR in path and sum(map(_cost, path)) > remaining:
+    title = _cut_to_cost(title, MAXIMUM_PREFIX_COST - min(_cost_of(path), half))
+    remaining = MAXIMUM_PREFIX_COST - _cost_of(title)
+    while PATH_SEPARATOR in path and _cost_of(path) > remaining:
         path = path.split(PATH_SEPARATOR, 1)[1]
     return title, _cut_to_cost(path, remaining)
 
@@ -133,7 +135,16 @@ def _cost(character: str) -> int:
     return 2 * len(unicodedata.normalize("NFD", character))  # a Hangul syllable is three tokens
 
 
+def _cost_of(text: str) -> int:
+    if not text.isascii():
+        return sum(map(_cost, text))
+    signs = text.encode().translate(None, _BLANKS_OF_ASCII)
+    return len(signs) + len(signs.translate(None, _ALPHANUMERICS_OF_ASCII))
+
+
 def _cut_to_cost(text: str, maximum: int) -> str:
+    if _cost_of(text) <= maximum:
+        return text.rstrip()
     costs = list(accumulate(map(_cost, text)))
     return text[: bisect_right(costs, maximum)].rstrip()
 

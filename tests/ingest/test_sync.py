@@ -20,6 +20,7 @@ from kb.cli.collect import register
 from kb.errors import CollectionNotFound, FileError, SourceError
 from kb.ingest import prepare as prepare_module
 from kb.ingest import sync as sync_module
+from kb.ingest import sync_run
 from kb.ingest.embed import embed_pending
 from kb.ingest.freshness import look_at
 from kb.ingest.report import SyncReport
@@ -416,7 +417,7 @@ def test_what_a_failed_transaction_took_back_is_not_counted_and_what_is_gone_goe
     def failing(connection: Connection, collection_id: int, new: Any, known: Any) -> None:
         raise ZeroDivisionError("while it is stored")
 
-    monkeypatch.setattr(sync_module, "store_document", failing)
+    monkeypatch.setattr(sync_run, "store_document", failing)
     report = sync(kb, folder)
     assert [error["path"] for error in report.errors] == ["new.md"]
     assert counts(report) == {"removed": 1, "unchanged": 1}
@@ -434,7 +435,7 @@ def test_a_failure_of_the_file_itself_stops_the_sync(
     def full(*_: Any) -> None:
         raise FileError("the disk is full")
 
-    monkeypatch.setattr(sync_module, "store_document", full)
+    monkeypatch.setattr(sync_run, "store_document", full)
     with pytest.raises(FileError, match="disk is full"):
         sync(kb, folder)
 
