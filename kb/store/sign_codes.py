@@ -271,16 +271,20 @@ def _read(connection: Connection, ranges: Sequence[ChunkRange]) -> SignCodes:
     ]
     if not slabs:
         return SignCodes(np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.uint64))
-    if any(len(offsets) % 2 for _, offsets, _ in slabs):
+    total = sum(len(offsets) for _, offsets, _ in slabs) // 2
+    width = sum(len(signs) for _, _, signs in slabs) // max(total, 1)
+    if width % 8 or any(
+        len(offsets) % 2 or len(signs) != len(offsets) // 2 * width for _, offsets, signs in slabs
+    ):
         raise DamagedFileError(DAMAGED)
-    ids = np.concatenate(
-        [
-            np.frombuffer(offsets, dtype=np.uint16).astype(np.int64) + (slab_id << SLAB_BITS)
-            for slab_id, offsets, _ in slabs
-        ]
-    )
-    codes = np.frombuffer(b"".join(signs for _, _, signs in slabs), dtype=np.uint8)
-    if codes.size % len(ids) or codes.size // len(ids) % 8:
-        raise DamagedFileError(DAMAGED)
-    words = codes.view(np.uint64).reshape(len(ids), -1)
-    return SignCodes(ids, np.ascontiguousarray(words.T))
+    ids = np.empty(total, dtype=np.int64)
+    words = np.empty((width // 8, total), dtype=np.uint64)
+    start = 0
+    # Slab by slab, which lies in the cache while its words are put in order.
+    for slab_id, offsets, signs in slabs:
+        end = start + len(offsets) // 2
+        ids[start:end] = np.frombuffer(offsets, dtype=np.uint16)
+        ids[start:end] += slab_id << SLAB_BITS
+        words[:, start:end] = np.frombuffer(signs, dtype=np.uint64).reshape(end - start, -1).T
+        start = end
+    return SignCodes(ids, words)
