@@ -24,3 +24,9 @@ FROM keyword_index
 WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
 ORDER BY rank, chunk_id LIMIT :limit;
 
+-- name: keyword_hits_by_known_words
+-- As keyword_hits, where the weights of the expression's words (JSON list) are known.
+SELECT rowid AS chunk_id, known_bm25(keyword_index, :idf, :title, :heading, :body, :extra) AS rank
+FROM keyword_index
+WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
+ORDER BY rank, chunk_id LIMIT :limit;

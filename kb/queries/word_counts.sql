@@ -17,6 +17,11 @@ SELECT
          WHERE keyword_index MATCH matches.value AND rowid BETWEEN :first AND :last LIMIT :limit))
 FROM json_each(:matches) AS matches;
 
+-- name: count_chunks_between$
+-- How many chunks a range of ids holds, counted to a limit.
+SELECT count(*)
+FROM (SELECT 1 FROM chunks WHERE chunk_id BETWEEN :first AND :last LIMIT :limit);
+
 -- name: pages_behind_terms
 -- For each of some terms (JSON list) how many pages of the keyword index lie between that on which
 -- it begins, or would begin, and the next on which a term begins. The index lies in segments; in

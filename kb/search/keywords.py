@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kb.search.candidates import bodies
 from kb.search.in_a_row import holding_in_a_row
+from kb.search.known_scores import known_idf
 from kb.search.lookup import Unit, finding_and_following, units
 from kb.search.operators import match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally
 from kb.search.ranking import COLUMN_WEIGHTS
+from kb.search.word_counts import is_small_part
 from kb.store.connection import Connection
 from kb.store.ids import ChunkRange
 
@@ -48,9 +51,11 @@ def word_lists(
 ) -> WordLists:
     """What the index says of a query, in ids that its operators let pass."""
     prefixes = match_prefixes(connection, query)
-    finding, following = finding_and_following(
-        connection, [*match_alternatives(query), *prefixes.values()]
-    )
+    alternatives = [*match_alternatives(query), *prefixes.values()]
+    is_free = only is None and not without
+    part = ranges if is_free and is_small_part(connection, ranges) else ()
+    finding, following = finding_and_following(connection, alternatives, part)
+    idf = known_idf(connection, [*finding, *following]) if part else {}
     most = max(min(DEPTH, KNOWN_PER_CANDIDATE * depth), depth)
     scores = dict(
         word_hits(
@@ -60,6 +65,7 @@ def word_lists(
             ranges,
             most,
             enough=depth,
+            idf=idf,
             only=only,
             without=without,
         )
@@ -77,6 +83,7 @@ def word_hits(
     depth: int,
     *,
     enough: int = 0,
+    idf: Mapping[str, float] = MappingProxyType({}),
     only: set[int] | None = None,
     without: set[int] | None = None,
 ) -> list[tuple[int, float]]:
@@ -87,24 +94,30 @@ def word_hits(
         following: what only adds to the scores of these, the rarest first. Until there are `depth`
             passages they are found by two of these as well.
         enough: if there are fewer then, they are found by any; by default `depth`.
+        idf: of all of them, where that is known.
     """
 
-    def hits(match: str) -> dict[int, float]:
+    def hits(match: str, *words: str) -> dict[int, float]:
+        """By an expression of some words in this order."""
+        if idf:
+            known = json.dumps([idf[word] for word in words])
+            name = "keyword_hits_by_known_words"
+            return dict(_index_hits(connection, name, match, ranges, depth, idf=known))
         return dict(keyword_hits(connection, match, ranges, depth, only=only, without=without))
 
     either, others = " OR ".join(finding), " OR ".join(following)
-    scores = hits(either)
+    scores = hits(either, *finding)
     if finding and following:
         # A passage in both lists has its whole score in the second one.
-        scores |= hits(f"({others}) AND ({either})")
+        scores |= hits(f"({others}) AND ({either})", *following, *finding)
     for number, match in enumerate(following[:-1], 1):
         if len(scores) >= depth:
             break
         rest = " OR ".join(following[number:])
         # What is found already has its whole score.
-        scores = hits(f"({match}) AND ({rest})") | scores
+        scores = hits(f"({match}) AND ({rest})", *following[number - 1 :]) | scores
     if following and len(scores) < (enough or depth):
-        scores = hits(" OR ".join([*finding, *following]))
+        scores = hits(" OR ".join([*finding, *following]), *finding, *following)
     return sorted(scores.items(), key=lambda row: (-row[1], row[0]))[:depth]
 
 

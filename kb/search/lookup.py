@@ -16,10 +16,16 @@ from typing import Any, NamedTuple
 
 from kb.search.query import FUNCTION_WORDS, STOP_WORDS, Operand, Query, quote
 from kb.search.ranking import COLUMN_WEIGHTS, LEAST_IDF, SATURATION
-from kb.search.word_counts import about_holding, count_holding, file_sizes, most_holding
+from kb.search.word_counts import (
+    about_holding,
+    count_holding,
+    count_within,
+    file_sizes,
+    most_holding,
+)
 from kb.store.chunks import count_chunks_of
 from kb.store.connection import Connection
-from kb.store.ids import range_around
+from kb.store.ids import ChunkRange, range_around
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
 # Passages: a word in more of them and in more than this share does not rank where another does. On
@@ -31,6 +37,7 @@ MOST_RANKED_SHARE = 0.1
 # are enough: next to none of the best hundred has no rare one (decision 22).
 MOST_FOUND = 2_000
 MOST_FOUND_SHARE = 0.005
+MOST_FOUND_IN_PART = 500  # where each takes five times as long
 MOST_OFTEN = 2.1  # of bm25 without its idf, which stays below 2.2 however often a word comes
 MOST_SIBLINGS = 20_000  # passages of the candidates' documents that are looked at
 MOST_UNITS = 100
@@ -148,12 +155,15 @@ def look_up(
 
 
 def finding_and_following(
-    connection: Connection, matches: Sequence[str]
+    connection: Connection, matches: Sequence[str], part: Sequence[ChunkRange] = ()
 ) -> tuple[list[str], list[str]]:
     """Those of some expressions that find passages, and those that only rank what these find.
 
     In a large file what very many passages hold is neither: such a word takes as long as all others
     together and tells little. All are kept where no other stands in any passage.
+
+    Args:
+        part: where passages are looked for, if it is a small part of the file.
 
     Returns:
         Both with the rarest first.
@@ -167,6 +177,10 @@ def finding_and_following(
     if not any(counts[match] for match in kept):
         return list(matches), []
     room = max(MOST_FOUND, int(total * MOST_FOUND_SHARE))
+    if part:
+        counts = count_within(connection, kept, part)
+        kept.sort(key=counts.__getitem__)
+        room = MOST_FOUND_IN_PART
     finding: list[str] = []
     found = 0
     for match in kept:

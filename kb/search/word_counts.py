@@ -7,10 +7,11 @@ among a million passages that were 11 ms.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kb.store.connection import Connection
+from kb.store.ids import ChunkRange
 
 MOST_HOLDING = 2_000  # rows: a word in more of them, and in more than this share, is passed over
 MOST_HOLDING_SHARE = 0.02
@@ -21,7 +22,11 @@ LOOKED_AT = 4_096  # passages that tell whose the pages are
 SIZES = "passages and documents"
 COUNTS = "passages that hold expressions"
 ABOUT = "passages that about hold expressions"
+PARTS = "passages of ranges"
 MIDDLE = "the middle of the longest collection"
+LARGE = 100_000  # passages of a file
+SMALL_SHARE = 0.03  # of them
+MOST_RANGES = 4
 MOST_KEPT = 10_000  # expressions whose count is known
 
 
@@ -50,6 +55,34 @@ def about_holding(connection: Connection, matches: Iterable[str], most: int) -> 
     about = _filling_pages(connection, list(dict.fromkeys(matches)))
     counts = {match: count for match, count in about.items() if count}
     return counts | count_holding(connection, about.keys() - counts.keys(), most)
+
+
+def count_within(
+    connection: Connection, matches: Iterable[str], ranges: Sequence[ChunkRange]
+) -> dict[str, int]:
+    """In how many passages of some ranges each expression is."""
+    counts = dict.fromkeys(matches, 0)
+    listed = json.dumps([*counts])
+    for first, last in ranges:
+        within = {"matches": listed, "first": first, "last": last, "limit": -1}
+        for match, count in connection.tuples("count_holding_between", **within):
+            counts[match] += count
+    return counts
+
+
+def is_small_part(connection: Connection, ranges: Sequence[ChunkRange]) -> bool:
+    """Whether ranges hold so few of a large file's passages that the rest of it should not cost."""
+    total, _ = file_sizes(connection)
+    if total < LARGE or len(ranges) > MOST_RANGES:
+        return False
+    most = int(SMALL_SHARE * total)
+    known: dict[ChunkRange, int] = _kept(connection, PARTS)
+    for place in ranges:
+        if place not in known:
+            first, last = place
+            within = {"first": first, "last": last, "limit": most}
+            known[place] = connection.value("count_chunks_between", **within)
+    return sum(known[place] for place in ranges) < most
 
 
 def file_sizes(connection: Connection) -> tuple[int, int]:
@@ -108,6 +141,11 @@ def _in_the_middle(connection: Connection, matches: list[str], most: int) -> dic
     return dict(rows)
 
 
+def is_one_word(connection: Connection, match: str) -> bool:
+    """Whether an expression looks for one term of the index alone."""
+    return bool(_only_term(connection, match))
+
+
 def _only_term(connection: Connection, match: str) -> str:
     """The term of the index that an expression looks for; "" if it is more than one word."""
     if not (match.startswith('"') and match.endswith('"') and match.count('"') == 2):
@@ -116,9 +154,9 @@ def _only_term(connection: Connection, match: str) -> str:
     return terms[0] if len(terms) == 1 else ""
 
 
-def _kept(connection: Connection, name: str) -> dict[str, Any]:
-    """What is known of expressions until the file changes; for its caller to add to."""
-    known: dict[str, Any] | None = connection.kept(name)
+def _kept(connection: Connection, name: str) -> dict[Any, Any]:
+    """What is known until the file changes; for its caller to add to."""
+    known: dict[Any, Any] | None = connection.kept(name)
     if known is None or len(known) > MOST_KEPT:
         known = {}
         connection.keep(name, known)

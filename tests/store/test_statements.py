@@ -9,6 +9,7 @@ import apsw
 import apsw.ext
 import pytest
 
+from kb.search.known_scores import known_bm25
 from kb.store.database import Database
 from kb.store.statements import statement
 
@@ -107,7 +108,9 @@ WHOLE_TABLE = {
 def connection(tmp_path_factory: pytest.TempPathFactory) -> apsw.Connection:
     path = tmp_path_factory.mktemp("statements") / "kb.db"
     Database(path).close()
-    return apsw.Connection(str(path))
+    connection = apsw.Connection(str(path))
+    connection.register_fts5_function("known_bm25", known_bm25)
+    return connection
 
 
 RUNNERS = {"rows", "row", "tuples", "iterate", "value", "run", "run_many"}  # of a connection
