@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from kb.disk.holders import status_fields
+from kb.disk.literal import first_lines, is_literal
 from kb.errors import ConfigurationError, InvalidPattern
 from kb.settings import repository_of
 
@@ -73,9 +74,6 @@ _ODD_LINE = r"""(?x-u: \x00 | \r[^\n]
     | [\xf0-\xf4] [\x80-\xbf]{0,2} (?: [^\x80-\xbf] | $ )
     | (?: ^ | [\x00-\x7f] | [\xc2-\xdf][\x80-\xbf] | [\xe0-\xef][\x80-\xbf]{2}
         | [\xf0-\xf4][\x80-\xbf]{3} ) [\x80-\xbf] )"""
-
-# What makes a pattern more than the characters that it is written with.
-_MEANS_MORE = re.compile(r"[\\.+*?()|\[\]{}^$\x00-\x1f\ud800-\udfff]")
 
 # What ripgrep says -> what to do about it; its own advice is about options we do not offer.
 _ADVICE = (
@@ -277,8 +275,9 @@ def first_places(query: Query, text: bytes, limit: int, seconds: float) -> tuple
     Raises:
         InvalidPattern: ripgrep does not accept the pattern.
     """
-    if not _MEANS_MORE.search(query.pattern) and query.case_sensitive and query.pattern:
-        return _places_of(query.pattern.encode(), text, limit), True
+    if query.case_sensitive and is_literal(query.pattern):  # sooner found than ripgrep starts
+        lines = first_lines(query.pattern.encode(), text, limit)
+        return [Place(line, byte) for line, byte in lines], True
     # With the rest of the line taken into the match there is one match a line, and it starts
     # where the leftmost does. ripgrep would look for all of them, which takes quadratic time for
     # some patterns: `[^b]*b|a` on many letters a.
@@ -289,20 +288,6 @@ def first_places(query: Query, text: bytes, limit: int, seconds: float) -> tuple
     output, complete = _run(query, arguments, None, text, seconds)
     found = re.findall(rb"^(\d+):(\d+):", output, re.MULTILINE)
     return [Place(int(line), int(column) - 1) for line, column in found], complete
-
-
-def _places_of(literal: bytes, text: bytes, limit: int) -> list[Place]:
-    """The first lines that hold some bytes: sooner found than ripgrep is started."""
-    places: list[Place] = []
-    line, start = 1, 0  # of a line, and where it begins
-    while len(places) < limit and (found := text.find(literal, start)) >= 0:
-        line += text.count(b"\n", start, found)
-        start = max(start, text.rfind(b"\n", start, found) + 1)
-        places.append(Place(line, found - start))
-        if not (start := text.find(b"\n", found) + 1):
-            break
-        line += 1
-    return places
 
 
 def _walk_to_search(root: Path, pruned: Sequence[str]) -> list[str]:
