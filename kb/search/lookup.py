@@ -17,22 +17,19 @@ from typing import Any, NamedTuple
 from kb.search.query import FUNCTION_WORDS, STOP_WORDS, Operand, Query, quote
 from kb.search.ranking import COLUMN_WEIGHTS, LEAST_IDF, SATURATION
 from kb.search.word_counts import (
+    MOST_RANKED_SHARE,
     about_holding,
     count_holding,
     count_within,
     file_sizes,
     most_holding,
+    most_ranked,
 )
 from kb.store.chunks import count_chunks_of
 from kb.store.connection import Connection
 from kb.store.ids import ChunkRange, range_around
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
-# Passages: a word in more of them and in more than this share does not rank where another does. On
-# SciFact the share alone costs .0003 nDCG@10, a share of 0.05 .006; among 91,000 passages it takes
-# the keyword list from 14 to 7 ms.
-MOST_RANKED = 5_000
-MOST_RANKED_SHARE = 0.1
 # Passages that the rarest words find. Commoner words only add to the scores of these, where they
 # are enough: next to none of the best hundred has no rare one (decision 22).
 MOST_FOUND = 2_000
@@ -169,7 +166,7 @@ def finding_and_following(
         Both with the rarest first.
     """
     total, _ = file_sizes(connection)
-    most = max(MOST_RANKED, int(total * MOST_RANKED_SHARE))
+    most = most_ranked(total)
     if total <= most:
         return list(matches), []
     counts = about_holding(connection, matches, most)

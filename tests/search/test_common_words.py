@@ -33,7 +33,7 @@ def test_a_word_of_most_passages_ranks_only_where_no_other_does(
     asked = ['"wind"', '"anemometer"', '"tells"']
     with kb.database.read() as connection:
         assert finding_and_following(connection, asked) == (asked, [])  # a small file costs nothing
-        monkeypatch.setattr("kb.search.lookup.MOST_RANKED", 5)
+        monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 5)
         assert finding_and_following(connection, asked) == (['"anemometer"'], [])
         assert count_holding(connection, asked, 5) == {  # of 21, as far as counted
             '"wind"': 5,
@@ -61,8 +61,8 @@ def test_common_words_rank_what_rare_ones_find_as_if_they_had_found_it(
 ) -> None:
     kb = fill(SOME, embed=False)
     asked = ['"wind"', '"anemometer"', '"gust" OR "squall"']
-    monkeypatch.setattr("kb.search.lookup.MOST_RANKED", 20)
-    monkeypatch.setattr("kb.search.lookup.MOST_RANKED_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 20)
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED_SHARE", 0.9)
     monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
     with kb.database.read() as connection:
         finding, following = finding_and_following(connection, asked)
@@ -83,8 +83,8 @@ def test_passages_with_two_common_words_are_found_where_rare_ones_find_too_few(
 ) -> None:
     kb = fill(SOME, embed=False)
     asked = ['"wind"', '"anemometer"', '"gust"']
-    monkeypatch.setattr("kb.search.lookup.MOST_RANKED", 20)
-    monkeypatch.setattr("kb.search.lookup.MOST_RANKED_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 20)
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED_SHARE", 0.9)
     monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
     with kb.database.read() as connection:
         finding, following = finding_and_following(connection, asked)

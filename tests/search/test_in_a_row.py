@@ -53,7 +53,7 @@ def test_a_large_file_has_the_passages_that_the_index_finds(
         plain = quote(unicodedata.normalize("NFKC", text))
         assert by_index == matching(connection, plain, [WHOLE_FILE])
         assert {*paths_of_chunks(connection, [*by_index]).values()} == found
-        monkeypatch.setattr("kb.search.in_a_row.LARGE", 0)
+        monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 1)
         assert holding_in_a_row(connection, text, [WHOLE_FILE]) == by_index
 
 
@@ -62,7 +62,7 @@ def test_the_phrase_is_only_looked_for_where_its_rarest_words_are_near_too_often
 ) -> None:
     kb = fill(PAGES, embed=False)
     text = "the cup of the old anemometer turns slowly"
-    monkeypatch.setattr("kb.search.in_a_row.LARGE", 0)
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 1)
     asked: list[str] = []
 
     def remember(connection: object, match: str, ranges: object) -> set[int]:
@@ -82,7 +82,7 @@ def test_only_what_lies_in_the_ranges_is_found(
     fill: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kb = fill(PAGES, embed=False)
-    monkeypatch.setattr("kb.search.in_a_row.LARGE", 0)
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 1)
     text = "the cup of the old anemometer turns slowly"
     with kb.database.read() as connection:
         every = sorted(holding_in_a_row(connection, text, [WHOLE_FILE]))

@@ -90,8 +90,8 @@ def test_what_finds_passages_of_a_part_is_rare_there(
     pages = {f"{n}.md": f"# Page {n}\n\nA vane, {n}.\n" for n in range(20)}
     pages |= {f"rain{n}.md": f"# Page {n}\n\nRain, {n}.\n" for n in range(5)}
     kb = fill(pages, embed=False)
-    monkeypatch.setattr("kb.search.lookup.MOST_RANKED", 5)
-    monkeypatch.setattr("kb.search.lookup.MOST_RANKED_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 5)
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED_SHARE", 0.9)
     monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 10)
     monkeypatch.setattr("kb.search.lookup.MOST_FOUND_IN_PART", 3)
     words = ['"vane"', '"rain"']
