@@ -22,6 +22,7 @@ MOST_RANKED = 5_000
 MOST_RANKED_SHARE = 0.1
 # Passages on a page of the keyword index: 610 to 870 of the common words of a million passages.
 PASSAGES_A_PAGE = 740
+PAGES_TELL = 200_000  # passages of a file; in a smaller one counting takes no longer
 FEWEST = 20_000  # passages: fewer fill too few pages to tell
 LOOKED_AT = 4_096  # passages that tell whose the pages are
 SIZES = "passages and documents"
@@ -115,7 +116,7 @@ def _filling_pages(connection: Connection, matches: Iterable[str]) -> dict[str, 
     terms = {match: _only_term(connection, match) for match in matches if match not in known}
     known |= dict.fromkeys(terms, 0)
     least = max(FEWEST, most_holding(total))
-    if terms and total > least:
+    if terms and total >= PAGES_TELL:
         listed = json.dumps([*{term for term in terms.values() if term}])
         pages = dict(connection.tuples("pages_behind_terms", terms=listed))
         about = {

@@ -14,6 +14,7 @@ OTHERS = 3  # passages that hold the word which stands before the common one in 
 
 @pytest.fixture
 def about_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kb.search.word_counts.PAGES_TELL", 2_000)
     monkeypatch.setattr("kb.search.word_counts.FEWEST", 1_500)
     monkeypatch.setattr("kb.search.word_counts.MOST_HOLDING", 1_500)
     monkeypatch.setattr("kb.search.word_counts.LOOKED_AT", 500)
