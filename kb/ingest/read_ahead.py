@@ -21,10 +21,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from kb.errors import DocumentTooComplex
+from kb.formats.chunk import Chunk
+from kb.formats.outline import Block, Link, Section
 from kb.ingest.prepare import Preparation, ReadFile, prepare_document, trusted_time
 from kb.models.embedder import available_cores
 from kb.sources.folder import SourceFile, SourceText
@@ -253,8 +256,23 @@ def main() -> None:
     _widen(replies.fileno())
     with contextlib.suppress(EOFError, OSError):
         while True:
-            pickle.dump(_made(*pickle.load(requests)), replies, pickle.HIGHEST_PROTOCOL)
+            pickler = pickle.Pickler(replies, pickle.HIGHEST_PROTOCOL)
+            pickler.dispatch_table = _BY_FIELDS
+            pickler.dump(_made(*pickle.load(requests)))
             replies.flush()
+
+
+def _by_fields(kind: type[Any]) -> Callable[[Any], tuple[type[Any], tuple[Any, ...]]]:
+    """How to pickle an object as the arguments that make it anew."""
+    values = attrgetter(*(field.name for field in fields(kind)))
+    return lambda one: (kind, values(one))
+
+
+# What a document has thousands of. A frozen class with slots is pickled field by field in Python
+# otherwise, which takes three times as long.
+_BY_FIELDS: Mapping[type, Callable[[Any], Any]] = {
+    kind: _by_fields(kind) for kind in (Block, Section, Link, Chunk)
+}
 
 
 def _widen(pipe: int) -> None:
