@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kb.search.candidates import bodies
 from kb.search.in_a_row import holding_in_a_row
-from kb.search.known_scores import known_idf
+from kb.search.known_scores import Known, known_words
 from kb.search.lookup import Unit, finding_and_following, units
 from kb.search.operators import match_prefixes
 from kb.search.query import Query, match_alternatives, match_literally
@@ -22,6 +22,7 @@ from kb.store.ids import ChunkRange
 DEPTH = 300  # rows of a list whose scores are known; 1,000 ranked no better
 KNOWN_PER_CANDIDATE = 3  # of a file that gives its share: twice as many bring .001 nDCG@10
 LITERAL_DEPTH = 50
+MOST_BY_KNOWN = 2_000  # passages of a part of the file; of more bm25() takes less
 TYPED_DEPTH = 300  # of these those are looked for that hold what was typed with its signs
 _IN_NAME = re.compile(r"[\w-]")
 NO_NAME_BEFORE, NO_NAME_BEHIND = r"(?<![\w-])", r"(?![\w-])"
@@ -55,7 +56,7 @@ def word_lists(
     is_free = only is None and not without
     part = ranges if is_free and is_small_part(connection, ranges) else ()
     finding, following = finding_and_following(connection, alternatives, part)
-    idf = known_idf(connection, [*finding, *following]) if part else {}
+    known = known_words(connection, [*finding, *following], part) if part else {}
     most = max(min(DEPTH, KNOWN_PER_CANDIDATE * depth), depth)
     scores = dict(
         word_hits(
@@ -65,7 +66,7 @@ def word_lists(
             ranges,
             most,
             enough=depth,
-            idf=idf,
+            known=known,
             only=only,
             without=without,
         )
@@ -83,7 +84,7 @@ def word_hits(
     depth: int,
     *,
     enough: int = 0,
-    idf: Mapping[str, float] = MappingProxyType({}),
+    known: Mapping[str, Known] = MappingProxyType({}),
     only: set[int] | None = None,
     without: set[int] | None = None,
 ) -> list[tuple[int, float]]:
@@ -94,30 +95,31 @@ def word_hits(
         following: what only adds to the scores of these, the rarest first. Until there are `depth`
             passages they are found by two of these as well.
         enough: if there are fewer then, they are found by any; by default `depth`.
-        idf: of all of them, where that is known.
+        known: of all of them, where that spares time.
     """
 
-    def hits(match: str, *words: str) -> dict[int, float]:
-        """By an expression of some words in this order."""
-        if idf:
-            known = json.dumps([idf[word] for word in words])
+    def hits(match: str, words: Sequence[str], leading: Sequence[str]) -> dict[int, float]:
+        """By an expression of some words in this order, of which some find the passages."""
+        if known and sum(known[word].passages for word in leading) <= MOST_BY_KNOWN:
+            idf = json.dumps([known[word].idf for word in words])
             name = "keyword_hits_by_known_words"
-            return dict(_index_hits(connection, name, match, ranges, depth, idf=known))
+            return dict(_index_hits(connection, name, match, ranges, depth, idf=idf))
         return dict(keyword_hits(connection, match, ranges, depth, only=only, without=without))
 
     either, others = " OR ".join(finding), " OR ".join(following)
-    scores = hits(either, *finding)
+    scores = hits(either, finding, finding)
     if finding and following:
         # A passage in both lists has its whole score in the second one.
-        scores |= hits(f"({others}) AND ({either})", *following, *finding)
+        scores |= hits(f"({others}) AND ({either})", [*following, *finding], finding)
     for number, match in enumerate(following[:-1], 1):
         if len(scores) >= depth:
             break
         rest = " OR ".join(following[number:])
         # What is found already has its whole score.
-        scores = hits(f"({match}) AND ({rest})", *following[number - 1 :]) | scores
+        scores = hits(f"({match}) AND ({rest})", following[number - 1 :], [match]) | scores
     if following and len(scores) < (enough or depth):
-        scores = hits(" OR ".join([*finding, *following]), *finding, *following)
+        every = [*finding, *following]
+        scores = hits(" OR ".join(every), every, every)
     return sorted(scores.items(), key=lambda row: (-row[1], row[0]))[:depth]
 
 

@@ -10,21 +10,31 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import apsw
 
 from kb.search.lookup import fts5_idf
 from kb.search.ranking import LENGTH_WEIGHT, SATURATION
-from kb.search.word_counts import about_holding, file_sizes, is_one_word
+from kb.search.word_counts import about_holding, count_within, file_sizes, is_one_word
 from kb.store.connection import Connection
+from kb.store.ids import ChunkRange
 
 _registered: WeakSet[apsw.Connection] = WeakSet()
 
 
-def known_idf(connection: Connection, matches: Sequence[str]) -> dict[str, float]:
-    """What words weigh in the file; nothing where an expression is more than one word."""
+class Known(NamedTuple):
+    """What a word weighs in the file, and how many passages of a part of it hold it."""
+
+    idf: float
+    passages: int
+
+
+def known_words(
+    connection: Connection, matches: Sequence[str], part: Sequence[ChunkRange]
+) -> dict[str, Known]:
+    """What is known of words; nothing where an expression is more than one word."""
     if not all(is_one_word(connection, match) for match in matches):
         return {}
     if connection.apsw not in _registered:
@@ -32,7 +42,8 @@ def known_idf(connection: Connection, matches: Sequence[str]) -> dict[str, float
         _registered.add(connection.apsw)
     total, _ = file_sizes(connection)
     counts = about_holding(connection, matches, total)
-    return {match: fts5_idf(counts[match], total) for match in matches}
+    passages = count_within(connection, matches, part)
+    return {match: Known(fts5_idf(counts[match], total), passages[match]) for match in matches}
 
 
 @lru_cache(maxsize=64)

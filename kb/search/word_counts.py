@@ -29,6 +29,7 @@ SIZES = "passages and documents"
 COUNTS = "passages that hold expressions"
 ABOUT = "passages that about hold expressions"
 PARTS = "passages of ranges"
+WITHIN = "passages of ranges that hold expressions"
 MIDDLE = "the middle of the longest collection"
 LARGE = 100_000  # passages of a file
 SMALL_SHARE = 0.03  # of them
@@ -72,13 +73,16 @@ def count_within(
     connection: Connection, matches: Iterable[str], ranges: Sequence[ChunkRange]
 ) -> dict[str, int]:
     """In how many passages of some ranges each expression is."""
-    counts = dict.fromkeys(matches, 0)
-    listed = json.dumps([*counts])
-    for first, last in ranges:
-        within = {"matches": listed, "first": first, "last": last, "limit": -1}
-        for match, count in connection.tuples("count_holding_between", **within):
-            counts[match] += count
-    return counts
+    known: dict[tuple[ChunkRange, str], int] = _kept(connection, WITHIN)
+    wanted = list(dict.fromkeys(matches))
+    for place in ranges:
+        unknown = [match for match in wanted if (place, match) not in known]
+        if unknown:
+            first, last = place
+            within = {"matches": json.dumps(unknown), "first": first, "last": last, "limit": -1}
+            rows = connection.tuples("count_holding_between", **within)
+            known |= {(place, match): count for match, count in rows}
+    return {match: sum(known[place, match] for place in ranges) for match in wanted}
 
 
 def is_small_part(connection: Connection, ranges: Sequence[ChunkRange]) -> bool:

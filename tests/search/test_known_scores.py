@@ -7,7 +7,7 @@ from support import Filler
 
 from kb.search.candidates import matching
 from kb.search.keywords import keyword_hits, word_lists
-from kb.search.known_scores import known_idf
+from kb.search.known_scores import known_words
 from kb.search.lookup import finding_and_following
 from kb.search.query import parse_query
 from kb.search.ranking import COLUMN_WEIGHTS
@@ -35,7 +35,9 @@ def test_scores_by_known_words_are_those_of_bm25(fill: Filler) -> None:
     kb = fill(PAGES, embed=False)
     place = part_of(kb)
     with kb.database.read() as connection:
-        idf = known_idf(connection, WORDS)
+        known = known_words(connection, WORDS, [place])
+        for word in WORDS:
+            assert known[word].passages == len(matching(connection, word, [place]))
         for match, words in (
             (" OR ".join(WORDS), WORDS),
             (f"({WORDS[2]} OR {WORDS[0]}) AND ({WORDS[1]})", [WORDS[2], WORDS[0], WORDS[1]]),
@@ -44,7 +46,7 @@ def test_scores_by_known_words_are_those_of_bm25(fill: Filler) -> None:
             found = connection.tuples(
                 "keyword_hits_by_known_words",
                 match=match,
-                idf=json.dumps([idf[word] for word in words]),
+                idf=json.dumps([known[word].idf for word in words]),
                 first=place[0],
                 last=place[1],
                 limit=100,
@@ -52,7 +54,9 @@ def test_scores_by_known_words_are_those_of_bm25(fill: Filler) -> None:
             )
             assert [one for one, _ in found] == [one for one, _ in expected]
             assert [-score for _, score in found] == pytest.approx([two for _, two in expected])
-        assert known_idf(connection, ['"wind"', '"wind rain"']) == {}  # counted as one, not known
+        assert (
+            known_words(connection, ['"wind"', '"wind rain"'], [place]) == {}
+        )  # counted as one, not known
 
 
 def test_a_small_part_of_a_large_file_is_searched_by_known_words(
@@ -77,9 +81,14 @@ def test_a_small_part_of_a_large_file_is_searched_by_known_words(
         assert any("known_bm25" in sql for sql in asked)
         assert not any(" bm25" in sql for sql in asked)
         asked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr("kb.search.keywords.MOST_BY_KNOWN", 3)
+            many = word_lists(connection, query, [place], 100, None, None)
+        assert not any("known_bm25" in sql for sql in asked)
         assert word_lists(connection, operators, [place], 100, {*plain.chunks}, None).chunks
         assert not any("known_bm25" in sql for sql in asked)
         connection.apsw.exec_trace = None
+    assert many.chunks == plain.chunks
     assert [*known.chunks] == [*plain.chunks]
     assert [*known.chunks.values()] == pytest.approx([*plain.chunks.values()])
 
