@@ -22,7 +22,7 @@ DOUBT = 1.5
 
 def make_embedder(name: str, *, threads: int = 1, allow_download: bool = False) -> Embedder:
     """The embedder of a model's name; see `FastembedEmbedder` for the rest."""
-    if kind := _packaged().get(name):
+    if kind := _packaged(name):
         return kind(threads=threads)
     from kb.models.named import FastembedEmbedder
 
@@ -34,7 +34,7 @@ def packaged_models() -> dict[str, Callable[[], None]]:
 
     A check raises EmbeddingError; it reads the whole file.
     """
-    return {name: kind().check for name, kind in _packaged().items()}
+    return {name: kind().check for name in PACKAGED_MODELS if (kind := _packaged(name))}
 
 
 def how_to_get(name: str) -> str:
@@ -54,12 +54,17 @@ def suited_model(texts: Sequence[str]) -> str:
     return BUNDLED_MODEL if english >= ENGLISH_SHARE * len(texts) else MULTILINGUAL_MODEL
 
 
-def _packaged() -> dict[str, type[PackagedEmbedder]]:
-    # Imported here: a search by keywords and the handshake need no model.
-    from kb.models.english import EnglishEmbedder
-    from kb.models.multilingual import MultilingualEmbedder
+def _packaged(name: str) -> type[PackagedEmbedder] | None:
+    # Each imported here: a search by keywords and the handshake need none, and no file two.
+    if name == BUNDLED_MODEL:
+        from kb.models.english import EnglishEmbedder
 
-    return {BUNDLED_MODEL: EnglishEmbedder, MULTILINGUAL_MODEL: MultilingualEmbedder}
+        return EnglishEmbedder
+    if name == MULTILINGUAL_MODEL:
+        from kb.models.multilingual import MultilingualEmbedder
+
+        return MultilingualEmbedder
+    return None
 
 
 def _may_be_english(text: str) -> bool:

@@ -15,8 +15,7 @@ keep the vectors near those of exact arithmetic (docs/decisions/0014-embedding-s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb import PACKAGE
 
@@ -32,8 +31,7 @@ ROWS_AT_ONCE = 64  # of a matrix: they stay in the processor's cache
 LARGEST = 127  # what two neighbouring weights may sum up to: times 255 it fits 16 bits
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(NamedTuple):
     """A matrix and its bias, ready for the graph."""
 
     weights: NDArray[np.int8]  # (inputs, outputs)
@@ -41,16 +39,14 @@ class Linear:
     bias: NDArray[np.float32]  # (outputs,)
 
 
-@dataclass(frozen=True, slots=True)
-class Norm:
+class Norm(NamedTuple):
     """What a layer normalization multiplies with and adds: shape (WIDTH,)."""
 
     scale: NDArray[np.float32]
     bias: NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """One layer: attention, then the inner map to 1,536 numbers and back."""
 
     attention_in: Linear  # queries, keys and values side by side
@@ -61,8 +57,7 @@ class Layer:
     inner_norm: Norm
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """All that a model knows.
 
     `words` gives the vectors of some tokens: shape (tokens, WIDTH). It reads them from the mapped

@@ -40,9 +40,9 @@ COMMAND_LINES = (
 )
 
 
-def loaded_by(*arguments: str, folder: Path) -> set[str]:
+def loaded_by(*arguments: str, folder: Path, start: tuple[str, str] = ("-m", "kb")) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "kb", *arguments],
+        [sys.executable, "-X", "importtime", *start, *arguments],
         env=environment(),
         cwd=folder,
         capture_output=True,
@@ -60,6 +60,17 @@ def test_a_search_by_words_loads_no_heavy_module(tmp_path: Path) -> None:
     loaded = loaded_by("--db", "words.db", "search", "calibrate storms", folder=tmp_path)
     assert {"kb.search.hybrid", "apsw"} <= loaded
     assert not HEAVY & loaded
+
+
+@pytest.mark.slow
+def test_a_hybrid_search_loads_its_model_and_nothing_beside(tmp_path: Path) -> None:
+    (tmp_path / "vane.md").write_text("# Vane\n\nCalibrate it before the first storm.\n")
+    loaded_by("--db", "both.db", "add", "vane.md", folder=tmp_path)
+    loaded = loaded_by("--db", "both.db", "search", "calibrate storms", folder=tmp_path)
+    needed = ("numpy", "onnxruntime", "tokenizers")
+    by_these = loaded_by(folder=tmp_path, start=("-c", f"import {', '.join(needed)}"))
+    assert {*needed, "kb.models.english"} <= loaded
+    assert not (HEAVY | {"kb.models.multilingual", "fastembed", "onnx"}) & loaded - by_these
 
 
 @pytest.mark.slow

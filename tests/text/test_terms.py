@@ -21,6 +21,17 @@ def test_ascii_words_are_those_of_the_full_expression(text: str) -> None:
     assert terms.without_pictographs(text) == regex.sub(terms._PICTOGRAPH, "", text).strip()
 
 
+def test_the_quick_looks_pass_over_nothing() -> None:
+    everything = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
+    for expression, maybe in (
+        (terms._HAS_UNSPACED, terms._MAYBE_UNSPACED),
+        (terms._PICTOGRAPH, terms._MAYBE_PICTOGRAPH),
+    ):
+        found = regex.findall(expression, everything)
+        assert len(found) > 1_000
+        assert not [one for one in found if not maybe.search(one)]
+
+
 def test_words_of_other_scripts_are_found() -> None:
     assert terms.words("größer ﬁn 全文検索 x") == ["größer", "ﬁn", "全文検索", "x"]
     assert terms.runs("FastAPIの検索") == ["FastAPI", "の検索"]
