@@ -12,7 +12,7 @@ from kb.disk.holders import companion
 from kb.errors import FileError
 
 BUSY_MILLISECONDS = 20_000
-MAPPED = 1 << 31  # bytes of a file that are read where they lie; SQLite takes 64 kB less
+MAPPED = 1 << 27  # bytes of a file; SQLite takes 64 kB less (decision 22)
 LOOK_SECONDS = 0.004  # between two looks whether another process has let go of a lock
 
 
