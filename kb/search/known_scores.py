@@ -11,17 +11,12 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
-from weakref import WeakSet
-
-import apsw
 
 from kb.search.lookup import fts5_idf
 from kb.search.ranking import LENGTH_WEIGHT, SATURATION
 from kb.search.word_counts import about_holding, count_within, file_sizes, is_one_word
-from kb.store.connection import Connection
+from kb.store.connection import Connection, IndexedRow
 from kb.store.ids import ChunkRange
-
-_registered: WeakSet[apsw.Connection] = WeakSet()
 
 
 class Known(NamedTuple):
@@ -37,9 +32,7 @@ def known_words(
     """What is known of words; nothing where an expression is more than one word."""
     if not all(is_one_word(connection, match) for match in matches):
         return {}
-    if connection.apsw not in _registered:
-        connection.apsw.register_fts5_function("known_bm25", known_bm25)
-        _registered.add(connection.apsw)
+    connection.add_index_function(known_bm25)
     total, _ = file_sizes(connection)
     counts = about_holding(connection, matches, total)
     passages = count_within(connection, matches, part)
@@ -51,7 +44,7 @@ def _weights(idf: str) -> list[tuple[int, float]]:
     return list(enumerate(json.loads(idf)))
 
 
-def known_bm25(row: apsw.FTS5ExtensionApi, *parameters: Any) -> float:
+def known_bm25(row: IndexedRow, *parameters: Any) -> float:
     """As `bm25()` has it: the smaller, the better.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apsw
@@ -14,6 +14,7 @@ from kb.store.statements import statement
 TOKENIZER = ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co M*"]
 
 Row = dict[str, Any]
+IndexedRow = apsw.FTS5ExtensionApi  # a row of the keyword index, for functions of it
 
 
 class Connection:
@@ -29,6 +30,7 @@ class Connection:
         self._kept: dict[str, tuple[tuple[int, int], Any]] = {}
         self._known_runs: set[bytes] = set()
         self._known_version = 0
+        self._index_functions: set[str] = set()
 
     def kept(self, name: str) -> Any:
         """What was kept under a name, unless the file has changed since; else None.
@@ -103,6 +105,17 @@ class Connection:
             name, *arguments = ["porter", *TOKENIZER] if stem else TOKENIZER
             self._tokenizers[stem] = self.apsw.fts5_tokenizer(name, arguments)
         return self._tokenizers[stem]
+
+    def add_index_function(self, function: Callable[..., float]) -> None:
+        """Let statements call a function of rows of the keyword index by its name.
+
+        Args:
+            function: gets an `IndexedRow` and what follows the index in the call.
+        """
+        name = function.__name__
+        if name not in self._index_functions:
+            self.apsw.register_fts5_function(name, function)
+            self._index_functions.add(name)
 
     def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         """All result rows, each with the SELECT's aliases as keys."""
