@@ -18,6 +18,8 @@ from kb.search.query import Operand
 from kb.store.connection import Connection
 from kb.text.terms import identifier_parts, is_unspaced, pictograph_places, runs
 
+_ASCII_LETTER = re.compile("[0-9A-Za-z]")
+
 
 class Words:
     """Parallel lists, one entry a word. Places count characters of the text."""
@@ -174,6 +176,9 @@ def holds(connection: Connection, text: str, wanted: Pattern) -> bool:
 
 def starts_with(connection: Connection, text: str, wanted: Pattern) -> bool:
     """Whether a text begins with a pattern's words."""
+    if text.isascii() and (scan := _ascii_scan(wanted)):  # as in `holds`
+        begin = _ASCII_LETTER.search(text)
+        return begin is not None and scan.match(text, begin.start()) is not None
     size = len(wanted.words)
     cut = text[: 200 + 40 * size]
     words = split_for(connection, cut, wanted)
