@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 
 from kb.search.candidates import matching
-from kb.search.query import FUNCTION_WORDS, STOP_WORDS, quote
+from kb.search.query import quote, says_little
 from kb.search.word_counts import about_holding, file_sizes, most_ranked
 from kb.store.connection import Connection
 from kb.store.ids import ChunkRange
@@ -34,13 +34,13 @@ def holding_in_a_row(connection: Connection, text: str, ranges: Sequence[ChunkRa
 
 def _rarest_near(connection: Connection, text: str) -> Iterator[str]:
     """Expressions that whatever holds a text's words in a row matches."""
-    terms = connection.tokenize(text, stem=True)
-    words = {stem: text[start:end] for start, end, stem in terms}.values()
-    telling = [quote(word) for word in words if word.casefold() not in STOP_WORDS | FUNCTION_WORDS]
     total, _ = file_sizes(connection)
     most = most_ranked(total)
     if total <= most:
         return
+    terms = connection.tokenize(text, stem=True)
+    words = {stem: text[start:end] for start, end, stem in terms}.values()
+    telling = [quote(word) for word in words if not says_little(word)]
     # They were counted to find passages by them; stop words would have to be counted first.
     counts = about_holding(connection, telling, most)
     telling.sort(key=counts.__getitem__)

@@ -14,10 +14,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kb.search.query import FUNCTION_WORDS, STOP_WORDS, Operand, Query, quote
+from kb.search.query import Operand, Query, quote, says_little
 from kb.search.ranking import COLUMN_WEIGHTS, LEAST_IDF, SATURATION
 from kb.search.word_counts import (
-    MOST_RANKED_SHARE,
     about_holding,
     count_holding,
     count_within,
@@ -56,8 +55,7 @@ class Unit(NamedTuple):
 
     @property
     def is_stop_word(self) -> bool:
-        word = self.match.strip('"*').casefold()
-        return word in STOP_WORDS or word in FUNCTION_WORDS
+        return says_little(self.match.strip('"*'))
 
 
 class Holding(NamedTuple):
@@ -134,15 +132,15 @@ def look_up(
     if common.issuperset(unit.match for unit in wanted):
         least = [match for match in _matches(wanted) if match in ranked] or _matches(wanted)
         counts |= about_holding(connection, least, total)
-        many = [match for match in least if counts[match] > total * MOST_RANKED_SHARE]
+        many = [match for match in least if counts[match] > most_ranked(total)]
         counts |= count_holding(connection, many, total)  # what these tell depends on it much
         common.difference_update(least)
     rarer = [match for match in dict.fromkeys(ranked) if match not in common]
     idf = {match: fts5_idf(counts[match], total) for match in rarer or dict.fromkeys(ranked)}
     scores, often = _scores(connection, idf, document_of, whole)
     others = [match for match in matches if match not in common and match not in scores]
-    rows = _rows_holding(connection, others, document_of)
-    rows |= {match: {*scores[match]} for match in rarer}
+    rows: dict[str, Iterable[int]] = {**_rows_holding(connection, others, document_of)}
+    rows |= {match: scores[match] for match in rarer}
     found = {
         match: Holding(counts[match], frozenset(rows.get(match, ())), match in common)
         for match in matches

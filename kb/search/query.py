@@ -66,6 +66,12 @@ _CLOSING = {
 }  # fmt: skip
 
 
+def says_little(word: str) -> bool:
+    """Whether a word says nothing of the matter, in whichever language."""
+    word = word.casefold()
+    return word in STOP_WORDS or word in FUNCTION_WORDS
+
+
 class Operand(NamedTuple):
     """One word or phrase of a query, without its operator."""
 

@@ -220,7 +220,7 @@ def _asked(vector: bytes) -> Asked:
     counted = np.minimum(np.rint(np.abs(padded) * (most / full)), most).astype(np.uint16)
     bits = [counted & 1 << bit for bit in reversed(range(WEIGHT_BITS))]
     return Asked(
-        np.packbits(padded > 0).view(np.uint64),
+        sign_codes(padded.reshape(1, -1)).view(np.uint64)[0],
         np.packbits(np.stack(bits) > 0, axis=2).view(np.uint64)[:, :, 0],
         np.argsort(-np.sum(counted**2, axis=1, dtype=np.int64), kind="stable"),
     )

@@ -139,7 +139,10 @@ def chunk_distances(
     connection: Connection, vector: NDArray[np.float32], chunk_ids: Sequence[int]
 ) -> dict[int, float]:
     """The cosine distance of each of these chunks that has a vector."""
-    return dict(nearest_of(connection, vector, chunk_ids, len(chunk_ids)))
+    import numpy as np
+
+    ids, distances = _compared(connection, vector, np.array(chunk_ids, dtype=np.int64))
+    return dict(zip(ids.tolist(), distances.tolist(), strict=True))
 
 
 def _in_order(

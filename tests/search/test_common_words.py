@@ -26,6 +26,14 @@ SOME = {
 PAGES["rare.md"] = "# Anemometer\n\nThis one tells of wind too.\n"
 
 
+@pytest.fixture
+def some_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files as small as these are searched as large ones are."""
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 20)
+    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
+
+
 def test_a_word_of_most_passages_ranks_only_where_no_other_does(
     fill: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,13 +65,10 @@ def test_words_are_counted_farther_where_that_is_asked_for(fill: Filler) -> None
 
 
 def test_common_words_rank_what_rare_ones_find_as_if_they_had_found_it(
-    fill: Filler, monkeypatch: pytest.MonkeyPatch
+    fill: Filler, some_are_many: None
 ) -> None:
     kb = fill(SOME, embed=False)
     asked = ['"wind"', '"anemometer"', '"gust" OR "squall"']
-    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 20)
-    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED_SHARE", 0.9)
-    monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
     with kb.database.read() as connection:
         finding, following = finding_and_following(connection, asked)
         assert (finding, following) == (['"anemometer"'], ['"gust" OR "squall"', '"wind"'])
@@ -79,13 +84,10 @@ def test_common_words_rank_what_rare_ones_find_as_if_they_had_found_it(
 
 
 def test_passages_with_two_common_words_are_found_where_rare_ones_find_too_few(
-    fill: Filler, monkeypatch: pytest.MonkeyPatch
+    fill: Filler, some_are_many: None
 ) -> None:
     kb = fill(SOME, embed=False)
     asked = ['"wind"', '"anemometer"', '"gust"']
-    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 20)
-    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED_SHARE", 0.9)
-    monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
     with kb.database.read() as connection:
         finding, following = finding_and_following(connection, asked)
         assert (finding, following) == (['"anemometer"'], ['"gust"', '"wind"'])
