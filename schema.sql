@@ -7,7 +7,7 @@
 -- Times are UTC text, YYYY-MM-DDTHH:MM:SSZ. Positions count code points, lines count from 1.
 
 PRAGMA application_id = 0x6b62646f;  -- "kbdo"
-PRAGMA user_version = 6;
+PRAGMA user_version = 7;
 
 -------------------------------------------------------------------------------- source tables
 
@@ -68,7 +68,18 @@ CREATE TABLE documents (
   UNIQUE (collection_id, path)
 ) STRICT;
 
--- One row is a heading with everything up to the next heading of its level or above.
+-- One row is what a document's file was when it was read, beside its size and time: with these alone a
+-- file that was changed and given its old time again would pass for unchanged. It holds on the machine
+-- that read it; a file without a row, or with another, is read again, and its hash decides. Files that
+-- a sync fetches or unpacks have none of their own. Written by syncs.
+CREATE TABLE file_states (
+  document_id INTEGER PRIMARY KEY REFERENCES documents (document_id) ON DELETE CASCADE,
+  changed_ns  INTEGER NOT NULL,         -- the file's change time in nanoseconds
+  inode       INTEGER NOT NULL          -- of a bundle's documents both are the bundle's
+) STRICT;
+
+-- One row is a heading with everything up to the next heading of its level or above, or a term of a
+-- definition list with its definition.
 CREATE TABLE sections (
   document_id   INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
   position      INTEGER NOT NULL,       -- from 0 in document order
@@ -77,7 +88,7 @@ CREATE TABLE sections (
   heading_path  TEXT NOT NULL,          -- "Install > Linux"
   start_line    INTEGER NOT NULL,       -- the heading's own line
   end_line      INTEGER NOT NULL,       -- with subsections, trailing blank lines excluded
-  body_end_line INTEGER NOT NULL,       -- without subsections
+  body_end_line INTEGER NOT NULL,       -- without subsections; terms are in the body around them
   PRIMARY KEY (document_id, position)
 ) STRICT, WITHOUT ROWID;
 
@@ -151,9 +162,10 @@ CREATE TABLE citations (
   source_document_id INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
   target_document_id INTEGER REFERENCES documents (document_id) ON DELETE SET NULL,
   target_url         TEXT NOT NULL,     -- as written
-  target_key         TEXT NOT NULL,     -- normalised path, page name or URL: what resolves it
-  kind               TEXT NOT NULL,     -- inline, reference, autolink, wiki, footnote, metadata, similar;
-                                        -- of Sphinx: doc, ref, toctree, include
+  target_key         TEXT NOT NULL,     -- normalised path, page name or URL: what resolves it; where a
+                                        -- sync knows it to be no document file:, external:, elsewhere:
+  kind               TEXT NOT NULL,     -- inline, reference, autolink, wiki, footnote, metadata, similar,
+                                        -- attachment (Org); of Sphinx: doc, ref, term, toctree, include
   context            TEXT,              -- the sentence round the link; NULL: it is the range
   start_character    INTEGER,           -- as in chunks; NULL: the sentence is in `context`
   end_character      INTEGER,
@@ -302,7 +314,7 @@ CREATE TABLE document_vectors (
 -- What a document answers to when it is cited, and its tags: one row a name. Rebuilt with its
 -- document.
 CREATE TABLE document_keys (
-  key         TEXT NOT NULL,            -- "path:", "page:", "url:" or "tag:" and its normal form
+  key         TEXT NOT NULL,            -- "path:", "page:", "url:", "tag:" or "date:" and its form
   document_id INTEGER NOT NULL REFERENCES documents (document_id) ON DELETE CASCADE,
   rank        INTEGER NOT NULL,         -- 0 for the most literal name; of two the lower wins
   PRIMARY KEY (key, document_id)

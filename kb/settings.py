@@ -1,12 +1,19 @@
-"""Where things are: the knowledge base file, the project, the user's settings."""
+"""What kb is, and where things are: its own files, the knowledge base, the project, the user's."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+VERSION = "0.1.0"
+
+# Where the files that come with kb lie. `importlib.resources` would find them in archives too, but
+# takes 4 ms of every start to load; what kb runs on does not come in one either.
+PACKAGE = Path(__file__).parent
+
+DEFAULT_INDEX = "default"  # the index that is always there
 FILE_NAME = Path(".kb") / "kb.db"
 LIST_VARIABLE = "KB_DB"
 DATABASE_VARIABLES = (LIST_VARIABLE, "SEARCH_DB_PATH")
@@ -37,10 +44,10 @@ def database_paths(options: Sequence[str] | None = None) -> list[Path]:
     KB_DB may hold several, as PATH does.
     """
     if options:
-        return [Path(option).expanduser() for option in dict.fromkeys(options)]
+        return _distinct(options)
     for variable in DATABASE_VARIABLES:
-        if found := paths_named_by(variable):
-            return found
+        if paths := paths_named_by(variable):
+            return paths
     return [find_project() / FILE_NAME]
 
 
@@ -49,7 +56,15 @@ def paths_named_by(variable: str) -> list[Path]:
     value = os.environ.get(variable, "")
     is_list = variable == LIST_VARIABLE and not os.path.exists(value)
     parts = value.split(os.pathsep) if is_list else [value]
-    return [Path(part).expanduser() for part in dict.fromkeys(parts) if part]
+    return _distinct(filter(None, parts))
+
+
+def _distinct(names: Iterable[str]) -> list[Path]:
+    """The files in their order; one that is named twice, in whatever way, is there once."""
+    files: dict[str, Path] = {}
+    for path in (Path(name).expanduser() for name in names):
+        files.setdefault(os.path.realpath(path), path)
+    return [*files.values()]
 
 
 def user_cache() -> Path:
@@ -70,15 +85,24 @@ def user_configuration() -> Path:
     return user_config_path("kb")
 
 
+def user_state() -> Path:
+    """The folder for what kb notes of a user's files and cannot make again."""
+    if folder := _base_directory("XDG_STATE_HOME", ".local/state"):
+        return folder
+    from platformdirs import user_state_path
+
+    return user_state_path("kb", appauthor=False)
+
+
 def _base_directory(variable: str, usual: str) -> Path | None:
     """On Linux kb's folder by the XDG Base Directory Specification, where that is plain to see.
 
     platformdirs, which knows the rest, takes 6 ms of every start to load.
     """
-    own, home = os.environ.get(variable, ""), os.environ.get("HOME", "")
+    folder, home = os.environ.get(variable, ""), os.environ.get("HOME", "")
     if sys.platform != "linux" or not os.path.isabs(home):
         return None
-    return Path(own, "kb") if os.path.isabs(own) else Path(home, usual, "kb")
+    return Path(folder, "kb") if os.path.isabs(folder) else Path(home, usual, "kb")
 
 
 def _is_repository(folder: Path) -> bool:

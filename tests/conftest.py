@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from support import WINDROSE, Filler, HashEmbedder
+from support import WINDROSE, Filler, HashEmbedder, another_process
 
-from kb.cli.collect import register
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.models.english import EnglishEmbedder
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
@@ -40,10 +40,12 @@ SLOW_FILES = {
     "test_datasette.py",
     "test_doctor.py",
     "test_evaluation.py",
+    "test_external_by_name.py",
     "test_external_server.py",
     "test_features.py",
     "test_file_names.py",
     "test_folder.py",
+    "test_full_disk.py",
     "test_forget.py",
     "test_formats.py",
     "test_heap.py",
@@ -62,6 +64,7 @@ SLOW_FILES = {
     "test_replication.py",
     "test_search_options.py",
     "test_server.py",
+    "test_strangers.py",
     "test_streams.py",
     "test_stress.py",
     "test_tables.py",
@@ -74,6 +77,13 @@ SLOW_FILES = {
 }
 
 
+@pytest.fixture
+def many_processes() -> Iterator[None]:
+    """Every opener of a file in the test stands for a process of its own."""
+    with another_process():
+        yield
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         used = set(getattr(item, "fixturenames", ()))
@@ -81,14 +91,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _home_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is made once for all tests is not noted in the user's folders."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_home(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No test reads the user's settings or another project's file."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     for name in [name for name in os.environ if name.startswith(("XDG_", "KB_", "SEARCH_DB"))]:
         monkeypatch.delenv(name)
+    # Beside the test's folder, which may be a project that is looked through.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 @pytest.fixture

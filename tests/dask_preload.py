@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kb.models import embedder, english
-from kb.models.packaged import PackagedEmbedder
+from kb.models.encoder import PackagedEmbedder
 
 
 def dask_setup(worker: Any) -> None:

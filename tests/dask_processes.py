@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from kb.ingest.engine import PROBES
 from kb.models.embedder import text_hash
-from kb.models.step import PROBES
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNTING = Path(__file__).with_name("dask_preload.py")

@@ -98,6 +98,42 @@ SECRETS: tuple[tuple[str, str], ...] = (
     ),
 )
 
+_CUT = _private_key("OPENSSH ").rpartition("\n")[0]
+_PAIR = f"{mixed(20)}aA1{mixed(20)}/{mixed(20)}+{mixed(20)}=="
+
+# What was taken into discoveries by earlier versions.
+MORE_SECRETS: tuple[tuple[str, str], ...] = (
+    ("key block without its end", f"The jump host takes\n{_CUT}"),
+    ("key block cut in its first line", f"-----BEGIN PRIVATE KEY-----\n{mixed(40)}"),
+    (
+        "encrypted key block",
+        f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{mixed(64)}",
+    ),
+    ("key block in a string", f'"-----BEGIN PRIVATE KEY-----\\n{mixed(64)}\\n{mixed(64)}'),
+    ("key block without its beginning", f"{mixed(64)}\n{mixed(22)}==\n-----END PRIVATE KEY-----"),
+    ("PGP key block", f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{mixed(64)}\n={mixed(4)}"),
+    ("PuTTY key", f"Encryption: none\nPrivate-Lines: 1\n{mixed(48)}"),
+    ("age key", f"AGE-SECRET-KEY-1{upper(58)}"),
+    ("Azure storage", f"DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={_PAIR};"),
+    ("Azure account key", f"AccountKey={_PAIR}"),
+    ("Azure Cosmos", f"AccountEndpoint=https://shop.documents.azure.com:443/;AccountKey={_PAIR};"),
+    ("Azure service bus", f"SharedAccessKeyName=Root;SharedAccessKey={mixed(42)}1aA="),
+    ("shared access signature", f"https://shop.blob.core.windows.net/c?sp=r&sig={mixed(41)}%3D"),
+    ("key of any name", f"MY_STORAGE_KEY: '{_PAIR}'"),
+    ("Slack workflow", f"https://hooks.slack.com/triggers/T{upper(10)}/{_digits(13)}/{hex_(32)}"),
+    ("Discord webhook", f"https://discord.com/api/webhooks/{_digits(18)}/{mixed(68)}"),
+    ("Teams webhook", f"acme.webhook.office.com/webhookb2/{hex_(73)}/IncomingWebhook/{hex_(32)}/x"),
+    ("Airtable token", f"pat{mixed(14)}.{hex_(64)}"),
+    ("Google OAuth token", f"ya29.{mixed(120)}"),
+    ("Kubernetes client key", f"    client-key-data: {mixed(400)}=="),
+    ("Notion token", f"ntn_{mixed(46)}"),
+    ("Figma token", f"figd_{mixed(40)}"),
+    ("NuGet key", f"oy2{mixed(43)}"),
+    ("Tailscale key", f"tskey-auth-{mixed(12)}-{mixed(32)}"),
+    ("hashed password", f"root:$6${mixed(16)}${mixed(86)}:19000:0:99999:7:::"),
+    ("bcrypt", f"admin:$2y$10${mixed(53)}"),
+)
+
 # Passwords that stand in a thousand examples, and on servers.
 EXAMPLE_PASSWORDS = (
     "password=hunter2",

@@ -16,7 +16,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kb.disk.open_databases import Claim
 from kb.models.embedder import Calibration
+from kb.search.candidates import Budget, FileQuery, candidates
+from kb.search.merge import Hit, merge
+from kb.search.operators import chunk_filters
+from kb.search.policy import SearchRequest
+from kb.search.query import Query
+from kb.search.run import SearchResult, run
+from kb.search.snapshot import Snapshot
+from kb.store.chunks import WHOLE_FILE
+from kb.store.connection import Connection
 from kb.text.terms import words
 from kb.tools.registry import call_tool
 from kb.tools.session import Session
@@ -79,6 +89,26 @@ def call(kb: Session, name: str, **arguments: Any) -> dict[str, Any]:
     return result.content
 
 
+def search(kb: Session, text: str, **request: Any) -> SearchResult:
+    """What the pipeline answers; `request` as the fields of a `SearchRequest`."""
+    return run(kb.files, SearchRequest(text, **request))
+
+
+def hits_of(
+    connection: Connection,
+    query: Query,
+    vector: NDArray[np.float32] | None = None,
+    *,
+    limit: int = 10,
+    **budget: Any,
+) -> list[Hit]:
+    """The best passages of one file for a query as it stands."""
+    filters = chunk_filters(connection, query, [WHOLE_FILE])
+    asked = FileQuery(query, vector, filters=filters)
+    found = candidates(Snapshot(connection), asked, Budget(**budget))
+    return [hit for _, hit in merge([found], limit)]
+
+
 def failure(kb: Session, name: str, **arguments: Any) -> dict[str, Any]:
     """The error that a tool answers with."""
     result = call_tool(kb, name, arguments)
@@ -91,6 +121,17 @@ def content_of(result: Any) -> Any:
     content = json.loads(result.content[0].text)
     assert result.structured_content == (None if result.is_error else content)
     return content
+
+
+@contextlib.contextmanager
+def another_process() -> Iterator[None]:
+    """What is opened inside may be open already, as for a process that knows of no other.
+
+    SQLite itself takes care of several connections in a process; `Claim` says why kb allows one.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Claim, "_require_only_one", lambda _: None)
+        yield
 
 
 @contextlib.contextmanager

@@ -13,8 +13,7 @@ import pytest
 import yaml
 from support import ROOT
 
-from kb.cli.arguments import parse
-from kb.cli.options import make_parser
+from kb.cli.commands import parse
 
 DEPLOY = ROOT / "docs" / "deploy"
 UNIT = DEPLOY / "kb.service"
@@ -47,7 +46,7 @@ def commands() -> list[list[str]]:
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_the_command_lines_are_taken(command: list[str]) -> None:
-    options = parse(make_parser(), command)
+    options = parse(command)
     assert options.command in ("serve.serve", "token.token")
     if options.command == "serve.serve":
         assert options.http

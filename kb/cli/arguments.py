@@ -6,24 +6,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from kb.errors import UsageError
 from kb.text.nearest import nearest
 
-__all__ = [
-    *("Parser", "Unasked", "Words", "WrongUse"),
-    *("add_format", "parse", "positive", "share", "typed_command"),
-]
-
 _OWN_GROUPS = 2  # positional arguments and options, which argparse makes first
-# Headings of the overview, in their order.
-FIND, FILL, MEMORY = "find and read", "fill the file", "what was learned"
-ASSISTANTS, CARE = "assistants", "care"
 TABLE_FORMATS = ("table", "json", "csv", "tsv")
-QUERY_COMMANDS = ("search", "recall")
+QUERY_COMMANDS = ("search", "context", "recall")
 # `-n5` is an option with its value; `-cats` and `-north` are words that must not come.
 _ATTACHED_NUMBER = re.compile(r"-[A-Za-z]\d+")
 # Before a word that could be taken for an option. No argument of a program can hold it.
@@ -41,14 +32,39 @@ class WrongUse(UsageError):
 class Parser(argparse.ArgumentParser):
     """Raises its errors, with the next step, instead of printing the whole usage.
 
-    Its help shows what is its own first, one example, and what every command takes last.
+    Its help shows the command's own options first, one example, and what every command takes last.
     """
 
-    example = ""
+    def __init__(self, *, prog: str, description: str, example: str = "") -> None:
+        super().__init__(prog=prog, description=description, add_help=False)
+        self.example = example
+        self.commands: dict[str, list[tuple[str, str]]] = {}  # names and summaries by heading
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.groups: dict[str, list[str]] = {}  # of commands, by heading
+    def argument(self, name: str, metavar: str, text: str = "", **more: Any) -> None:
+        """Declare a positional argument."""
+        self.add_argument(name, metavar=metavar, help=text or None, **more)
+
+    def option(
+        self, names: str, metavar: str | None, text: str, *, is_list: bool = False, **more: Any
+    ) -> None:
+        """Declare an option with a value, such as "-n --limit"."""
+        if is_list:
+            more = {"action": "append", "default": [], **more}
+        self.add_argument(*names.split(), metavar=metavar, help=text, **more)
+
+    def flag(self, names: str, text: str, **more: Any) -> None:
+        """Declare an option without a value."""
+        self.add_argument(*names.split(), help=text, **{"action": "store_true", **more})
+
+    def limit(self, default: int, text: str = "rows") -> None:
+        """The option that says how many rows are shown."""
+        text = f"{text} (default: {default})"
+        self.option("-n --limit", "N", text, type=positive, default=default)
+
+    def table_format(self) -> None:
+        """The option of a command that prints a table."""
+        text = "csv, tsv: with headers (default: a table; in a pipe tab-separated, without headers)"
+        self.option("--format", None, text, choices=TABLE_FORMATS)
 
     def error(self, message: str) -> NoReturn:
         raise WrongUse(message, self.prog)
@@ -58,100 +74,46 @@ class Parser(argparse.ArgumentParser):
         return argparse.HelpFormatter(self.prog, width=80)
 
     def format_usage(self) -> str:
-        return f"usage: {self._usage()}\n"
-
-    def format_help(self) -> str:
-        parts = [self.format_usage(), "\n", self._section(self._add_own)]
-        if self.epilog:
-            parts.append(f"\n{self.epilog}\n")
-        if self.example:
-            parts.append(f"\nexample:\n  {self.example}\n")
-        for group in self._action_groups[_OWN_GROUPS:]:
-            parts += ["\n", self._section(partial(self._add_group, group=group))]
-        return "".join(parts)
-
-    def _section(self, add: Callable[[argparse.HelpFormatter], None]) -> str:
-        formatter = argparse.HelpFormatter(self.prog)
-        add(formatter)
-        return formatter.format_help()
-
-    def _add_own(self, formatter: argparse.HelpFormatter) -> None:
-        formatter.add_text(self.description)
-        commands = self._commands_action()
-        if commands is not None:
-            self._add_commands(formatter, commands)
-            return
-        for group in self._action_groups[:_OWN_GROUPS]:
-            self._add_group(formatter, group)
-
-    @staticmethod
-    def _add_group(formatter: argparse.HelpFormatter, group: argparse._ArgumentGroup) -> None:
-        formatter.start_section(group.title)
-        formatter.add_arguments(group._group_actions)
-        formatter.end_section()
-
-    def _usage(self) -> str:
-        words = [self.prog]
+        words = [self.prog, *(["COMMAND"] if self.commands else [])]
         for action in self._actions:
             if action.option_strings and action.required:
                 words.append(f"{action.option_strings[0]} {action.metavar}")
             elif not action.option_strings:
-                shown = str(action.metavar)
                 more = " ..." if action.nargs in ("+", "*") else ""
-                optional = action.nargs in ("?", "*")
-                words.append(f"[{shown}{more}]" if optional else f"{shown}{more}")
-        return " ".join([*words, "[options]"])
+                is_optional = action.nargs in ("?", "*")
+                word = f"{action.metavar}{more}"
+                words.append(f"[{word}]" if is_optional else word)
+        return f"usage: {' '.join([*words, '[options]'])}\n"
 
-    def _commands_action(self) -> argparse._SubParsersAction[Any] | None:
-        found = [one for one in self._actions if isinstance(one, argparse._SubParsersAction)]
-        return found[0] if found else None
+    def format_help(self) -> str:
+        shown = argparse.HelpFormatter(self.prog)
+        shown.add_text(self.description)
+        for heading, commands in self.commands.items():
+            shown.start_section(heading)
+            shown.add_arguments(
+                argparse.Action([], n, metavar=n, help=text) for n, text in commands
+            )
+            shown.end_section()
+        first, last = self._action_groups[:_OWN_GROUPS], self._action_groups[_OWN_GROUPS:]
+        parts = [self.format_usage(), "\n", self._with_groups(shown, first)]
+        parts += [f"\n{self.epilog}\n"] if self.epilog else []
+        parts += [f"\nexample:\n  {self.example}\n"] if self.example else []
+        return "".join([*parts, "\n", self._with_groups(argparse.HelpFormatter(self.prog), last)])
 
-    def _add_commands(
-        self, formatter: argparse.HelpFormatter, commands: argparse._SubParsersAction[Any]
-    ) -> None:
-        lines = {line.dest: line for line in commands._choices_actions}
-        for heading, names in self.groups.items():
-            formatter.start_section(heading)
-            formatter.add_arguments(lines[name] for name in names)
+    @staticmethod
+    def _with_groups(
+        formatter: argparse.HelpFormatter, groups: Iterable[argparse._ArgumentGroup]
+    ) -> str:
+        for group in groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions)
             formatter.end_section()
+        return formatter.format_help()
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is None or value in action.choices:
-            return
-        known = [str(choice) for choice in action.choices]
-        near = nearest(str(value), known, limit=1)
-        there_are = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}"
-        if isinstance(action, argparse._SubParsersAction):
-            raise WrongUse(f'there is no command "{value}": {there_are}', self.prog)
-        raise argparse.ArgumentError(action, f'"{value}" is none of its values: {there_are}')
-
-
-class Unasked(Parser):
-    """Stands for the parser of a command that is not the one that was typed: it takes no note.
-
-    All of them take 5 ms to make, of the 80 of a search.
-    """
-
-    def __init__(self, **_: Any) -> None:
-        self.example = self.epilog = ""
-
-    def add_argument(self, *_: Any, **__: Any) -> argparse.Action:
-        return argparse.Action([], "")
-
-    def add_mutually_exclusive_group(self, **_: Any) -> Any:
-        return self
-
-    def set_defaults(self, **_: Any) -> None:
-        pass
-
-
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """The option of a command that prints a table."""
-    parser.add_argument(
-        "--format",
-        choices=TABLE_FORMATS,
-        help="csv, tsv: with headers (default: a table; in a pipe tab-separated, without headers)",
-    )
+        if action.choices is not None and value not in action.choices:
+            hint = suggestion(str(value), map(str, action.choices))
+            raise argparse.ArgumentError(action, f'"{value}" is not one of its values: {hint}')
 
 
 def positive(text: str) -> int:
@@ -159,7 +121,7 @@ def positive(text: str) -> int:
     with contextlib.suppress(ValueError):
         if (number := int(text)) > 0:
             return number
-    raise argparse.ArgumentTypeError(f"{text} is no positive number")
+    raise argparse.ArgumentTypeError(f"{text} is not a positive number")
 
 
 def share(text: str) -> float:
@@ -167,11 +129,49 @@ def share(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 <= (number := float(text)) <= 1:
             return number
-    raise argparse.ArgumentTypeError(f"{text} is no number from 0 to 1")
+    raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
+
+
+# By the names that the library has for them.
+FILTERS = ("paths", "tags", "metadata", "since", "until", "max_per_document", "sort")
+
+
+def add_filters(parser: Parser) -> None:
+    """The options that limit what a search finds."""
+    paths = 'only documents such as "guide/**"; may be given several times'
+    parser.option("--path", "GLOB", paths, is_list=True, dest="paths")
+    parser.option("--tag", "TAG", "only documents with this tag", is_list=True, dest="tags")
+    values = "only documents whose front matter says so; of one key any will do"
+    parser.option("--meta", "KEY=VALUE", values, is_list=True, dest="metadata")
+    since = "only documents of this day, month or year and later"
+    parser.option("--since", "DATE", since, default="")
+    parser.option("--until", "DATE", "only documents of it and earlier", default="")
+    most = "at most so many rows of each document"
+    parser.option("--per-document", "N", most, type=positive, default=0, dest="max_per_document")
+    order = "date: the same rows, the newest first"
+    parser.option("--sort", None, order, choices=("score", "date"), default="score")
+
+
+def filters_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What `add_filters` declares, as the library takes it."""
+    return {name: getattr(options, name) for name in FILTERS}
+
+
+def add_shards(parser: Parser) -> None:
+    """The options of a command that searches files on other machines."""
+    workers = (
+        "search on the workers of a Dask scheduler too, such as tls://host:8786: see --shards "
+        "(pip install 'kbfile[dask]')"
+    )
+    parser.option("--workers", "ADDRESS", workers, default="")
+    shards = 'with --workers: files on their machines, such as "/srv/kb/*.db", or a folder of them'
+    parser.option("--shards", "PATTERN", shards, is_list=True)
+    seconds = "with --workers: how long a question waits for them (default: 5)"
+    parser.option("--shard-seconds", "S", seconds, type=positive, default=5)
 
 
 class Words(argparse.Action):
-    """One text, also when it was typed without quotes: `kb search retry with backoff`."""
+    """Words that may stand before, between and behind the options."""
 
     def __call__(
         self,
@@ -180,101 +180,79 @@ class Words(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        words = [word.removeprefix(_MARK) for word in values or ()]
-        setattr(namespace, self.dest, " ".join(words) if words else None)
+        words = [without_mark(word) for word in values or ()]
+        setattr(namespace, self.dest, self.value_of(words))
+
+    def value_of(self, words: list[str]) -> Any:
+        return words
 
 
-def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """The options that a command line gives.
+class Text(Words):
+    """One text, also when it was typed without quotes: `kb search retry with backoff`."""
 
-    Raises:
-        WrongUse: it makes no sense.
-    """
-    commands = _commands(parser)
-    if arguments[:1] == ["help"]:  # `kb help`, `kb help search`
-        arguments = [*arguments[1:2], "--help"]
-    place = _place_of_command(parser, arguments)
-    name = arguments[place] if place < len(arguments) else ""
-    own = commands.get(name, parser)
-    if any(argument.startswith("--db") for argument in arguments[:place]) and name:
-        # Each occurrence is one of several files, wherever it stands.
-        arguments, place = [name, *arguments[:place], *arguments[place + 1 :]], 0
-    if name in QUERY_COMMANDS:
-        rest = _with_words_first(own, arguments[place + 1 :])
-        arguments = [*arguments[: place + 1], *rest]
-    options, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        raise WrongUse(_unknown(own, unknown[0].removeprefix(_MARK)), own.prog)
-    if not name:
-        raise WrongUse("name a command, such as `kb add FOLDER` or `kb search QUERY`", parser.prog)
-    return options
+    def value_of(self, words: list[str]) -> Any:
+        return " ".join(words) if words else None
 
 
-def typed_command(parser: Parser, arguments: Sequence[str]) -> str:
-    """The name of the command that a command line is about, as it was typed; "" for none.
-
-    Args:
-        parser: knows the global options.
-    """
-    if arguments[:1] == ["help"]:
-        return arguments[1] if len(arguments) > 1 else ""
-    place = _place_of_command(parser, arguments)
-    return arguments[place] if place < len(arguments) else ""
+def command_index(parser: Parser, arguments: Sequence[str]) -> int:
+    """Where the command stands, behind the global options, which the parser knows."""
+    index = 0
+    while index < len(arguments) and arguments[index].startswith("-"):
+        index += 1 + _value_count(parser, arguments[index])
+    return min(index, len(arguments))
 
 
-def _commands(parser: Parser) -> dict[str, Parser]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
-
-
-def _place_of_command(parser: Parser, arguments: Sequence[str]) -> int:
-    """Where the command stands, behind the global options."""
-    place = 0
-    while place < len(arguments) and arguments[place].startswith("-"):
-        place += 1 + _values(parser, arguments[place])
-    return place
-
-
-def _with_words_first(parser: Parser, arguments: Sequence[str]) -> list[str]:
-    """The words of a command's query, wherever they stood, and behind them its options."""
+def words_first(parser: Parser, arguments: Sequence[str]) -> list[str]:
+    """The words of a command's query, wherever they stand, and behind them its options."""
     options: list[str] = []
     words: list[str] = []
-    place = 0
-    while place < len(arguments):
-        argument = arguments[place]
+    index = 0
+    while index < len(arguments):
+        argument = arguments[index]
         if argument == "--":
-            words += arguments[place + 1 :]
+            words += arguments[index + 1 :]
             break
         if _is_option(parser, argument):
-            end = place + 1 + _values(parser, argument)
-            options += arguments[place:end]
-            place = end
+            end = index + 1 + _value_count(parser, argument)
+            options += arguments[index:end]
+            index = end
         else:
             words.append(argument)
-            place += 1
+            index += 1
     return [*(_MARK + word for word in words), *options]
+
+
+def without_mark(word: str) -> str:
+    """A word as it was typed, before `words_first` marked it."""
+    return word.removeprefix(_MARK)
 
 
 def _is_option(parser: Parser, argument: str) -> bool:
     if argument.startswith("--"):
         return True
-    known = argument[:2] in parser._option_string_actions
-    return known and (len(argument) == 2 or _ATTACHED_NUMBER.fullmatch(argument) is not None)
+    is_known = argument[:2] in parser._option_string_actions
+    return is_known and (len(argument) == 2 or _ATTACHED_NUMBER.fullmatch(argument) is not None)
 
 
-def _values(parser: Parser, argument: str) -> int:
+def _value_count(parser: Parser, argument: str) -> int:
     """How many arguments behind an option belong to it."""
     if "=" in argument:
         return 0
-    known = parser._option_string_actions
-    names = [name for name in known if name.startswith(argument)]
-    action = known.get(argument) or (known[names[0]] if len(names) == 1 else None)
+    actions = parser._option_string_actions
+    names = [name for name in actions if name.startswith(argument)]
+    action = actions.get(argument) or (actions[names[0]] if len(names) == 1 else None)
     return int(action is not None and action.nargs is None)
 
 
-def _unknown(parser: Parser, argument: str) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """The nearest name, or all of them."""
+    names = list(names)
+    near = nearest(name, names, limit=1)
+    return f'did you mean "{near[0]}"?' if near else f"there are {', '.join(names)}"
+
+
+def unknown_argument(parser: Parser, argument: str) -> str:
+    """What is wrong with an argument that a command does not take."""
     if not argument.startswith("-"):
         return f'"{argument}" is one argument too many'
     name = argument.split("=")[0]

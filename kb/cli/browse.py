@@ -3,133 +3,183 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.cli import render, search_results
-from kb.search.files import SearchedFile, Together
-from kb.store.chunks import count_waiting
-from kb.store.connection import Connection, Row
-from kb.store.contents import count_documents, documents_page
-from kb.store.ids import collection_range
+from kb.cli.arguments import Parser, Text, add_filters, add_shards, filters_of, share
+from kb.errors import EmbeddingError
+from kb.server.running import ask, running_server
+from kb.settings import database_paths, find_project
 from kb.text.counted import counted
 from kb.text.file_names import storable
-from kb.tools.session import Session
 
 if TYPE_CHECKING:
-    from kb.ingest.registration import SourceRegistration
+    from kb.tools.session import Session
 
 FEW = 100  # passages that are embedded in two seconds: not worth an answer before
+LEAST_SCORE = 0.1  # below it a row is noise as a rule
+# What a server has decided for itself when it was started.
+_OWN_CHOICES = ("model", "reranker", "download", "folder", "shards", "workers")
 
 
-def search(kb: Session, options: argparse.Namespace) -> int:
+class _CreatesFile(argparse.Action):
+    """An option that makes the command create the file if it is missing."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        namespace.creates = True
+
+
+def search_options(parser: Parser) -> None:
+    parser.example = 'kb search "retry with backoff" --path "guide/**" -n 5'
+    query = 'words or a question; +must, -mustnot, "exact phrase", prefix*'
+    parser.argument("query", "QUERY", query, nargs="+", action=Text)
+    first = "add and sync this folder first, and search it"
+    parser.option("--from", "FOLDER", first, dest="folder", action=_CreatesFile)
+    only = "only this collection; may be given several times"
+    parser.option("-c --collection", "NAME", only, is_list=True)
+    add_filters(parser)
+    parser.limit(10)
+    least = (
+        "hide rows below this score, 0 to 1; from 0.7 on a row most likely answers "
+        f"(default: {LEAST_SCORE})"
+    )
+    parser.option("--min-score", "S", least, type=share, default=LEAST_SCORE)
+    formats = "files: paths alone; md: the passages; csv, tsv: a table with its headers"
+    parser.option("--format", None, formats, choices=search_results.FORMATS)
+    parser.flag("--rerank", "a finer order, about a second slower")
+    parser.flag("--explain", "say why each row is found")
+    parser.flag("--no-embed", "with --from: keywords only, for now")
+    add_shards(parser)
+
+
+def search_by_server(options: argparse.Namespace) -> int | None:
+    """Search by the running server of the file, whose model is loaded already.
+
+    None where there is none, or it cannot answer: what it refuses, the command refuses itself.
+    """
+    if any(getattr(options, choice) for choice in _OWN_CHOICES):
+        return None
+    path, *beside = database_paths(options.db)
+    server = None if beside else running_server(path, find_project())
+    if server is None:
+        return None
+    question = {**_question(options), "collections": options.collection}
+    answer: dict[str, Any] | None = ask(server, "/api/search", question)
+    if answer is None:
+        return None
+    for problem in answer["problems"]:
+        render.say(problem)
+    return search_results.show(answer["rows"], answer["notice"], options)
+
+
+def search(session: Session, options: argparse.Namespace) -> int:
     """Search, after adding a folder if one is given."""
     names = options.collection
     if options.folder is not None:
-        from kb.cli.collect import embed_for_search, register, sync_for_search
-        from kb.search.query import parse_query
+        from kb.cli.collect import say_problems, summary
+        from kb.cli.progress import progress
 
-        parse_query(options.query)  # a query that cannot be asked adds nothing
-        registration = register(kb.database, options.folder)
-        _require_names(kb, names, registration)
-        report = sync_for_search(kb, registration, options)
-        if not report.is_stored:
+        with progress(options) as show:
+            synced = session.base.add_for_search(options.folder, collections=names, progress=show)
+        say_problems(synced, options)
+        if not options.quiet and not options.json:
+            render.say(summary(synced))
+        if not synced.is_stored:
             return search_results.show([], f"{options.folder} holds no document", options)
-        names = names or [report.collection]
-        waiting = _waiting(kb, report.collection) if not options.no_embed else 0
+        names = names or [synced.collection]
+        waiting = 0 if options.no_embed else session.base.passages_waiting(synced.collection)
         if waiting > FEW and render.is_read_as_it_comes(options):
-            _answer(kb, names, options)
+            _answer(session, names, options)
             render.remark(f"embedding {counted(waiting, 'passage')} for a better answer", options)
         if waiting:
-            embed_for_search(kb, report, options)
-    return _answer(kb, names, options)
+            try:
+                with progress(options) as show:
+                    session.base.embed(synced.collection, progress=show)
+            except EmbeddingError as error:
+                render.say(error.message)
+            except KeyboardInterrupt:
+                render.say("interrupted; searching with what is there, `kb sync` does the rest")
+    return _answer(session, names, options)
 
 
-def _waiting(kb: Session, name: str) -> int:
-    with kb.database.read() as connection:
-        collection = kb.names.collection(connection, name)
-        return count_waiting(connection, collection_range(collection["collection_id"]))
+def _answer(session: Session, names: list[str], options: argparse.Namespace) -> int:
+    answer = session.base.search_for_people(collections=names, **_question(options))
+    return search_results.show(*answer, options)
 
 
-def _answer(kb: Session, names: list[str], options: argparse.Namespace) -> int:
-    """Print what is found; the exit code."""
-    from kb.search.results import search_for_people
-
-    rows, notice = search_for_people(
-        kb.files,
-        options.query,
-        names,
-        limit=options.limit,
-        rerank=options.rerank,
-        explain=options.explain,
-        distances=search_results.shows_distances(options),
-        paths=options.path,
-    )
-    notice = " ".join(filter(None, (notice, kb.lost)))
-    return search_results.show(rows, notice, options)
+def _question(options: argparse.Namespace) -> dict[str, Any]:
+    """What is asked, but for the collections."""
+    return {
+        "query": options.query,
+        "limit": options.limit,
+        "rerank": options.rerank,
+        "explain": options.explain,
+        "distances": search_results.shows_distances(options),
+        **filters_of(options),
+    }
 
 
-def _require_names(kb: Session, names: list[str], registration: SourceRegistration) -> None:
-    """Refuse unknown collections before a folder is added, which may be one of them."""
-    with kb.database.read() as connection:
-        added = registration.plan(connection).row["name"]
-        for name in names:
-            if name != added:
-                kb.names.collection(connection, name)
+def list_names_options(parser: Parser) -> None:
+    parser.example = "kb list docs"
+    parser.argument("name", "COLLECTION", nargs="?")
+    parser.table_format()
 
 
-def list_names(kb: Session, options: argparse.Namespace) -> int:
+def list_names(session: Session, options: argparse.Namespace) -> int:
     """List collections, or one collection's documents."""
-    if options.name is None:
-        together = Together(kb.files)
-        with together.read():
-            listed = together.each(_collection_rows)
-        rows = [row for own in listed.values() for row in own]
-        for notice in filter(None, (*together.lost, kb.lost)):
-            render.remark(notice, options)
-        columns = ("collection", "documentCount", "kind", "source", "description")
-        shown = rows
-        if sys.stdout.isatty():
-            shown = [{**row, "source": _near(row["source"])} for row in rows]
-        render.table({"collections": rows}, shown, columns, options)
-        if not rows:
-            render.remark("the file holds no collection yet: add one with `kb add FOLDER`", options)
-    else:
-        with kb.read_collection(options.name) as (connection, collection, file):
-            rows = documents_page(connection, collection["collection_id"])
-            result = {**file.names.shown(collection), "documents": rows, "total": len(rows)}
-        render.table(result, rows, ("id", "title", "size"), options)
+    if options.name is not None:
+        documents = session.base.list_documents(options.name).to_dict()
+        del documents["hasMore"]
+        rows = documents["documents"]
+        render.table(documents, rows, ("id", "title", "size"), options)
+        return 0 if rows else 1
+    listed = session.base.list_collections()
+    render.remark(listed.notice or "", options)
+    rows = [{**row.to_dict(), "description": row.description or ""} for row in listed]
+    shown = rows
+    if sys.stdout.isatty():
+        shown = [{**row, "source": _short(row["source"])} for row in rows]
+    columns = ("collection", "documentCount", "kind", "source", "description")
+    render.table({"collections": rows}, shown, columns, options)
+    if not rows:
+        render.remark(_why_empty(session), options)
     return 0 if rows else 1
 
 
-def _collection_rows(file: SearchedFile, connection: Connection) -> list[dict[str, Any]]:
-    return [
-        {
-            **file.names.shown(row),
-            "documentCount": count_documents(connection, row["collection_id"]),
-            "kind": row["kind"],
-            "source": row["source"],
-            "description": row["description"] or "",
-            **({"version": row["version"]} if row["version"] else {}),
-            **_told(row),
-        }
-        for row in file.names.collections(connection)
+def recent_options(parser: Parser) -> None:
+    parser.example = "kb recent -n 5"
+    parser.limit(20)
+    parser.table_format()
+
+
+def recent(session: Session, options: argparse.Namespace) -> int:
+    """List the newest documents, and the files that were read last."""
+    result = session.base.recent(limit=options.limit).to_dict()
+    rows = [
+        {"what": "new", "when": row["date"], "where": f"{row['collection']}/{row['id']}", **row}
+        for row in result["documents"]
     ]
+    rows += [
+        {"what": "read", "when": row["lastRead"], "where": row["path"]} for row in result["read"]
+    ]
+    render.table(result, rows, ("what", "when", "where", "title"), options)
+    render.remark(result.get("notice", "" if rows else _why_empty(session)), options)
+    return 0 if rows else 1
 
 
-def _told(row: Row) -> dict[str, Any]:
-    """What a manifest says of a collection beside its version and description."""
-    options = json.loads(row["options"])
-    pairs = (("baseUrl", options.get("base_url")), ("metadata", options.get("manifest")))
-    return {key: value for key, value in pairs if value}
+def _why_empty(session: Session) -> str:
+    if roots := session.base.project_roots():
+        return f"only external documentation is in the file: `kb list` in {' or '.join(roots)}"
+    return "the file holds no collection yet: add one with `kb add FOLDER`"
 
 
-def _near(source: str) -> str:
-    """A source as a person would call it."""
-    here, home = storable(Path.cwd()), storable(Path.home())
-    for folder, short in ((here, ""), (home, "~/")):
+def _short(source: str) -> str:
+    for folder, short in ((storable(Path.cwd()), ""), (storable(Path.home()), "~/")):
         if source.startswith(f"{folder}/"):
             return short + source[len(folder) + 1 :]
     return source

@@ -4,222 +4,136 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from pathlib import Path
 
 from kb.cli import render
-from kb.cli.graph_formats import FORMATS, to_html
-from kb.cli.resolve import resolve
-from kb.errors import FileError
-from kb.search.files import SearchedFile, Together
+from kb.cli.arguments import Parser
+from kb.cli.graph_formats import FORMATS, to_html, to_sarif
+from kb.cli.read import add_collection
+from kb.disk.open_databases import require_no_database
+from kb.errors import FileError, UsageError
+from kb.library.resolve import resolve
+from kb.results.citations import BrokenLink
 from kb.sources.address import document_file
-from kb.store.citation_graph import (
-    BrokenLink,
-    Graph,
-    broken_links,
-    citation_graph,
-    citations_made,
-    citations_received,
-    document_addresses,
-    document_names,
-    graph_dict,
-    whole_graph,
-)
-from kb.store.collections import all_collections
-from kb.store.connection import Connection, Row
-from kb.store.database import Database
-from kb.store.graph_picture import graph_picture
 from kb.text.counted import counted
 from kb.text.file_names import storable
 from kb.tools.session import Session
 
-T = TypeVar("T")
-
 CONTEXT_CHARACTERS = 120
 
 
-def cite(kb: Session, options: argparse.Namespace) -> int:
+def cite_options(parser: Parser) -> None:
+    parser.example = "kb cite guide/install.md --depth 2"
+    parser.argument("document", "DOC", "as for `kb get`")
+    add_collection(parser)
+    _add_depth(parser, 1)
+    parser.table_format()
+
+
+def _add_depth(parser: Parser, default: int) -> None:
+    parser.option(
+        "--depth", None, "steps to follow", type=int, choices=range(1, 4), default=default
+    )
+
+
+def cite(session: Session, options: argparse.Namespace) -> int:
     """List what a document cites and what cites it; further away, what the graph holds."""
-    collection, path = resolve(kb, options.document, options.collection)
-    with kb.read_collection(collection) as (connection, row, file):
-        document_id = _document_id(file, connection, row, path)
-        made = citations_made(connection, document_id)
-        received = citations_received(connection, document_id)
-        ids = {row[key] for row in (*made, *received) for key in _ENDS} - {None}
-        names = {
-            id_: file.names.everywhere(name)
-            for id_, name in document_names(connection, ids | {document_id}).items()
-        }
-        addresses = document_addresses(connection, ids | {document_id})
-        graph = citation_graph(connection, [document_id], options.depth)
-    rows = [
-        {
-            "way": way,
-            "line": row["line"],
-            "document": names.get(row[end], "") if row[end] is not None else "",
-            "target": row["target_url"],
-            **addresses.get(row[end], {}),
-            "kind": row["kind"],
-            "confidence": row["confidence"],
-            "context": row["context"],
-        }
-        for way, end, part in (("cites", _ENDS[1], made), ("cited by", _ENDS[0], received))
-        for row in part
-    ]
-    result: dict[str, Any] = {
-        "document": names[document_id],
-        **addresses[document_id],
-        "citations": rows,
-    }
-    if options.depth > 1:
-        result["citationGraph"] = graph_dict(graph)
+    collection, path = resolve(session.base, options.document, options.collection)
+    result = session.base.cite(path, collection=collection, depth=options.depth)
     shown = [
         {
-            "way": row["way"],
-            "page": row["document"] or row["target"],
-            "line": row["line"],
-            "context": row["context"][:CONTEXT_CHARACTERS],
+            "way": row.way,
+            "page": row.document or row.target,
+            "line": row.line,
+            "context": row.context[:CONTEXT_CHARACTERS],
         }
-        for row in rows
+        for row in result
     ]
-    near = {row["page"] for row in shown} | {result["document"]}
-    shown += [
-        {"way": "further", "page": node.id, "line": "", "context": node.label}
-        for node in (graph.nodes if options.depth > 1 else ())
-        if node.id not in near
-    ]
-    render.table(result, shown, ("way", "page", "line", "context"), options)
-    return 0 if rows else 1
+    if result.citation_graph is not None:
+        document = result.document
+        pairs = [{edge.source, edge.target} for edge in result.citation_graph.edges]
+        near = {document}.union(*(pair for pair in pairs if document in pair))
+        shown += [
+            {"way": "further", "page": node.id, "line": "", "context": node.label}
+            for node in result.citation_graph.nodes
+            if node.id not in near
+        ]
+    render.table(result.to_dict(), shown, ("way", "page", "line", "context"), options)
+    return 0 if result.citations else 1
 
 
-def graph(kb: Session, options: argparse.Namespace) -> int:
+def graph_options(parser: Parser) -> None:
+    parser.example = "kb graph --format html -o graph.html"
+    parser.argument("documents", "DOC", "around these (default: all)", nargs="*")
+    add_collection(parser)
+    _add_depth(parser, 3)
+    formats = (*FORMATS, "html", "sarif")
+    parser.option("--format", None, "default: json; sarif with --broken, for CI", choices=formats)
+    parser.option("-o --output", "FILE", "default: print it", type=Path)
+    parser.flag("--broken", "list links to missing pages, files or sections; exit 1 if any")
+
+
+def graph(session: Session, options: argparse.Namespace) -> int:
     """Export the graph of the whole file or round some documents, or report broken links."""
     if options.broken:
-        return _broken(kb, options)
-    places = [resolve(kb, text, options.collection) for text in options.documents]
-    asked: dict[Database, list[int]] = {}
-    for collection, path in places:
-        with kb.read_collection(collection) as (connection, row, file):
-            asked.setdefault(file.database, []).append(_document_id(file, connection, row, path))
-
-    def part(file: SearchedFile, connection: Connection) -> Graph:
-        if not places:
-            return _renamed(whole_graph(connection), file)
-        ids = asked.get(file.database, [])
-        return _renamed(citation_graph(connection, ids, options.depth), file) if ids else Graph()
-
-    found = _joined(_each(kb, part, options))
+        return _broken(session, options)
+    if options.format == "sarif":
+        raise UsageError("--format sarif lists broken links: give --broken too")
+    documents = [
+        "/".join(resolve(session.base, name, options.collection)) for name in options.documents
+    ]
+    result = session.base.graph(documents, depth=options.depth)
+    render.remark(result.notice, options)
     if options.format == "html":
-        # A picture shows the clusters of one file.
-        shown = {node.id for node in found.nodes}
-        with kb.database.read() as connection:
-            text = to_html(graph_picture(connection, _address, shown if places else None))
+        within = {node.id for node in result.nodes} if documents else None
+        text = to_html(session.base.graph_picture(_address, within))
     else:
-        text = FORMATS[options.format or "json"](found)
-    if options.output is None:
-        print(text)
-    else:
-        try:
-            options.output.expanduser().write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise FileError(f"cannot write {options.output}: {error.strerror}") from error
-        if not options.quiet:
-            pages = counted(len(found.nodes), "page")
-            render.say(f"{options.output}: {pages}, {counted(len(found.edges), 'citation')}")
-    return 0 if found.nodes else 1
+        text = FORMATS[options.format or "json"](result)
+    _write(text, options)
+    if options.output is not None and not options.quiet:
+        pages = counted(len(result.nodes), "page")
+        render.say(f"{options.output}: {pages}, {counted(len(result.edges), 'citation')}")
+    return 0 if result.nodes else 1
 
 
 def _address(_: str, path: str, source: str) -> str:
-    """The file of a document, for a page that lies on the same disk."""
     file = document_file(source, path)
     return file.resolve().as_uri() if os.path.isfile(file) else ""
 
 
-def _renamed(graph: Graph, file: SearchedFile) -> Graph:
-    """A file's graph with names as they are among all files."""
-    name = file.names.everywhere
-    return Graph(
-        [replace(node, id=name(node.id)) for node in graph.nodes],
-        [replace(edge, source=name(edge.source), target=name(edge.target)) for edge in graph.edges],
-    )
-
-
-def _joined(parts: Sequence[Graph]) -> Graph:
-    """Graphs of several files as one; a page that two of them cite is there once."""
-    nodes = {node.id: node for part in reversed(parts) for node in part.nodes}
-    ids = dict.fromkeys(node.id for part in parts for node in part.nodes)
-    return Graph([nodes[id_] for id_ in ids], [edge for part in parts for edge in part.edges])
-
-
-def _each(
-    kb: Session,
-    work: Callable[[SearchedFile, Connection], T],
-    options: argparse.Namespace,
-) -> list[T]:
-    """What some work on each file gives; what cannot be read is told."""
-    together = Together(kb.files)
-    with together.read():
-        found = list(together.each(work).values())
-    for notice in filter(None, (*together.lost, kb.lost)):
-        render.remark(notice, options)
-    return found
-
-
-def _broken(kb: Session, options: argparse.Namespace) -> int:
-    if options.collection:
-        with kb.read_collection(options.collection):
-            pass  # raises, with the near names
-
-    def look(file: SearchedFile, connection: Connection) -> tuple[list[BrokenLink], dict[str, str]]:
-        names: list[str] = []
-        if options.collection:
-            row = file.names.find(connection, options.collection)
-            if row is None:
-                return [], {}
-            names = [row["name"]]
-        rename = file.names.everywhere
-        links = [
-            replace(link, collection=rename(link.collection))
-            for link in broken_links(connection, names)
-        ]
-        return links, {rename(row["name"]): row["source"] for row in all_collections(connection)}
-
-    parts = _each(kb, look, options)
-    found = [link for links, _ in parts for link in links]
-    sources = {name: source for _, own in parts for name, source in own.items()}
-    rows = [
-        {
-            "collection": one.collection,
-            "document": one.path,
-            "line": one.line,
-            "target": one.url,
-            "kind": one.kind,
-        }
-        for one in found
-    ]
-    if options.json:
-        render.print_json({"broken": rows})
+def _broken(session: Session, options: argparse.Namespace) -> int:
+    links = session.base.broken_links(collection=options.collection or "")
+    render.remark(links.notice, options)
+    if options.format == "sarif":
+        _write(to_sarif([(link, _location(link)) for link in links]), options)
+    elif options.json:
+        render.print_json(links.to_dict())
     else:
-        for one in found:
-            print(f"{_file(one, sources)}:{one.line}: {one.url}")
-        if not options.quiet:
-            render.say(counted(len(found), "broken link") if found else "no broken links")
-    return 1 if found else 0
+        for link in links:
+            reason = "" if link.missing == "target" else "  (no such section)"
+            print(f"{_location(link)}:{link.line}: {link.target}{reason}")
+    if not (options.json or options.quiet):
+        count = counted(len(links), "broken link") if len(links) else "no broken links"
+        others = (f"{n:,} {state}" for state, n in links.states.items() if state != "broken")
+        render.say("; ".join((count, ", ".join(others))))
+    return 1 if len(links) else 0
 
 
-def _file(link: BrokenLink, sources: dict[str, str]) -> str:
+def _write(text: str, options: argparse.Namespace) -> None:
+    if options.output is None:
+        print(text)
+        return
+    output = options.output.expanduser()
+    require_no_database(output)
+    try:
+        output.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"cannot write {options.output}: {error.strerror}") from error
+
+
+def _location(link: BrokenLink) -> str:
     """The file as seen from here, where it is there; else COLLECTION/id."""
-    file = document_file(sources.get(link.collection, ""), link.path)
-    if not os.path.isfile(file):
-        return f"{link.collection}/{link.path}"
-    near = os.path.relpath(file)
-    return storable(file if near.startswith("..") else near)
-
-
-def _document_id(file: SearchedFile, connection: Connection, collection: Row, path: str) -> int:
-    shown = file.names.called(collection).collection
-    return int(file.names.document(connection, collection, path, shown)["document_id"])
-
-
-_ENDS = ("source_document_id", "target_document_id")
+    if not link.file:
+        return f"{link.collection}/{link.document}"
+    near = os.path.relpath(link.file)
+    return storable(Path(link.file if near.startswith("..") else near))

@@ -10,17 +10,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from kb.cli import render
-from kb.cli.arguments import CARE
-from kb.cli.install import CLIENT_NAMES
-
-if TYPE_CHECKING:
-    from kb.store.connection import Connection
+from kb.cli.arguments import Parser
 
 SHELLS = ("bash", "zsh", "fish")
-ASKED = "_ARGCOMPLETE"  # set by the shell's function
 PROGRAMS = ("kb", "kbfile")
 MOST = 500  # names that a shell is given
 NAMES_A_COLLECTION = ("sync", "remove", "move", "list")
@@ -28,22 +24,15 @@ Completer = Callable[..., list[str]]
 _HOW = {
     "bash": 'eval "$(kb completion bash)"      # in ~/.bashrc',
     "zsh": 'eval "$(kb completion zsh)"       # in ~/.zshrc, behind compinit',
-    "fish": "kb completion fish | source      # in ~/.config/fish/config.fish",
+    # As a file: fish comes with one for another program of that name, which is read beside ours.
+    "fish": "kb completion fish > ~/.config/fish/completions/kb.fish",
 }
 
 
-def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """The command with its options."""
-    sub = add(
-        "completion",
-        "completion.completion",
-        "print what makes a shell complete commands, options, collections and documents",
-        group=CARE,
-        example="kb completion bash",
-        needs_file=False,
-    )
-    sub.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
-    sub.epilog = "\n".join(("how:", *(f"  {how}" for how in _HOW.values())))
+def completion_options(parser: Parser) -> None:
+    parser.example = "kb completion bash"
+    parser.argument("shell", "SHELL", ", ".join(SHELLS), choices=SHELLS)
+    parser.epilog = "\n".join(("how:", *(f"  {how}" for how in _HOW.values())))
 
 
 def completion(_: object, options: argparse.Namespace) -> int:
@@ -55,27 +44,24 @@ def completion(_: object, options: argparse.Namespace) -> int:
     return 0
 
 
-def is_asked() -> bool:
-    """Whether it is the shell that starts this, to be told how a word may go on."""
-    return ASKED in os.environ
-
-
-def complete(parser: argparse.ArgumentParser) -> None:
+def complete() -> None:
     """Answer the shell and leave."""
     import argcomplete
 
-    _name_completers(parser)
+    from kb.cli.commands import COMMANDS, command_parser, overview
+
+    parser = overview()
+    commands = parser.add_subparsers()
+    words = os.environ.get("COMP_LINE", "").split()
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, help=command.summary, description="")
+        if name in words:  # the options of the others are not asked for
+            typed = commands.choices[name] = command_parser(name)
+            for action in typed._actions:
+                if action.dest == "db":  # it may be named before the command
+                    action.default = argparse.SUPPRESS
+                action.completer = _completer(name, action)  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser, always_complete_options="long")
-
-
-def _name_completers(parser: argparse.ArgumentParser) -> None:
-    """Tell each argument whose values are names where these come from."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for sub in action.choices.values():
-                _name_completers(sub)
-        elif (completer := _completer(parser.prog.split()[-1], action)) is not None:
-            action.completer = completer  # type: ignore[attr-defined]
 
 
 def _completer(command: str, action: argparse.Action) -> Completer | None:
@@ -93,19 +79,17 @@ def _completer(command: str, action: argparse.Action) -> Completer | None:
 
 
 def _collections(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    from kb.store.collections import collection_names_from
+    from kb.library.names import collection_names
 
-    return _asked(parsed_args, lambda connection: collection_names_from(connection, prefix, MOST))
+    return collection_names(_file(parsed_args), prefix, MOST)
 
 
 def _documents(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     collection = getattr(parsed_args, "collection", "")
     only = collection if isinstance(collection, str) else ""
-    from kb.store.contents import document_paths_from
+    from kb.library.names import document_ids
 
-    return _asked(
-        parsed_args, lambda connection: document_paths_from(connection, prefix, only, MOST)
-    )
+    return document_ids(_file(parsed_args), prefix, only, MOST)
 
 
 def _tools(prefix: str, **_: Any) -> list[str]:
@@ -115,17 +99,12 @@ def _tools(prefix: str, **_: Any) -> list[str]:
 
 
 def _clients(prefix: str, **_: Any) -> list[str]:
-    return [name for name in CLIENT_NAMES if name.startswith(prefix)]
+    from kb.assistants.catalog import ASSISTANTS
+
+    return [name for name in ASSISTANTS if name.startswith(prefix)]
 
 
-def _asked(options: argparse.Namespace, ask: Callable[[Connection], list[str]]) -> list[str]:
-    from kb.errors import KbError
+def _file(options: argparse.Namespace) -> Path:
     from kb.settings import database_path
-    from kb.store.database import Database
 
-    try:
-        path = database_path(getattr(options, "db", None))
-        with Database(path, create=False) as database, database.read() as connection:
-            return ask(connection)
-    except KbError:
-        return []
+    return database_path(getattr(options, "db", None))

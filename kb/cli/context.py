@@ -3,166 +3,175 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
-from dataclasses import asdict
+from collections.abc import Sequence
+from typing import Any
 
 from kb.cli import render
+from kb.cli.arguments import Parser, Text
 from kb.cli.exit_codes import NOTHING_FOUND
-from kb.errors import DiscoveryNotFound, FileError, NoEmbeddings, UsageError
-from kb.ingest.discoveries import (
-    SHOWN_ID,
-    all_discoveries,
-    as_markdown,
-    record_discovery,
-    search_discoveries,
-)
-from kb.ingest.forget import find_discovery, forget_discovery
-from kb.project.tree import STORED, grep_project
-from kb.search.files import SearchedFile, Together
+from kb.errors import NoEmbeddings, UsageError
+from kb.results.memory import ForgottenDiscovery, RecordedDiscovery
 from kb.text.counted import counted
-from kb.tools.searches import from_each
 from kb.tools.session import Session
 
+SHOWN_ID = 8  # characters of an id that people see; enough to tell thousands apart
 SHORTEST, LONGEST = 10, 1000  # characters, as for the tool
 NOTHING_RECORDED = "nothing is recorded yet: `kb record TEXT` does it"
+TYPES = ("", "pattern", "rule", "decision", "issue")
+_TYPES_SHOWN = "pattern, rule, decision or issue"
 
 
-def record(kb: Session, options: argparse.Namespace) -> int:
+def record_options(parser: Parser) -> None:
+    parser.example = 'kb record "Decided to retry three times, then to give up" --module network'
+    parser.argument("text", "TEXT", 'a sentence or two, or "-" to read stdin')
+    _add_type(parser, f"{_TYPES_SHOWN} (default: told from the words)")
+    parser.option("--module", "NAME", "the part it is about", default="")
+    parser.option("--source", "TEXT", "where it comes from", dest="origin", default="")
+    parser.option("--supersedes", "ID", "the one that this corrects", default="")
+    secrets = "record it though it seems to hold a password, a key or a token"
+    parser.flag("--allow-secrets", secrets)
+
+
+def _add_type(parser: Parser, text: str) -> None:
+    parser.option("--type", "TYPE", text, choices=TYPES, default="")
+
+
+def record(session: Session, options: argparse.Namespace) -> int:
     """Record a discovery."""
     text = sys.stdin.read() if options.text == "-" else options.text
     if not SHORTEST <= len(text.strip()) <= LONGEST:
         raise UsageError(
             f"a discovery has {SHORTEST} to {LONGEST} characters, this one {len(text.strip())}"
         )
-    recorded = record_discovery(
-        kb.model,
+    recorded = session.base.record(
         text,
-        options.type,
-        options.module,
-        options.origin,
+        type=options.type,
+        module=options.module,
+        source=options.origin,
+        supersedes=options.supersedes,
         allow_secrets=options.allow_secrets,
     )
-    result = {
-        "id": recorded.discovery_id,
-        "type": recorded.type,
-        "module": recorded.module,
-        "status": recorded.status,
-    }
-    place = f" of {recorded.module}" if recorded.module else ""
-    if not options.quiet or options.json:
-        render.text(
-            result, f"{recorded.status}: {recorded.type}{place} {recorded.discovery_id}", options
-        )
-    if recorded.notice:
-        render.say(recorded.notice)
+    _say_outcome(recorded, options)
     return 0
 
 
-def recall(kb: Session, options: argparse.Namespace) -> int:
+def _say_outcome(
+    discovery: RecordedDiscovery | ForgottenDiscovery, options: argparse.Namespace
+) -> None:
+    result = {
+        "id": discovery.id,
+        "type": discovery.type,
+        "module": discovery.module or "",
+        "status": discovery.status,
+    }
+    more = discovery.to_dict()
+    result |= {key: more[key] for key in ("supersedes", "nearest") if key in more}
+    about = f" of {discovery.module}" if discovery.module else ""
+    if not options.quiet or options.json:
+        line = f"{discovery.status}: {discovery.type}{about} {discovery.id}"
+        render.text(result, line, options)
+    if isinstance(discovery, RecordedDiscovery) and not options.quiet:
+        for near in discovery.nearest or ():
+            render.say(f"known: {near.id[:SHOWN_ID]} {near.content}")
+    if discovery.notice:
+        render.say(discovery.notice)
+
+
+def recall_options(parser: Parser) -> None:
+    parser.example = 'kb recall "how often do we retry?"'
+    parser.argument("query", "QUERY", "without it: all, by module", nargs="*", action=Text)
+    _add_type(parser, f"only {_TYPES_SHOWN}")
+    parser.option("--module", "NAME", "only of this part", default="")
+    parser.limit(5)
+    parser.table_format()
+
+
+def recall(session: Session, options: argparse.Namespace) -> int:
     """Search the discoveries; without a query print them all as Markdown, by module."""
     if options.query is None:
-        together = Together(kb.files)
-        with together.read():
-            listed = together.each(lambda _, connection: all_discoveries(connection))
         rows = [
-            row
-            for own in listed.values()
-            for row in own
-            if options.type in ("", row["type"])
-            and options.module.casefold() in ("", row.get("module", "").casefold())
+            discovery.to_dict()
+            for discovery in session.base.recall(type=options.type, module=options.module)
         ]
-        rows.sort(key=lambda row: (row.get("module", ""), row["type"], row["date"]))
         render.text({"discoveries": rows}, as_markdown(rows).rstrip("\n") if rows else "", options)
         render.remark("" if rows else NOTHING_RECORDED, options)
         return 0 if rows else 1
     try:
-        found, lost = from_each(
-            kb,
-            lambda file: search_discoveries(
-                file.model, options.query, options.type, options.module, options.limit
-            ),
-            unsaid=(NoEmbeddings,),
+        results = session.base.recall(
+            options.query, type=options.type, module=options.module, limit=options.limit
         )
     except NoEmbeddings:
-        if any(map(_holds_discoveries, kb.files)):
+        if session.base.has_discoveries():
             raise
         render.table({"results": [], "totalFound": 0}, [], (), options)
         render.remark(NOTHING_RECORDED, options)
         return NOTHING_FOUND
-    rows = sorted((row for _, own in found for row in own[0]), key=lambda row: -row["score"])
-    rows, total = rows[: options.limit], sum(count for _, (_, count, _) in found)
-    notices = dict.fromkeys([*(notice for _, (_, _, notice) in found), lost])
-    render.remark(" ".join(filter(None, notices)), options)
+    render.remark(results.notice or "", options)
     columns = ("score", "id", "type", "module", "content")
-    shown = [{**row, "id": row["id"][:SHOWN_ID]} for row in rows]
-    render.table({"results": rows, "totalFound": total}, shown, columns, options)
-    return 0 if rows else 1
+    result = {key: value for key, value in results.to_dict().items() if key != "notice"}
+    shown = [{**row, "id": row["id"][:SHOWN_ID]} for row in result["results"]]
+    render.table(result, shown, columns, options)
+    return 0 if shown else 1
 
 
-def _holds_discoveries(file: SearchedFile) -> bool:
-    with file.database.read() as connection:
-        return bool(all_discoveries(connection))
+def as_markdown(discoveries: Sequence[dict[str, Any]]) -> str:
+    """The discoveries as a page with a chapter a module and a section a type."""
+    lines = ["# Discoveries"]
+    module = type_ = None
+    for discovery in discoveries:
+        if discovery.get("module", "") != module:
+            module, type_ = discovery.get("module", ""), None
+            lines += ["", f"## {module or 'The whole project'}"]
+        if discovery["type"] != type_:
+            type_ = discovery["type"]
+            lines += ["", f"### {type_.capitalize()}s", ""]
+        text = discovery["content"].replace("\n", "\n  ")
+        source = f", {discovery['source']}" if discovery["source"] != "discovery" else ""
+        by = discovery.get("supersededBy", "")[:SHOWN_ID]
+        place = f"{discovery['date'][:10]}{source}, id {discovery['id'][:SHOWN_ID]}"
+        lines.append(f"- {text} ({place}{by and f', superseded by {by}'})")
+    return "\n".join(lines) + "\n"
 
 
-def forget(kb: Session, options: argparse.Namespace) -> int:
+def forget_options(parser: Parser) -> None:
+    parser.example = "kb forget 3f9c2a7b"
+    parser.argument("id", "ID", "as `kb recall` shows it; its beginning is enough")
+
+
+def forget(session: Session, options: argparse.Namespace) -> int:
     """Take a discovery back, with every trace of it in the file."""
-    kb.log.flush()
-    try:
-        forgotten = forget_discovery(kb.database, options.id)
-    except DiscoveryNotFound:
-        _require_nowhere_else(kb, options.id)
-        raise
-    place = f" of {forgotten.module}" if forgotten.module else ""
-    result = {
-        "id": forgotten.discovery_id,
-        "type": forgotten.type,
-        "module": forgotten.module,
-        "status": "forgotten",
-    }
-    if not options.quiet or options.json:
-        plain = f"forgotten: {forgotten.type}{place} {forgotten.discovery_id}"
-        render.text(result, plain, options)
-    if forgotten.notice:
-        render.say(forgotten.notice)
+    session.log.flush()
+    _say_outcome(session.base.forget(options.id), options)
     return 0
 
 
-def _require_nowhere_else(kb: Session, wanted: str) -> None:
-    """Say which file holds a discovery that is not in the one that is written."""
-    for database in kb.knowledge.beside.databases():
-        try:
-            with database.read() as connection:
-                found = find_discovery(connection, wanted)
-        except (DiscoveryNotFound, UsageError, FileError):
-            continue
-        command = shlex.join(["kb", "--db", str(database.path), "forget", found["id"]])
-        raise UsageError(
-            f"{database.path} holds this discovery, and is only read here: `{command}` forgets it"
-        )
+def grep_options(parser: Parser) -> None:
+    parser.example = 'kb grep "retry_?count" --glob "src/**/*.py"'
+    parser.argument("pattern", "PATTERN", "a regular expression")
+    parser.option("--glob", "GLOB", 'only files such as "src/**/*.ts"', default="")
+    parser.flag("-s --case-sensitive", "tell A from a")
+    parser.limit(1000, "matches")
 
 
-def grep(kb: Session, options: argparse.Namespace) -> int:
+def grep(session: Session, options: argparse.Namespace) -> int:
     """Search the project's files; print one line a match."""
-    found, searched = grep_project(
-        kb.project, options.pattern, options.glob, options.case_sensitive, options.limit
+    results = session.base.grep(
+        options.pattern,
+        glob=options.glob,
+        case_sensitive=options.case_sensitive,
+        limit=options.limit,
     )
-    result = {
-        "matches": [asdict(match) for match in found.matches],
-        "totalMatches": found.total_matches,
-        "filesSearched": found.files_searched,
-        "searched": searched,
-    }
-    lines = [f"{one.file}:{one.line}:{one.column}:{one.text}" for one in found.matches]
-    render.text(result, "\n".join(lines), options)
+    lines = [f"{row.file}:{row.line}:{row.column}:{row.text}" for row in results]
+    render.text(results.to_dict(), "\n".join(lines), options)
     if not options.quiet and not options.json:
-        if not found.matches:
+        if not results.matches:
             render.say("nothing found")
-        left = found.total_matches - len(found.matches)
+        left = results.total_matches - len(results)
         if left:
             render.say(f"{counted(left, 'more matching line')}; see all with -n")
-        if found.truncated:
+        if results.truncated:
             render.say("the time was over before all was searched")
-        if searched == STORED:
-            render.say("the project's folder is not here: searched what is stored")
-    return 0 if found.matches else 1
+        if results.notice:
+            render.say(results.notice)
+    return 0 if results.matches else 1

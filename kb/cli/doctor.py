@@ -3,61 +3,51 @@
 from __future__ import annotations
 
 import argparse
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kb.assistants.launch import look_at_assistants
 from kb.cli import render
-from kb.cli.arguments import CARE
+from kb.cli.arguments import Parser
 from kb.cli.exit_codes import FAILURE
-from kb.cli.progress import progress
+from kb.cli.progress import Show, progress
 from kb.errors import EmbeddingError, KbError
+from kb.library import environment
+from kb.library.health import collection_names, look_at_file, mend
+from kb.models.choose import make_embedder
+from kb.results.findings import BROKEN, Finding
+from kb.server.running import running_server
 from kb.settings import database_paths, find_project
 from kb.text.counted import counted
-
-if TYPE_CHECKING:
-    from kb.store.findings import Finding
 
 _MARKS = {"sound": ("ok", "green"), "hint": ("hint", "yellow"), "broken": ("BROKEN", "bold red")}
 
 
-def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """The command with its options."""
-    sub = add(
-        "doctor",
-        "doctor.doctor",
-        "look whether all is sound; exit 3 when something is broken",
-        group=CARE,
-        example="kb doctor --fix",
-        needs_file=False,
-    )
-    sub.add_argument(
-        "--fix",
-        action="store_true",
-        help="mend what can be mended without losing anything: indexes, vectors, orphan rows",
-    )
+def doctor_options(parser: Parser) -> None:
+    parser.example = "kb doctor --fix"
+    fix = "mend what can be mended without losing anything: indexes, vectors, orphan rows"
+    parser.flag("--fix", fix)
+    parser.flag("--full", "look through all of a large file too, not at samples of it")
 
 
 def doctor(_: object, options: argparse.Namespace) -> int:
-    """Look at everything, each finding with its remedy."""
-    from kb.store.findings import BROKEN
-
+    """Look at all that kb needs, each finding with its remedy."""
     paths = database_paths(options.db)
     path = paths[0]
     fixed = _fix(path, options) if options.fix else []
-    findings = []
-    for finding in _look(paths):
-        findings.append(finding)
-        if not options.json:
+    with progress(options) as show:  # a bar would draw over what is printed meanwhile
+        findings = list(_look(paths, full=options.full or options.fix, show=show))
+    if not options.json:
+        for finding in findings:
             _show(finding, options)
     broken = [finding for finding in findings if finding.state == BROKEN]
     if options.json:
         result: dict[str, Any] = {
             "sound": not broken,
             "file": str(path),
-            **({"files": [str(one) for one in paths]} if len(paths) > 1 else {}),
+            **({"files": [*map(str, paths)]} if len(paths) > 1 else {}),
             "findings": [finding.as_dict() for finding in findings],
         }
         if options.fix:
@@ -68,24 +58,19 @@ def doctor(_: object, options: argparse.Namespace) -> int:
     return FAILURE if broken else 0
 
 
-def _look(paths: Sequence[Path]) -> Iterator[Finding]:
-    from kb.clients import environment
-    from kb.clients.doctor import collection_names, look_at_clients, look_at_file
-
+def _look(paths: Sequence[Path], *, full: bool, show: Show) -> Iterator[Finding]:
     project = find_project()
-    return itertools.chain(
-        environment.program(),
-        *map(look_at_file, paths),
-        environment.configuration(project, set().union(*map(collection_names, paths))),
-        look_at_clients(project),
-    )
+    yield from environment.program()
+    for path in paths:
+        server = running_server(path, project)
+        is_offered = server is not None and server.is_reachable
+        yield from look_at_file(path, is_offered=is_offered, full=full, progress=show)
+    yield from environment.configuration(project, set().union(*map(collection_names, paths)))
+    yield from look_at_assistants(project)
 
 
 def _fix(path: Path, options: argparse.Namespace) -> list[str]:
     """Mend what is safe; what was mended, in words."""
-    from kb.clients.doctor import mend
-    from kb.models.choose import make_embedder
-
     embedder = partial(make_embedder, threads=options.threads, allow_download=options.download)
     fixed = []
     with progress(options) as show:

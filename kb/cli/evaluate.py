@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from kb.cli import render
+from kb.cli.arguments import Parser, positive
 from kb.cli.progress import progress
 from kb.errors import SourceError, UsageError
 from kb.evaluation.judged import (
     HEADING_MEASURE,
     MEASURES,
     MODES,
+    Files,
     Judged,
-    beir_file,
     is_beir,
-    load_beir,
+    judged_collection,
     measure,
     read_beir,
     read_questions,
@@ -32,41 +33,56 @@ from kb.evaluation.questions import (
     write_questions,
 )
 from kb.evaluation.score_figures import judged_figures, made_figures, pages
-from kb.ingest.embed import embed_pending
-from kb.search.files import SearchedFile
-from kb.store.database import Database
 from kb.tools.session import Session
 
 
-def evaluate(kb: Session, options: argparse.Namespace) -> int:
+def evaluate_options(parser: Parser) -> None:
+    parser.example = "kb eval --count 20"
+    judged = (
+        "a judged collection in BEIR layout, or a file of questions (default: questions that "
+        "are made from the documents: names, titles, near-misses, unrelated ones)"
+    )
+    parser.argument("judged", "FOLDER", judged, nargs="?")
+    parser.option("--count", None, "questions made of each kind", type=positive, default=100)
+    parser.option("--seed", None, "which questions are made (default: 1)", type=int, default=1)
+    parser.option("--save", "FILE", "keep the questions that are made", type=Path)
+    unrelated = (
+        "ask the questions of this collection, or file of questions, about your documents, "
+        "which do not answer them"
+    )
+    parser.option("--unrelated", "FOLDER", unrelated)
+    parser.flag("--per-query", "show nDCG@10 of each query")
+    parser.table_format()
+
+
+def evaluate(session: Session, options: argparse.Namespace) -> int:
     """Print the measures of keyword, vector and hybrid search, and what the scores are worth."""
     if options.unrelated is not None:
-        return _report_made(kb, _unrelated(options), options)
+        return _report_made(session, _unrelated(options), options)
     if options.judged is None:
-        documents = pages(kb.files)
+        documents = pages(session.files)
         if not documents:
             raise UsageError("there are no documents to make questions from: `kb add` some first")
         made = make_questions(documents, options.count, options.seed)
         if options.save:
             write_questions(made, options.save)
-        return _report_made(kb, made, options)
+        return _report_made(session, made, options)
     path = Path(options.judged).expanduser().resolve()
     if path.is_dir() and is_beir(path):
-        judged = read_beir(path)
-        with contextlib.closing(Database(beir_file(path, options.model))) as database:
-            fresh = kb.model.beside(database)
+        with contextlib.ExitStack() as opened:
             with progress(options) as show:
-                load_beir(fresh, path, show)
-                embed_pending(fresh, progress=show)
-            return _report([SearchedFile(fresh, kb.names)], judged, options)
+                collection = judged_collection(session.files[0], path, options.model, show)
+                files, judged = opened.enter_context(collection)
+            return _report(files, judged, options)
     if not path.is_file():
         raise SourceError(
             f"{options.judged} is neither a folder with corpus.jsonl, queries.jsonl and qrels.tsv "
             "nor a file of questions"
         )
     if made := read_made_questions(path):
-        return _report_made(kb, made, options)
-    return _report(_files(kb, options), read_questions(path), options)
+        return _report_made(session, made, options)
+    render.remark(session.lost, options)
+    return _report(session.files, read_questions(path), options)
 
 
 def _unrelated(options: argparse.Namespace) -> list[MadeQuestion]:
@@ -90,23 +106,18 @@ def _unrelated(options: argparse.Namespace) -> list[MadeQuestion]:
     return [MadeQuestion("unrelated", question) for question in questions]
 
 
-def _report_made(kb: Session, made: Sequence[MadeQuestion], options: argparse.Namespace) -> int:
-    files = _files(kb, options)
+def _report_made(
+    session: Session, made: Sequence[MadeQuestion], options: argparse.Namespace
+) -> int:
+    render.remark(session.lost, options)
     with progress(options) as show:
-        rows = made_figures(files, made, show)
+        rows = made_figures(session.files, made, show)
     columns = ("kind", "questions", "at0.7", "first", "before")
     render.table({"made": rows}, rows, columns, options)
     return 0
 
 
-def _files(kb: Session, options: argparse.Namespace) -> list[SearchedFile]:
-    """The files that are measured as one, each with its vectors' model as it is."""
-    files = kb.files
-    render.remark(kb.lost, options)
-    return files
-
-
-def _report(files: Sequence[SearchedFile], judged: Judged, options: argparse.Namespace) -> int:
+def _report(files: Files, judged: Judged, options: argparse.Namespace) -> int:
     with progress(options) as show:
         runs = run_queries(files, judged, show)
         figures = judged_figures(files, judged, show)

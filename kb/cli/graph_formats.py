@@ -1,25 +1,31 @@
-"""A citation graph as JSON, GraphML, DOT, Mermaid, or one HTML page that draws itself offline."""
+"""A citation graph as JSON, GraphML, DOT, Mermaid, or one HTML page; broken links as SARIF."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
-from kb import PACKAGE
-from kb.store.citation_graph import Graph, graph_dict
+from kb.results.citations import BrokenLink, Graph, GraphEdge, GraphNode
+from kb.settings import PACKAGE, VERSION
 from kb.text.controls import escaped_in_json, visible
 
 LAYOUT = ("dispatch", "quadtree", "timer", "force")  # d3's modules, each needs those before it
 DRAWING = ("page", "static", "graph.js")
+_MISSING = {"target": "page or file", "section": "section"}
 # What XML 1.0 cannot hold.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_json(graph: Graph) -> str:
-    return escaped_in_json(json.dumps(graph_dict(graph), ensure_ascii=False, indent=2))
+    parts = {
+        key: [{**part.to_dict(), **({"state": part.state} if part.state else {})} for part in list_]
+        for key, list_ in (("nodes", graph.nodes), ("edges", graph.edges))
+    }
+    return escaped_in_json(json.dumps(parts, ensure_ascii=False, indent=2))
 
 
 def to_graphml(graph: Graph) -> str:
@@ -29,27 +35,33 @@ def to_graphml(graph: Graph) -> str:
         '  <key id="label" for="node" attr.name="label" attr.type="string"/>',
         '  <key id="type" for="node" attr.name="type" attr.type="string"/>',
         '  <key id="external" for="node" attr.name="external" attr.type="boolean"/>',
+        '  <key id="state" for="all" attr.name="state" attr.type="string"/>',
         '  <key id="confidence" for="edge" attr.name="confidence" attr.type="double"/>',
         '  <graph id="citations" edgedefault="directed">',
     ]
     lines += [
         f'    <node id="{_xml(node.id)}"><data key="label">{_xml(node.label)}</data>'
         f'<data key="type">{node.type}</data>'
-        f'<data key="external">{str(node.is_external).lower()}</data></node>'
+        f'<data key="external">{str(node.is_external).lower()}</data>{_state(node)}</node>'
         for node in graph.nodes
     ]
     lines += [
         f'    <edge source="{_xml(edge.source)}" target="{_xml(edge.target)}">'
-        f'<data key="confidence">{edge.confidence}</data></edge>'
+        f'<data key="confidence">{edge.confidence}</data>{_state(edge)}</edge>'
         for edge in graph.edges
     ]
     return "\n".join([*lines, "  </graph>", "</graphml>"])
+
+
+def _state(part: GraphNode | GraphEdge) -> str:
+    return f'<data key="state">{part.state}</data>' if part.state else ""
 
 
 def to_dot(graph: Graph) -> str:
     lines = ["digraph citations {", "  rankdir=LR;", "  node [shape=box];"]
     for node in graph.nodes:
         style = ", style=dashed" if node.is_external else ""
+        style += ", color=red" if node.state == "broken" else ""
         lines.append(f"  {_dot(node.id)} [label={_dot(node.label)}{style}];")
     for edge in graph.edges:
         weak = f' [label="{edge.confidence:.2f}", style=dashed]' if edge.confidence < 1 else ""
@@ -83,6 +95,34 @@ def to_html(picture: Mapping[str, Any]) -> str:
         "graph": escaped_in_json(data).replace("<", "\\u003c"),
     }
     return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], page)
+
+
+def to_sarif(links: Iterable[tuple[BrokenLink, str]]) -> str:
+    """Broken links, each with its file, as CI systems take them to annotate lines (SARIF 2.1.0)."""
+    results = [
+        {
+            "ruleId": f"missing-{link.missing}",
+            "level": "error",
+            "message": {"text": f"{link.target}: no such {_MISSING[link.missing]}"},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": quote(file)},
+                        "region": {"startLine": link.line},
+                    }
+                }
+            ],
+        }
+        for link, file in links
+    ]
+    rules = [{"id": f"missing-{missing}"} for missing in _MISSING]
+    driver = {"name": "kb", "version": VERSION, "rules": rules}
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return escaped_in_json(json.dumps(log, ensure_ascii=False, indent=2))
 
 
 def _asset(*names: str) -> str:

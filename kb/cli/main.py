@@ -8,19 +8,20 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
-from kb.cli import completion, render, warm
-from kb.cli.arguments import WrongUse, parse
+from kb.cli import render
+from kb.cli.arguments import WrongUse
+from kb.cli.commands import PATH_OPTIONS, parse
 from kb.cli.exit_codes import DONE, FAILURE, INTERRUPTED, NOTHING_FOUND, WRONG_USE
-from kb.cli.options import PATH_OPTIONS, make_parser
 from kb.cli.streams import OutputError, ending_on_signals, prepare_streams, written_output
 from kb.disk.read import system_error
 from kb.errors import InvalidPattern, KbError, NotFoundError, SourceError, UsageError
 from kb.text.file_names import writable
 
 log = logging.getLogger("kb.cli")
+
+SHELL_ASKS = "_ARGCOMPLETE"  # set by the shell's function, to be told how a word may go on
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -41,11 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _outcome(arguments: list[str]) -> int:
     """Run the command, say what went wrong; the exit code."""
-    if completion.is_asked():
-        completion.complete(make_parser())
-    parser = make_parser(arguments)
+    if SHELL_ASKS in os.environ:
+        from kb.cli.completion import complete
+
+        complete()
     try:
-        options = parse(parser, arguments)
+        options = parse(arguments)
     except WrongUse as error:
         _print_error(error, as_json="--json" in arguments, program=error.program)
         return WRONG_USE
@@ -64,7 +66,9 @@ def _outcome(arguments: list[str]) -> int:
         if options.command == "care.call" and not isinstance(error, UsageError):
             return _tool_failure(error, options.name)
         _print_error(error, as_json=options.json)
-        return _exit_code(error)
+        if isinstance(error, NotFoundError):
+            return NOTHING_FOUND
+        return WRONG_USE if isinstance(error, UsageError | InvalidPattern) else FAILURE
     except (BrokenPipeError, OutputError):
         raise
     except OSError as error:
@@ -82,30 +86,21 @@ def _outcome(arguments: list[str]) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.command != "browse.search" or options.folder is not None:
         gc.enable()  # one search makes next to no garbage (`kb.__main__`)
-    _enter(getattr(options, "root", None))
-    if (code := warm.search_by_server(options)) is not None:
-        return code
+    if (root := getattr(options, "root", None)) is not None:
+        try:
+            os.chdir(root.expanduser())
+        except OSError as error:
+            why = f"cannot work in the folder {root}: {error.strerror}"
+            raise SourceError(why, path=str(root)) from error
+    if options.command == "browse.search":
+        from kb.cli.browse import search_by_server
+
+        if (code := search_by_server(options)) is not None:
+            return code
     # Only now: what opens a file takes as long to load as a running server takes to answer.
     from kb.cli.run import run_command
 
     return run_command(options)
-
-
-def _enter(root: Path | None) -> None:
-    """Work in another folder, as if the command had been started there."""
-    if root is not None:
-        try:
-            os.chdir(root.expanduser())
-        except OSError as error:
-            raise SourceError(
-                f"cannot work in the folder {root}: {error.strerror}", path=str(root)
-            ) from error
-
-
-def _exit_code(error: KbError) -> int:
-    if isinstance(error, NotFoundError):
-        return NOTHING_FOUND
-    return WRONG_USE if isinstance(error, UsageError | InvalidPattern) else FAILURE
 
 
 def _tool_failure(error: KbError, name: str) -> int:
@@ -122,7 +117,7 @@ def _print_error(error: KbError, *, as_json: bool, program: str = "kb") -> None:
     if as_json:
         print(render.as_json(error.as_result()))
     suggestions = error.details.get("suggestions", [])
-    said = any(start in error.message for start in ("Did you", "There are"))
-    hint = f" Near: {', '.join(suggestions)}." if suggestions and not said else ""
+    names_them = any(start in error.message for start in ("Did you", "There are"))
+    hint = f" Near: {', '.join(suggestions)}." if suggestions and not names_them else ""
     reason = f": {error.details['reason']}" if error.details.get("reason") else ""
     render.say(f"{error.message}{reason}{hint}", program=program, style=render.ERROR)

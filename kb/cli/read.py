@@ -1,30 +1,43 @@
-"""`kb get`, `kb outline`, `kb section`, `kb related`."""
+"""`kb context`, `kb get`, `kb outline`, `kb section`, `kb related`."""
 
 from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import Any
 
 from kb.cli import render
-from kb.cli.resolve import resolve, resolve_lines
+from kb.cli.arguments import Parser, Text, add_filters, filters_of, positive
+from kb.library.resolve import resolve, resolve_lines
 from kb.tools.session import Session
 
-NO_BUDGET = 1 << 60  # a person's terminal has no context window
+
+def add_collection(parser: Parser) -> None:
+    """The option of commands that take documents by their names."""
+    parser.option("-c --collection", "NAME", "look in this collection alone", default="")
 
 
-def get(kb: Session, options: argparse.Namespace) -> int:
+def _add_document(parser: Parser) -> None:
+    parser.argument("document", "DOC", "as for `kb get`")
+    add_collection(parser)
+
+
+def _add_raw(parser: Parser) -> None:
+    parser.flag("--raw", "on a terminal too: the text as it is written")
+
+
+def get_options(parser: Parser) -> None:
+    parser.example = "kb get guide/install.md:10-40"
+    names = "id, COLLECTION/id, path on disk, or the end of an id"
+    parser.argument("documents", "DOC[:LINE[-[LINE]]]", names, nargs="+")
+    add_collection(parser)
+    _add_raw(parser)
+
+
+def get(session: Session, options: argparse.Namespace) -> int:
     """Print documents, or some of their lines; all of them or none."""
-    places = [resolve_lines(kb, text, options.collection) for text in options.documents]
+    places = [resolve_lines(session.base, text, options.collection) for text in options.documents]
     results = [
-        _call(
-            kb,
-            "documents_get_document",
-            collection=collection,
-            document=document,
-            start_line=first,
-            end_line=last,
-        )
+        session.base.get(document, collection=collection, start_line=first, end_line=last).to_dict()
         for collection, document, first, last in places
     ]
     if options.json:
@@ -39,47 +52,96 @@ def get(kb: Session, options: argparse.Namespace) -> int:
     return 0
 
 
-def outline(kb: Session, options: argparse.Namespace) -> int:
+def outline_options(parser: Parser) -> None:
+    parser.example = "kb outline guide/install.md --depth 2"
+    _add_document(parser)
+    text = "levels (default: all)"
+    parser.option("--depth", None, text, type=int, choices=range(1, 7), default=6)
+
+
+def outline(session: Session, options: argparse.Namespace) -> int:
     """Print a document's headings, indented by level, with their lines."""
-    collection, document = resolve(kb, options.document, options.collection)
-    result = _call(
-        kb,
-        "documents_get_outline",
-        collection=collection,
-        document=document,
-        max_depth=options.depth,
-    )
+    collection, document = resolve(session.base, options.document, options.collection)
+    result = session.base.outline(document, collection=collection, max_depth=options.depth)
+    shown = result.to_dict()
     lines = [
-        f"{row['line']:>6}  {'  ' * (row['level'] - 1)}{row['text']}" for row in result["outline"]
+        f"{row['line']:>6}  {'  ' * (row['level'] - 1)}{row['text']}" for row in shown["outline"]
     ]
-    render.text(result, "\n".join(lines), options)
-    if not lines:
-        render.remark(f"{document} has no headings", options)
+    render.text(shown, "\n".join(lines), options)
+    render.remark(shown.get("notice", "" if lines else f"{document} has no headings"), options)
     return 0 if lines else 1
 
 
-def section(kb: Session, options: argparse.Namespace) -> int:
+def section_options(parser: Parser) -> None:
+    parser.example = 'kb section guide/install.md "Install > Linux"'
+    _add_document(parser)
+    parser.argument("heading", "HEADING", "its text, its path or its anchor")
+    parser.flag("--no-subsections", "only down to the next heading of any level")
+    _add_raw(parser)
+
+
+def section(session: Session, options: argparse.Namespace) -> int:
     """Print one section."""
-    collection, document = resolve(kb, options.document, options.collection)
-    result = _call(
-        kb,
-        "documents_get_section",
+    collection, document = resolve(session.base, options.document, options.collection)
+    result = session.base.section(
+        document,
+        options.heading,
         collection=collection,
-        document=document,
-        section=options.heading,
         include_subsections=not options.no_subsections,
-    )
+    ).to_dict()
     content = result["content"]
     render.text(result, content, options, partial(_show, content, document, options))
     return 0
 
 
-def related(kb: Session, options: argparse.Namespace) -> int:
-    """List documents close in meaning."""
-    collection, document = resolve(kb, options.document, options.collection)
-    result = _call(
-        kb, "documents_find_related", collection=collection, document=document, limit=options.limit
+def context_options(parser: Parser) -> None:
+    parser.example = 'kb context "how do I retry?" --max-characters 2000'
+    parser.argument("query", "QUESTION", action=Text, nargs="+")
+    only = "only this collection; may be given several times"
+    parser.option("-c --collection", "NAME", only, is_list=True)
+    add_filters(parser)
+    length = "about how long, 500 to 40,000 (default: 3,000)"
+    parser.option("--max-characters", "N", length, type=positive, default=3000)
+
+
+def context(session: Session, options: argparse.Namespace) -> int:
+    """Print the best evidence for a question as Markdown, with where it stands."""
+    results = session.base.context(
+        options.query,
+        collections=options.collection,
+        max_characters=options.max_characters,
+        **filters_of(options),
     )
+    lines: list[str] = []
+    for document in results:
+        lines.append(f"# {document.document_title} ({document.collection}/{document.document_id})")
+        for part in document.parts:
+            place = f"lines {part.start_line}-{part.end_line}, score {part.score:.2f}"
+            lines += [f"\n> {part.heading or document.document_title}: {place}\n", part.content]
+        lines.append("")
+    if results.more:
+        lines.append("Not shown:")
+    for omitted in results.more:
+        place = (
+            f"{omitted.collection}/{omitted.document_id}:{omitted.start_line}-{omitted.end_line}"
+        )
+        lines.append(f"- {place} {omitted.heading or ''}".rstrip())
+    render.text(results.to_dict(), "\n".join(lines), options)
+    render.remark(results.notice or "", options)
+    return 0 if results.documents else 1
+
+
+def related_options(parser: Parser) -> None:
+    parser.example = "kb related guide/install.md -n 3"
+    _add_document(parser)
+    parser.limit(5)
+    parser.table_format()
+
+
+def related(session: Session, options: argparse.Namespace) -> int:
+    """List documents close in meaning."""
+    collection, document = resolve(session.base, options.document, options.collection)
+    result = session.base.related(document, collection=collection, limit=options.limit).to_dict()
     rows = [
         {"score": row["relevanceScore"], "document": row["document"], "title": row["documentTitle"]}
         for row in result["related"]
@@ -97,23 +159,7 @@ def _show(
     Lines that were asked for by number are shown as they are: rendered, they would be others.
     """
     from kb.cli import terminal
-    from kb.formats.front_matter import read_front_matter
-    from kb.formats.parse import is_markdown
+    from kb.library.reading import body_of_markdown
 
-    as_markdown = is_markdown(document) and is_whole and not options.raw
-    if as_markdown:
-        content = content[read_front_matter(content).character_count :]
-    terminal.document(content, title, as_markdown=as_markdown)
-
-
-def _call(kb: Session, name: str, **arguments: Any) -> dict[str, Any]:
-    """Run a tool's function for a person: without budget, and with errors raised."""
-    # Only now: they bring pydantic, which a search needs not.
-    from kb.tools.call import Call
-    from kb.tools.registry import load_tools
-    from kb.tools.replies import as_json
-
-    result: dict[str, Any] = as_json(
-        load_tools()[name].function(Call(kb, budget=NO_BUDGET), **arguments)
-    )
-    return result
+    body = body_of_markdown(document, content) if is_whole and not options.raw else None
+    terminal.document(content if body is None else body, title, as_markdown=body is not None)

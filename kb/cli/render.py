@@ -93,11 +93,11 @@ def table(
     result: Any, rows: Sequence[dict[str, Any]], columns: Sequence[str], options: argparse.Namespace
 ) -> None:
     """Rows as a table on a terminal, as tab-separated lines in a pipe, or as asked for."""
-    wanted = "json" if options.json else getattr(options, "format", None) or "table"
-    if wanted == "json":
+    kind = "json" if options.json else getattr(options, "format", None) or "table"
+    if kind == "json":
         print_json(result)
-    elif wanted in ("csv", "tsv"):
-        separated(rows, columns, wanted)
+    elif kind in ("csv", "tsv"):
+        separated(rows, columns, kind)
     elif not sys.stdout.isatty():
         for row in rows:
             print("\t".join(flat(row.get(column, "")) for column in columns))

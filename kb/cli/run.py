@@ -4,69 +4,107 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
 import importlib
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kb.cli import soundness
+from kb.cli import render
 from kb.cli.exit_codes import FAILURE
+from kb.cli.progress import Notice
 from kb.cli.streams import OutputError
 from kb.disk.holders import companion
-from kb.errors import FileError, KbError, SourceError, UsageError
-from kb.models.choose import make_embedder
-from kb.search.files import left_out
+from kb.errors import KbError, SourceError, UsageError
+from kb.library.opening import Opened, holds_nothing, open_files
+from kb.models.choose import make_embedder, make_reranker
+from kb.models.embedder import sends_to
+from kb.server.heap import use_one_heap
 from kb.settings import database_paths
 from kb.sources.address import git_address, is_git, is_remote, is_web, typed_path, web_address
-from kb.store.beside import FilesBeside
-from kb.store.collections import all_collections
-from kb.store.database import Database
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits, parse_limits
 from kb.tools.session import open_session
 
-if TYPE_CHECKING:
-    from kb.models.rerank import Reranker
+# What commands do that may take long, and how many bytes of the file a second.
+SLOW: dict[str, tuple[str, float]] = {
+    "collect.add": ("reading the folder", 0),
+    "collect.sync": ("comparing files with what is stored", 0),
+    "collect.reembed": ("embedding all passages anew", 0),
+    "collect.move": ("comparing files with what is stored", 0),
+    "collect.remove": ("removing passages and what belongs to them", 30e6),
+    "care.copy": ("copying the file", 60e6),
+    "care.pack": ("reading the folder", 0),
+    "care.split": ("moving documents", 0),
+    "care.merge": ("moving documents", 0),
+    "browse.search": ("reading the folder", 0),  # of --from
+    "cite.graph": ("reading all links", 0),
+    "doctor.doctor": ("looking at the file", 0),
+    "evaluate.evaluate": ("reading the collection", 0),
+    "replicate.restore": ("fetching the file", 0),
+}
+MIGRATED = 30e6  # bytes of an older file a second
+# That one thread keeps the interpreter while others wait. A search gives it up some fifty times: at
+# Python's 5 ms one took .6 s longer beside a document of 19 MB, at this no longer than alone.
+SWITCH_SECONDS = 0.0005
+READING = ("browse", "cite", "read")  # modules whose commands people name collections to
 
 
 def run_command(options: argparse.Namespace) -> int:
     """Its exit code. What goes wrong is raised."""
     module, name = options.command.split(".")
+    if module == "serve":  # before the first thread, which opening a file starts
+        use_one_heap()
+        sys.setswitchinterval(SWITCH_SECONDS)
     needs_file = options.needs_file and getattr(options, "db_folder", None) is None
+    shards = getattr(options, "shards", ())
+    if hasattr(options, "shards") and bool(shards) != bool(options.workers):
+        raise UsageError("--workers and --shards belong together: give both")
     path, *others = database_paths(options.db) if needs_file else [Path(":memory:")]
+    if shards and module == "browse" and not (options.db or path.exists()):
+        path = Path(":memory:")  # what is searched lies elsewhere
     replica = getattr(options, "replica", "")
     is_new = needs_file and options.creates and not replica and not path.exists()
     made = [folder for folder in path.parents if is_new and not folder.exists()]
     if is_new:
-        _require_folder(getattr(options, "source", None) or getattr(options, "folder", None))
-    if replica:
-        database, beside = _replica(replica, options)
-    else:
-        database, beside = _opened(path, others, create=options.creates)
+        for source in getattr(options, "sources", [getattr(options, "folder", None)]):
+            _require_folder(source)
+    options.notice = Notice(options)
+    options.notice.begin(partial(_opening, path))
+    try:
+        opened = (
+            _replica(replica, options)
+            if replica
+            else open_files(path, others, create=options.creates)
+        )
+    finally:
+        options.notice.end()
     code: int = FAILURE
     is_refused = False
     try:
-        with database:
-            code = _run_on(database, beside, options, module, name)
+        with opened[0]:
+            code = _run_on(opened, options, module, name)
     except UsageError:
         is_refused = True
         raise
     finally:
+        options.notice.end()
         # A server that fails later may have been written to by others until then.
         if is_new and code and (is_refused or module != "serve"):
-            _withdraw(database, made)
+            _withdraw(opened, made)
     return code
 
 
-def _run_on(
-    database: Database, beside: FilesBeside, options: argparse.Namespace, module: str, name: str
-) -> int:
+def _run_on(opened: Opened, options: argparse.Namespace, module: str, name: str) -> int:
     """The exit code of a function of a module of commands, run on an open file."""
+    database, beside = opened
     rate_limit = getattr(options, "rate_limit", "")
     session = open_session(
         database,
         model=options.model,
-        reranker=_reranker(options),
+        reranker=make_reranker(options.reranker, allow_download=options.download)
+        if options.reranker
+        else None,
         make_embedder=partial(
             make_embedder, threads=options.threads, allow_download=options.download
         ),
@@ -75,83 +113,74 @@ def _run_on(
         allowed_docs=getattr(options, "allow_docs", ()),
         beside=beside,
     )
+    if options.model and (host := sends_to(options.model)):
+        render.say(f"texts and questions are sent to {host}, which turns them into vectors")
     with session:
-        if options.needs_file:
-            soundness.warn(database)
+        if shards := getattr(options, "shards", ()):
+            session.base.use_shards(options.workers, shards, options.shard_seconds)
+        for finding in session.base.problems() if options.needs_file else ():
+            render.say(f"{finding.message}; {finding.remedy}")
+        if module in READING:
+            session.names.inside = Path.cwd()
         # Only now, so that a search does not wait for the import of what syncs and serves.
         command = getattr(importlib.import_module(f"kb.cli.{module}"), name)
+        slow = SLOW.get(options.command)
+        if slow and getattr(options, "folder", "") is not None:
+            doing, rate = slow
+            seconds = database.path.stat().st_size / rate if rate else 0.0
+            options.notice.begin(lambda: (doing, seconds))
         try:
             code: int = command(session, options)
         except (KbError, OutputError, BrokenPipeError):
             raise
         except Exception as error:
-            from kb.store.health import require_sound  # here: it is hardly ever needed
-
-            require_sound(database, error)
+            session.base.require_sound(error)
             raise
-        soundness.warn_of_waiting_log(database)
+        # What this command wrote is not in the `.db` alone.
+        if database.log.waits and (waiting := session.base.waiting_log()):
+            render.say(f"{waiting.message}; {waiting.remedy}")
         return code
 
 
-def _opened(path: Path, others: Sequence[Path], *, create: bool) -> tuple[Database, FilesBeside]:
-    """The file that is written, and those that are read beside it.
-
-    Where the first of several cannot be opened, the next one answers, and nothing is written.
-    """
-    try:
-        return Database(path, create=create), FilesBeside(others)
-    except FileError as error:
-        lost = [left_out(str(path), error)]
-        for number, other in enumerate(others, 1):
-            with contextlib.suppress(FileError):
-                refusal = f"nothing is written, since the first file cannot be: {error.message}"
-                first = Database(other, create=False, refusal=refusal)
-                return first, FilesBeside(others[number:], lost)
-        raise
+def _opening(path: Path) -> tuple[str, float]:
+    """What keeps a file from being open at once, for a `Notice`."""
+    if any(path.parent.glob(f"{glob.escape(path.name)}.version-*")):  # a migration makes it first
+        return f"bringing {path} to this version of kb", path.stat().st_size / MIGRATED
+    return f"opening {path}", 0.0
 
 
-def _replica(address: str, options: argparse.Namespace) -> tuple[Database, FilesBeside]:
-    """A copy that follows a destination."""
-    from kb.store.replication.destination import parse_destination
-    from kb.store.replication.follow import open_replica
+def _replica(address: str, options: argparse.Namespace) -> Opened:
+    from kb.library.opening import open_replica
 
-    if options.db or options.watch:
+    if options.db or options.watch or options.db_folder is not None:
         raise UsageError(
-            "--replica is a file of its own, and is not written: leave out --db, --watch"
+            "--replica is a file of its own, and is not written: "
+            "leave out --db, --db-folder and --watch"
         )
-    return open_replica(parse_destination(address), options.writer)
+    return open_replica(address, options.writer)
 
 
-def _withdraw(database: Database, made: Sequence[Path]) -> None:
+def _withdraw(opened: Opened, made: Sequence[Path]) -> None:
     """Take back a new file that a refused command put nothing into.
 
     Args:
         made: the folders that were made for it, the innermost first.
     """
+    database, _ = opened
     file = database.path.resolve()  # a link to it is not ours
     if database.in_memory or companion(file, "-wal").exists():  # another process has it open
         return
     aside = file.with_name(f"{file.name}.withdrawn")
     file.rename(aside)
-    with Database(aside, create=False) as again, again.read() as connection:
-        is_empty = not all_collections(connection)
-    if not is_empty:  # another process was here
+    if not holds_nothing(aside):  # another process was here
         aside.rename(file)
         return
     aside.unlink()
     for folder in made:
-        if [one.name for one in folder.iterdir()] == [".gitignore"]:
+        if [entry.name for entry in folder.iterdir()] == [".gitignore"]:
             (folder / ".gitignore").unlink()
         with contextlib.suppress(OSError):  # not empty: others put something there
             folder.rmdir()
-
-
-def _reranker(options: argparse.Namespace) -> Reranker | None:
-    if not options.reranker:
-        return None
-    from kb.models.rerank import CrossEncoder
-
-    return CrossEncoder(options.reranker, allow_download=options.download)
 
 
 def _require_folder(source: str | None) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kb.cli import render
-from kb.cli.arguments import ASSISTANTS, FIND, positive
+from kb.cli.arguments import Parser, add_shards, positive
+from kb.disk.open_databases import opened
+from kb.disk.secret import is_secret
 from kb.errors import SourceError, UsageError
 from kb.server.running import running_server
 from kb.settings import find_project
@@ -23,160 +24,102 @@ TOKEN_VARIABLE = "KB_TOKEN"
 TOKEN_LIMIT = 600
 
 
-def add_options(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """The command with its options."""
-    sub = add(
-        "serve",
-        "serve.serve",
-        "run the MCP server, over stdin and stdout or HTTP",
-        group=ASSISTANTS,
-        example="kb serve --watch",
-        creates=True,
+def serve_options(parser: Parser) -> None:
+    parser.example = "kb serve --watch"
+    http = (
+        "serve several clients over HTTP, at /mcp (default: 127.0.0.1:8642); beyond this "
+        f"machine with tokens: see kb token, or {TOKEN_VARIABLE} and --token-file"
     )
-    sub.add_argument(
-        "--http",
-        nargs="?",
-        const="",
-        metavar="HOST:PORT",
-        help="serve several clients over HTTP, at /mcp (default: 127.0.0.1:8642); beyond this "
-        f"machine with tokens: see kb token, or {TOKEN_VARIABLE} and --token-file",
+    parser.option("--http", "HOST:PORT", http, nargs="?", const="")
+    folder = "with --http: serve each file NAME.db of a folder at /NAME/mcp, for its own tokens"
+    parser.option("--db-folder", "FOLDER", folder, type=Path)
+    _add_access_options(parser)
+    log = 'with --http: one line of JSON a request, "-" for stderr; never a token'
+    parser.option("--access-log", "FILE", log)
+    parser.flag("--log-queries", "tell in the access log what was searched for")
+    origin = (
+        "with --http: a page elsewhere that may use the protocol from a browser, such as "
+        "http://localhost:6274"
     )
-    sub.add_argument(
-        "--db-folder",
-        type=Path,
-        metavar="FOLDER",
-        help="with --http: serve each file NAME.db of a folder at /NAME/mcp, for its own tokens",
-    )
-    _add_access_options(sub)
-    sub.add_argument(
-        "--access-log",
-        metavar="FILE",
-        help='with --http: one line of JSON a request, "-" for stderr; never a token',
-    )
-    sub.add_argument(
-        "--log-queries", action="store_true", help="tell in the access log what was searched for"
-    )
-    sub.add_argument(
-        "--allow-origin",
-        action="append",
-        default=[],
-        metavar="ORIGIN",
-        help="with --http: a page elsewhere that may use the protocol from a browser, such as "
-        "http://localhost:6274",
-    )
-    sub.add_argument("--tools", default="", metavar="FAMILY,...", help="only these tool families")
-    add_reply_tokens(sub)
-    sub.add_argument(
-        "--watch", action="store_true", help="follow changes in the folders of all collections"
-    )
-    sub.add_argument(
-        "--rate-limit",
-        default="",
-        metavar="LIMITS",
-        help='calls a minute, such as "search=30,read=100,grep=60", one number, or "off"',
-    )
-    sub.add_argument(
-        "--token-limit",
-        type=_limit,
-        default=TOKEN_LIMIT,
-        metavar="N",
-        help=f'with --http: requests a minute of each token, or "off" (default: {TOKEN_LIMIT})',
-    )
-    sub.add_argument(
-        "--root",
-        type=Path,
-        metavar="FOLDER",
-        help="the project to serve (default: that of the folder it is started in)",
-    )
-    add_allow_docs(sub)
-    _add_replica_options(sub)
+    parser.option("--allow-origin", "ORIGIN", origin, is_list=True)
+    parser.option("--tools", "FAMILY,...", "only these tool families", default="")
+    add_reply_tokens(parser)
+    _add_watch(parser)
+    rate = 'calls a minute, such as "search=30,read=100,grep=60", one number, or "off"'
+    parser.option("--rate-limit", "LIMITS", rate, default="")
 
-    sub = add(
-        "ui",
-        "serve.ui",
-        "show the knowledge base as a page in the browser",
-        group=FIND,
-        example="kb ui --no-open",
-        creates=True,
-    )
-    sub.add_argument(
-        "--http",
-        default="",
-        metavar="HOST:PORT",
-        help="where on this machine (default: 127.0.0.1:8642, or any free port)",
-    )
-    sub.add_argument(
-        "--no-open", action="store_true", help="only print the address, open no browser"
-    )
-    _add_access_options(sub)
-    sub.add_argument(
-        "--watch", action="store_true", help="follow changes in the folders of all collections"
-    )
-    sub.add_argument(
-        "--root",
-        type=Path,
-        metavar="FOLDER",
-        help="the project to show (default: that of the folder it is started in)",
-    )
+    def limited(text: str) -> int | None:
+        return None if text == "off" else positive(text)
+
+    limit = f'with --http: requests a minute of each token, or "off" (default: {TOKEN_LIMIT})'
+    parser.option("--token-limit", "N", limit, type=limited, default=TOKEN_LIMIT)
+    _add_root(parser, "serve")
+    add_allow_docs(parser)
+    replica = "serve a copy that follows what `kb replicate` keeps there, and write nothing"
+    parser.option("--replica", "DESTINATION", replica, default="")
+    writer = "with --replica: where to write instead, told to those who try"
+    parser.option("--writer", "ADDRESS", writer, default="")
+    add_shards(parser)
 
 
-def _add_replica_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--replica",
-        default="",
-        metavar="DESTINATION",
-        help="serve a copy that follows what `kb replicate` keeps there, and write nothing",
-    )
-    sub.add_argument(
-        "--writer",
-        default="",
-        metavar="ADDRESS",
-        help="with --replica: where to write instead, told to those who try",
-    )
+def ui_options(parser: Parser) -> None:
+    parser.example = "kb ui --no-open"
+    http = "where on this machine (default: 127.0.0.1:8642, or any free port)"
+    parser.option("--http", "HOST:PORT", http, default="")
+    parser.flag("--no-open", "only print the address, open no browser")
+    _add_access_options(parser)
+    _add_watch(parser)
+    _add_root(parser, "show")
 
 
-def add_reply_tokens(sub: argparse.ArgumentParser) -> None:
+def add_reply_tokens(parser: Parser) -> None:
     """The option of commands that call tools."""
-    sub.add_argument(
-        "--max-reply-tokens",
-        type=positive,
-        default=None,
-        metavar="N",
-        help="about how long a reply may be (default: 20,000 tokens)",
-    )
+    text = "about how long a reply may be (default: 20,000 tokens)"
+    parser.option("--max-reply-tokens", "N", text, type=positive)
 
 
-def add_allow_docs(sub: argparse.ArgumentParser) -> None:
+def add_allow_docs(parser: Parser) -> None:
     """The option of commands that activate a project."""
-    sub.add_argument(
-        "--allow-docs",
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="a folder outside a project that its external_docs may lie in",
-    )
+    text = "a folder outside a project that its external_docs may lie in"
+    parser.option("--allow-docs", "FOLDER", text, is_list=True)
 
 
-def serve(kb: Session, options: argparse.Namespace) -> NoReturn:
+def _add_watch(parser: Parser) -> None:
+    parser.flag("--watch", "follow changes in the folders of all collections")
+
+
+def _add_root(parser: Parser, verb: str) -> None:
+    text = f"the project to {verb} (default: that of the folder it is started in)"
+    parser.option("--root", "FOLDER", text, type=Path)
+
+
+def _add_access_options(parser: Parser) -> None:
+    file = f"with --http: where a token stands that opens everything (default: {TOKEN_VARIABLE})"
+    parser.option("--token-file", "FILE", file, type=Path)
+    name = "with --http: another name that clients reach it by, such as a reverse proxy's"
+    parser.option("--allow-host", "NAME", name, is_list=True)
+
+
+def serve(session: Session, options: argparse.Namespace) -> NoReturn:
     """Run the MCP server until its client goes, or over HTTP until it is ended."""
     from kb.server import run
 
     _require_sense(options)
     if options.http is None:
         families = tuple(filter(None, options.tools.split(",")))
-        run.serve(kb, families, watch_folders=options.watch)
+        run.serve(session, families, watch_folders=options.watch)
     if options.db_folder is not None:
-        _serve_folder(kb, options)
-    binding = _binding(options.http, options, has_tokens=_asks(kb))
+        _serve_folder(session, options)
+    binding = _binding(options.http, options, has_tokens=session.base.asks_for_tokens())
 
     def ready(address: str) -> None:
         if not options.quiet:
             render.say(f"serving at {address}/mcp, for people at {address}/; Ctrl-C ends it")
 
-    run.serve_over_http(kb, binding, _settings(options), ready)
+    run.serve_over_http(session, binding, _settings(options), ready)
 
 
-def _serve_folder(kb: Session, options: argparse.Namespace) -> NoReturn:
+def _serve_folder(session: Session, options: argparse.Namespace) -> NoReturn:
     from kb.server import run
     from kb.server.folder import files_in
 
@@ -187,10 +130,10 @@ def _serve_folder(kb: Session, options: argparse.Namespace) -> NoReturn:
 
     def ready(address: str) -> None:
         if not options.quiet:
-            known = ", ".join(names) or "there is none yet"
-            render.say(f"serving each NAME.db of {folder} at {address}/NAME/mcp: {known}")
+            listed = ", ".join(names) or "there is none yet"
+            render.say(f"serving each NAME.db of {folder} at {address}/NAME/mcp: {listed}")
 
-    run.serve_folder(folder, kb, binding, _settings(options), ready)
+    run.serve_folder(folder, session, binding, _settings(options), ready)
 
 
 def _require_sense(options: argparse.Namespace) -> None:
@@ -201,8 +144,10 @@ def _require_sense(options: argparse.Namespace) -> None:
                 raise UsageError(
                     f"--{name.replace('_', '-')} is for a server over HTTP: add --http"
                 )
-    if options.db_folder is not None and (options.db or options.replica):
-        raise UsageError("give one of --db FILE, --db-folder FOLDER and --replica DESTINATION")
+    if options.db_folder is not None and options.shards:
+        raise UsageError("--shards are searched with one file: leave out --db-folder")
+    if options.db_folder is not None and options.db:
+        raise UsageError("give one of --db FILE and --db-folder FOLDER")
     if options.log_queries and options.access_log is None:
         raise UsageError("--log-queries is for --access-log: add it")
 
@@ -221,7 +166,7 @@ def _settings(options: argparse.Namespace) -> HttpSettings:
     )
 
 
-def ui(kb: Session, options: argparse.Namespace) -> int:
+def ui(session: Session, options: argparse.Namespace) -> int:
     """Show the page: by a server that runs already, else by one of its own until it is ended."""
     from kb.server.access import is_loopback
     from kb.server.http import parse_address
@@ -229,16 +174,16 @@ def ui(kb: Session, options: argparse.Namespace) -> int:
     host, _ = parse_address(options.http)
     if not is_loopback(host):
         raise UsageError(f"the page is for this machine alone: {host} can be reached from others")
-    known = running_server(kb.database.path, find_project())
-    if known is None or options.http or not is_loopback(known.host):
-        _serve_page(kb, host, options)
+    running = running_server(session.database.path, find_project())
+    if running is None or options.http or not is_loopback(running.host):
+        _serve_page(session, host, options)
     else:
-        token = known.token if known.asks or _asks(kb) else ""
-        _show_page(f"http://{known.host}:{known.port}/", token, options)
+        token = running.token if running.asks or session.base.asks_for_tokens() else ""
+        _show_page(f"http://{running.host}:{running.port}/", token, options)
     return 0
 
 
-def _serve_page(kb: Session, host: str, options: argparse.Namespace) -> NoReturn:
+def _serve_page(session: Session, host: str, options: argparse.Namespace) -> NoReturn:
     from kb.server import run
     from kb.server.http import HttpSettings
 
@@ -250,11 +195,13 @@ def _serve_page(kb: Session, host: str, options: argparse.Namespace) -> NoReturn
         binding = _binding(f"{host}:0", options)
 
     def ready(address: str) -> None:
-        token = binding.access.token if binding.access.asks or _asks(kb) else ""
+        token = (
+            binding.access.token if binding.access.asks or session.base.asks_for_tokens() else ""
+        )
         _show_page(f"{address}/", token, options)
         render.say("Ctrl-C ends it")
 
-    run.serve_over_http(kb, binding, HttpSettings(watch_folders=options.watch), ready)
+    run.serve_over_http(session, binding, HttpSettings(watch_folders=options.watch), ready)
 
 
 def _show_page(address: str, token: str, options: argparse.Namespace) -> None:
@@ -281,43 +228,23 @@ def _binding(address: str, options: argparse.Namespace, *, has_tokens: bool = Fa
     return bind(host, port, access)
 
 
-def _asks(kb: Session) -> bool:
-    """Whether the file asks for tokens."""
-    from kb.store.tokens import has_tokens
-
-    with kb.database.read() as connection:
-        return has_tokens(connection)
-
-
-def _limit(text: str) -> int | None:
-    return None if text == "off" else positive(text)
-
-
-def _add_access_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help=f"with --http: where a token stands that opens everything (default: {TOKEN_VARIABLE})",
-    )
-    sub.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="with --http: another name that clients reach it by, such as a reverse proxy's",
-    )
-
-
 def _token(options: argparse.Namespace) -> str:
     """The token, from where other users of the machine cannot read it."""
     if options.token_file is None:
         return os.environ.get(TOKEN_VARIABLE, "")
     try:
-        token: str = options.token_file.expanduser().read_text(encoding="ascii").strip()
+        with opened(options.token_file.expanduser()) as stream:
+            token = stream.read().decode("ascii").strip()
     except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no ASCII text"
+        why = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
         raise SourceError(f"cannot read the token from {options.token_file}: {why}") from error
     if not token:
         raise SourceError(f"there is no token in {options.token_file}")
+    file = options.token_file.expanduser().resolve()
+    project = (getattr(options, "root", None) or find_project()).resolve()
+    if file.is_relative_to(project) and not is_secret(str(file.relative_to(project))):
+        raise SourceError(
+            f"clients could read {options.token_file}: it lies in the project {project}; move it "
+            "out of it, or into its folder .secrets"
+        )
     return token

@@ -20,13 +20,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from kb.disk.read import reason
+from kb.disk.system import console_of, ending_signals
 from kb.text.controls import visible
 from kb.text.file_names import ESCAPING
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-__all__ = ["OutputError", "coloured", "ending_on_signals", "prepare_streams", "written_output"]
+    from _typeshed import ReadableBuffer
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 AGAIN_SECONDS = 0.02  # until a signal comes again that came where nothing can be raised
@@ -37,7 +36,7 @@ class OutputError(Exception):
 
 
 class _Output(io.FileIO):
-    def write(self, data: Buffer, /) -> int:
+    def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
         except BrokenPipeError:
@@ -48,10 +47,10 @@ class _Output(io.FileIO):
 
 
 class _Errors(io.FileIO):
-    def write(self, data: Buffer, /) -> int:
+    def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
-        except OSError:  # nobody is left whom to tell
+        except OSError:  # there is nobody to tell
             return len(bytes(data))
 
 
@@ -126,9 +125,8 @@ def ending_on_signals() -> Iterator[None]:
     Ctrl-C is `KeyboardInterrupt`, the others are `SystemExit`, even where the signal comes while a
     destructor runs: from there Python lets nothing out.
     """
-    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
     # One that is ignored, as SIGHUP below nohup, stays so.
-    taken = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    taken = [number for number in ending_signals() if signal.getsignal(number) == signal.SIG_DFL]
     for number in taken:
         signal.signal(number, _end)
     before, sys.unraisablehook = sys.unraisablehook, _come_again
@@ -176,7 +174,7 @@ def _writing(stream: TextIO | None, number: int, kind: type[io.FileIO]) -> io.Te
     if stream is not None:
         stream.flush()
     return _Visible(
-        io.BufferedWriter(kind(number, "w", closefd=False)),
+        io.BufferedWriter(console_of(stream) or kind(number, "w", closefd=False)),
         encoding=getattr(stream, "encoding", None) or "utf-8",
         errors=ESCAPING,
         line_buffering=number == STDERR or os.isatty(number),

@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kb.cli.streams import coloured
-from kb.search.score_words import SCORE_WORDS, score_word
+from kb.results.search import SCORE_WORDS, score_word
 from kb.text.controls import flat, visible
+from kb.text.counted import some_of
 
 BAR_CELLS = 5
 NARROW = 80  # columns of a terminal, below which a table has the most important ones alone
@@ -124,6 +125,8 @@ def search_row(
     line.append(flat(lines), style=_linked("cyan", address))
     if row["changedSinceSync"]:
         line.append("  (changed since sync)", style="yellow")
+    if also := row.get("alsoIn"):
+        line.append(f"  (also in {flat(some_of(also, 3))})", style="dim")
     if heading:
         line.append("  ").append(heading, style="bold")
     shown.print(line)
@@ -137,7 +140,6 @@ def _linked(style: str, address: str) -> Style:
 
 
 def _with_marks(snippet: str, marks: Sequence[tuple[int, int]]) -> Text:
-    """A snippet whose matched words stand out."""
     shown = Text()
     done = 0
     for start, end in marks:

@@ -11,8 +11,6 @@ from kb.errors import ConfigurationError
 from kb.settings import repository_of
 from kb.text.file_names import storable
 
-__all__ = ["NO_BRANCH", "git_branch"]
-
 NO_BRANCH = "default"  # the branch of a project that is no git repository
 MAXIMUM_GIT_BYTES = 10_000  # HEAD and the files that lead to it hold one line
 
@@ -42,15 +40,15 @@ def git_branch(root: Path) -> str:
         return NO_BRANCH
     if _COMMIT.fullmatch(head):
         return f"detached-{head[:8]}"
-    found = _REFERENCE.fullmatch(head)
-    if found is None:
+    reference = _REFERENCE.fullmatch(head)
+    if reference is None:
         return NO_BRANCH
-    if found[1] == ".invalid":
+    if reference[1] == ".invalid":
         raise ConfigurationError(
             f"the branch cannot be read from {folder / 'HEAD'}, since this repository keeps its "
             "references as reftable: give branch_name"
         )
-    return storable(found[1])
+    return storable(reference[1])
 
 
 def _one_line(file: Path) -> str:

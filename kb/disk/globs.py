@@ -14,14 +14,14 @@ import contextlib
 import re
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from kb.disk.skipped import named_by
 from kb.errors import UsageError
-
-__all__ = ["Globs", "compiled", "composed", "is_entry_itself", "require_few"]
 
 MOST_ALTERNATIVES = 256  # globs that the braces of one may stand for
 MOST_SHOWN = 100  # characters of a glob in a message
@@ -46,25 +46,11 @@ class Globs:
             braces stand for too many; or all of them are too long.
     """
 
-    __slots__ = ("_expressions",)
+    __slots__ = ("_descend", "_expressions")
 
     def __init__(self, globs: Sequence[str], *, descend: bool) -> None:
-        self._expressions: list[tuple[re.Pattern[str], bool, list[str]]] = []
-        require_few(globs)
-        for given in globs:
-            for glob in _braces_expanded(composed(given).removeprefix("./"), given):
-                # Here "!" and "#" are letters of a name, not marks as in an ignore file.
-                literal = "\\" + glob if glob.startswith(("!", "#")) else glob
-                pattern = compiled(literal)
-                if pattern is None or pattern.regex is None:
-                    raise UsageError(
-                        f'The glob "{_shortened(given)}" matches nothing: check its brackets and '
-                        'backslashes, or put a backslash before a "[" that is part of a name.'
-                    )
-                is_folder_name = re.search(r"[*?[]", glob.rstrip("/").rpartition("/")[2]) is None
-                whole = descend or glob.endswith("/") or is_folder_name
-                segments = glob.replace("\\", "").strip("/").split("/")
-                self._expressions.append((pattern.regex, whole, segments))
+        self._descend = descend
+        self._expressions = _expressions(tuple(globs))
 
     def __bool__(self) -> bool:
         return bool(self._expressions)
@@ -76,24 +62,55 @@ class Globs:
             must_name: parts of the path that a glob has to name for that (see `kb.disk.skipped`).
         """
         path = composed(path)
-        for expression, whole, segments in self._expressions:
+        parts = {"", *path.split("/")} & self._expressions.keys()
+        for expression, whole, segments in chain(*(self._expressions[part] for part in parts)):
             if must_name and not named_by(segments, must_name):
                 continue
-            found = expression.search(path)
-            if found is not None and (whole or is_entry_itself(found)):
+            match = expression.search(path)
+            if match and (whole or self._descend or is_entry_itself(match)):
                 return True
         return False
 
     def may_name(self, part: str) -> bool:
         """Whether a segment of any glob names this part of a path."""
-        return any(named_by(segments, [part]) for *_, segments in self._expressions)
+        return any(named_by(segments, [part]) for segments in self._segments())
 
     @property
     def names_hidden(self) -> bool:
         """Whether a segment of any glob names something that begins with a dot."""
-        return any(
-            segment.startswith(".") for *_, segments in self._expressions for segment in segments
-        )
+        return any(part.startswith(".") for segments in self._segments() for part in segments)
+
+    def _segments(self) -> Iterator[list[str]]:
+        return (segments for *_, segments in chain(*self._expressions.values()))
+
+
+@lru_cache(maxsize=8)  # a sync asks for the same ones several times, and 10,000 take a second
+def _expressions(
+    globs: tuple[str, ...],
+) -> dict[str, list[tuple[re.Pattern[str], bool, list[str]]]]:
+    """Each glob's expression, whether it takes all below a match anyway, and its segments.
+
+    By the longest segment without wildcards, which a path must have to match; "" where there is
+    none. So a path is compared with few of many globs.
+    """
+    require_few(globs)
+    expressions: dict[str, list[tuple[re.Pattern[str], bool, list[str]]]] = {}
+    for given in globs:
+        for glob in _braces_expanded(composed(given).removeprefix("./"), given):
+            # Here "!" and "#" are letters of a name, not marks as in an ignore file.
+            pattern = compiled("\\" + glob if glob.startswith(("!", "#")) else glob)
+            if pattern is None or pattern.regex is None:
+                raise UsageError(
+                    f'The glob "{_shortened(given)}" matches nothing: check its brackets and '
+                    'backslashes, or put a backslash before a "[" that is part of a name.'
+                )
+            parts = glob.strip("/").split("/")
+            plain = [part for part in parts if not re.search(r"[*?[\\\s]", part)]
+            whole = glob.endswith("/") or not re.search(r"[*?[]", parts[-1])
+            segments = glob.replace("\\", "").strip("/").split("/")
+            key = max(plain, key=len, default="")
+            expressions.setdefault(key, []).append((pattern.regex, whole, segments))
+    return expressions
 
 
 def require_few(globs: Sequence[str]) -> None:
@@ -122,19 +139,19 @@ def compiled(text: str) -> GitIgnoreSpecPattern | None:
         if _ODD_SET.search(text):
             warnings.simplefilter("ignore", FutureWarning)
         try:
-            pattern = GitIgnoreSpecPattern(text)
+            written, include = GitIgnoreSpecPattern.pattern_to_regex(text)
+            # Compiled only here, as it is to be: that takes most of the time.
+            expression = written and re.compile(_without_retries(_within_names(written)))
+            return GitIgnoreSpecPattern(expression, include)
         except (ValueError, re.error):
             return None
-        if pattern.regex is not None:
-            pattern.regex = _without_retries(_within_names(pattern.regex))
-    return pattern
 
 
-def is_entry_itself(found: re.Match[str]) -> bool:
+def is_entry_itself(match: re.Match[str]) -> bool:
     """Whether a pattern matched the whole path, not only one of its parents."""
     # pathspec's expressions end in `(?:(?P<name>/)|$)`, their only group: it is set when the
     # pattern was used up at a parent's slash.
-    return found.lastgroup is None
+    return match.lastgroup is None
 
 
 def composed(text: str) -> str:
@@ -151,13 +168,13 @@ def _braces_expanded(glob: str, given: str) -> list[str]:
     plain: list[str] = []
     waiting = [glob]
     while waiting:
-        one = waiting.pop()
-        if (braces := _first_braces(one)) is None:
-            plain.append(one)
+        pattern = waiting.pop()
+        if (braces := _first_braces(pattern)) is None:
+            plain.append(pattern)
             continue
         start, end = braces
-        choices = one[start + 1 : end - 1].split(",")
-        waiting += [one[:start] + choice + one[end:] for choice in reversed(choices)]
+        choices = pattern[start + 1 : end - 1].split(",")
+        waiting += [pattern[:start] + choice + pattern[end:] for choice in reversed(choices)]
         if len(plain) + len(waiting) > MOST_ALTERNATIVES:
             raise UsageError(
                 f'The glob "{_shortened(given)}" stands for more than {MOST_ALTERNATIVES} globs: '
@@ -167,9 +184,9 @@ def _braces_expanded(glob: str, given: str) -> list[str]:
 
 
 def _first_braces(glob: str) -> tuple[int, int] | None:
-    for found in _BRACES.finditer(glob):
-        if "," in found[0] and not glob.startswith("\\", found.start() - 1):
-            return found.span()
+    for braces in _BRACES.finditer(glob):
+        if "," in braces[0] and not glob.startswith("\\", braces.start() - 1):
+            return braces.span()
     return None
 
 
@@ -177,26 +194,22 @@ def _shortened(glob: str) -> str:
     return glob if len(glob) <= MOST_SHOWN else glob[:MOST_SHOWN] + "..."
 
 
-def _within_names(expression: re.Pattern[str]) -> re.Pattern[str]:
+def _within_names(text: str) -> str:
     """The same expression where a set such as `[!a]` never stands for a slash, as in git."""
-    text = expression.pattern
-    if re.search(r"\[(?!\^/\])", text) is None:
-        return expression
-    is_set = re.compile(r"\[(?!\^/\]).")
-    tokens = (f"(?!/){token}" if is_set.match(token) else token for token in _TOKEN.findall(text))
-    return re.compile("".join(tokens), expression.flags)
+    if not _SET.search(text):
+        return text
+    return "".join(f"(?!/){part}" if _SET.match(part) else part for part in _TOKEN.findall(text))
 
 
-def _without_retries(expression: re.Pattern[str]) -> re.Pattern[str]:
+def _without_retries(text: str) -> str:
     """The same expression, in linear time where it has several wildcards.
 
     A glob such as `*a*a*a*b` tries every way to share out a name among its stars. One is enough:
     where something can stand behind a star but before the next one, the first place is as good
     as any, and it is kept (an atomic group). The same holds for folders and `**`.
     """
-    text = expression.pattern
     if text.count(_STAR) < 2 and text.count(".+") < 2:
-        return expression
+        return text
     # [before, folders, piece, folders, piece ...]: all but the last folders are settled at once.
     pieces = [
         part if part in _ANY_FOLDERS_LAZY else _stars_kept(part)
@@ -205,7 +218,7 @@ def _without_retries(expression: re.Pattern[str]) -> re.Pattern[str]:
     for at in range(1, len(pieces) - 2, 2):
         lazy = _ANY_FOLDERS_LAZY[pieces[at]]
         pieces[at : at + 2] = ["", f"(?>{lazy}{pieces[at + 1]}(?=/))"]
-    return re.compile("".join(pieces), expression.flags)
+    return "".join(pieces)
 
 
 def _stars_kept(text: str) -> str:
@@ -226,6 +239,7 @@ def _stars_kept(text: str) -> str:
 
 # The parts of which pathspec makes its expressions.
 _STAR = "[^/]*"
+_SET = re.compile(r"\[(?!\^/\]).")
 _ANY_FOLDERS = re.compile(r"(\(\?:\.\+/\)\?|\(\?:/\.\+\)\?)")
 _ANY_FOLDERS_LAZY = {"(?:.+/)?": "(?:.+?/)??", "(?:/.+)?": "(?:/.+?)??"}
 _TOKEN = re.compile(r"\\.|\[\^/\][*+]?|(?:\(\?!/\))?\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)

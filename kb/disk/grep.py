@@ -39,8 +39,6 @@ from kb.errors import SourceError
 from kb.text.decode import NoTextError, decode
 from kb.text.file_names import storable
 
-__all__ = ["SKIPPED_FOLDERS", "GrepMatch", "GrepResult", "grep", "grep_texts"]
-
 SKIPPED_FOLDERS = ("dist", "build", ".next", ".context", ".kb")  # and the hidden names
 # Hidden files are left out later, by all forms of their names: to compile their globs takes ripgrep
 # 3 ms a pass.
@@ -82,7 +80,12 @@ class GrepResult:
 
 
 def grep(
-    root: Path, pattern: str, file_pattern: str, case_sensitive: bool, limit: int
+    root: Path,
+    pattern: str,
+    file_pattern: str,
+    case_sensitive: bool,
+    limit: int,
+    context_lines: int = CONTEXT_LINES,
 ) -> GrepResult:
     """Search the text files of a folder.
 
@@ -92,6 +95,7 @@ def grep(
             look-around, no back-references; it matches within a line.
         file_pattern: a glob (see `Globs`) that files must match; "" takes all.
         limit: how many matches to return.
+        context_lines: how many lines before and after each of them.
 
     Raises:
         InvalidPattern: the pattern is malformed or too large.
@@ -100,16 +104,16 @@ def grep(
     """
     root = Path(os.path.realpath(root))
     if not root.is_dir():
-        raise SourceError(f"Cannot search {root}: it is no folder.", path=str(root))
-    wanted = _wanted(file_pattern)
+        raise SourceError(f"Cannot search {root}: it is not a folder.", path=str(root))
+    globs = _globs_of(file_pattern)
     query = Query(pattern, case_sensitive)
     deadline = time.monotonic() + TIME_LIMIT
-    counts, complete = _count(query, root, wanted, deadline)
+    counts, complete = _count(query, root, globs, deadline)
     matches: list[GrepMatch] = []
     for batch in _batches(_first_files(root, counts, limit)):
         seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
         places, in_time = first_places(query, batch.text(), limit - len(matches), seconds)
-        matches += batch.matches(places)
+        matches += batch.matches(places, context_lines)
         complete = complete and in_time
         if len(matches) == limit or not in_time:
             break
@@ -117,7 +121,7 @@ def grep(
 
 
 def _count(
-    query: Query, root: Path, wanted: Globs | None, deadline: float
+    query: Query, root: Path, globs: Globs | None, deadline: float
 ) -> tuple[dict[str, int], bool]:
     """The matching lines of the files searched by path, sorted, and whether all were searched.
 
@@ -142,28 +146,30 @@ def _count(
     if complete:
         odd_ones = [path for path, file in files.items() if file.reading is Reading.DECODED]
         # Whether a new one holds text is found out even where it is not asked for.
-        asked = [path for path in odd_ones if path in odd or _matches(wanted, path)]
-        decoded, complete = _count_decoded(query, root, asked, files, counts, deadline)
+        requested = [path for path in odd_ones if path in odd or _matches(globs, path)]
+        decoded, complete = _count_decoded(query, root, requested, files, counts, deadline)
         if complete:
             remember(root, files, looked_at)
     named = counts | decoded
-    by_itself, not_at_all = Reading.AS_IT_IS, Reading.NOT_AT_ALL
-    found = {
+    lines = {
         path: named.get(path, 0)
         for path, file in files.items()
         # What was searched and is not named has no match.
-        if (file.reading is not not_at_all if path in named else file.reading is by_itself)
-        and (all_counted or path in named)
-        and _matches(wanted, path)
+        if (
+            file.reading is not Reading.NOT_AT_ALL
+            if path in named
+            else file.reading is Reading.AS_IT_IS and all_counted
+        )
+        and _matches(globs, path)
     }
-    for path in [path for path, count in found.items() if count]:
+    for path in [path for path, count in lines.items() if count]:
         if _is_private_key(root, path, files[path]):
             # As if it did not match: else the number of files would tell bit by bit what is in it.
             if all_counted or unknown:
-                found[path] = 0
+                lines[path] = 0
             else:
-                del found[path]
-    return found, complete
+                del lines[path]
+    return lines, complete
 
 
 def _count_decoded(
@@ -196,8 +202,8 @@ def _count_decoded(
         return {}, complete
     seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
     places, in_time = first_places(query, batch.text(), _BATCH_BYTES, seconds)
-    found = Counter(batch.path_of(place) for place in places)
-    return {path: found[path] for path in batch.paths}, complete and in_time
+    lines = Counter(batch.paths[batch.index_of(place)] for place in places)
+    return {path: lines[path] for path in batch.paths}, complete and in_time
 
 
 def _decoded(root: Path, path: str) -> bytes:
@@ -220,6 +226,7 @@ def grep_texts(
     file_pattern: str,
     case_sensitive: bool,
     limit: int,
+    context_lines: int = CONTEXT_LINES,
 ) -> GrepResult:
     """Search stored texts, given as path and text, in the order in which they come.
 
@@ -230,12 +237,16 @@ def grep_texts(
         InvalidPattern: the pattern is malformed or too large.
         UsageError: a glob that can match nothing.
     """
-    wanted = _wanted(file_pattern)
+    globs = _globs_of(file_pattern)
     query = Query(pattern, case_sensitive)
     deadline = time.monotonic() + TIME_LIMIT
     # A bad pattern is an error even when there is nothing to search.
     total, complete = count_in_text(query, b"", TIME_LIMIT)
-    taken = ((path, text.encode(errors="replace")) for path, text in texts if _takes(wanted, path))
+    taken = (
+        (path, text.encode(errors="replace"))
+        for path, text in texts
+        if _matches(globs, path) and not is_hidden_from_tools(path)
+    )
     matches: list[GrepMatch] = []
     searched = 0
     for batch in _batches(taken):
@@ -249,7 +260,7 @@ def grep_texts(
         if count and len(matches) < limit:
             seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
             places, in_time = first_places(query, batch.text(), limit - len(matches), seconds)
-            matches += batch.matches(places)
+            matches += batch.matches(places, context_lines)
             complete = complete and in_time
     return GrepResult(matches, total, searched, truncated=not complete)
 
@@ -276,30 +287,28 @@ class _Batch:
     def text(self) -> bytes:
         return b"".join(self._texts)
 
-    def path_of(self, place: Place) -> str:
-        return self.paths[self._index_of(place)]
-
-    def _index_of(self, place: Place) -> int:
+    def index_of(self, place: Place) -> int:
         # Of texts with the same start all but the last are empty.
         return bisect_right(self._starts, place.line - 1) - 1
 
-    def matches(self, places: Iterable[Place]) -> Iterator[GrepMatch]:
+    def matches(self, places: Iterable[Place], context_lines: int) -> Iterator[GrepMatch]:
         at, lines = -1, [b""]
         for place in places:
-            index = self._index_of(place)
+            index = self.index_of(place)
             if index != at:
                 at, lines = index, self._texts[index].split(b"\n")[:-1]
-            yield _match(self.paths[index], lines, place.line - 1 - self._starts[index], place.byte)
+            number = place.line - 1 - self._starts[index]
+            yield _match(self.paths[index], lines, number, place.byte, context_lines)
 
 
-def _match(path: str, lines: list[bytes], index: int, byte: int) -> GrepMatch:
+def _match(path: str, lines: list[bytes], index: int, byte: int, context_lines: int) -> GrepMatch:
     column = len(lines[index][:byte].decode("utf-8", "replace"))
-    text = _without_return(lines[index]).decode("utf-8", "replace")
+    text = lines[index].removesuffix(b"\r").decode("utf-8", "replace")
     start = max(0, min(column - TEXT_LENGTH // 4, len(text) - TEXT_LENGTH))
     left = "…" if start else ""
     right = "…" if start + TEXT_LENGTH < len(text) else ""
-    before = lines[max(0, index - CONTEXT_LINES) : index]
-    after = lines[index + 1 : index + 1 + CONTEXT_LINES]
+    before = lines[max(0, index - context_lines) : index]
+    after = lines[index + 1 : index + 1 + context_lines]
     return GrepMatch(
         file=path,
         line=index + 1,
@@ -312,12 +321,8 @@ def _match(path: str, lines: list[bytes], index: int, byte: int) -> GrepMatch:
 
 def _context(line: bytes) -> str:
     # No letter takes more than four bytes: a long line need not be decoded to its end.
-    text = _without_return(line[: 4 * (CONTEXT_LENGTH + 1)]).decode("utf-8", "replace")
+    text = line[: 4 * (CONTEXT_LENGTH + 1)].removesuffix(b"\r").decode("utf-8", "replace")
     return text if len(text) <= CONTEXT_LENGTH else text[:CONTEXT_LENGTH] + "…"
-
-
-def _without_return(line: bytes) -> bytes:
-    return line.removesuffix(b"\r")
 
 
 def _is_private_key(root: Path, path: str, file: FileRead) -> bool:
@@ -366,13 +371,9 @@ def _as_utf_8(data: bytes) -> bytes:
     return data
 
 
-def _wanted(file_pattern: str) -> Globs | None:
+def _globs_of(file_pattern: str) -> Globs | None:
     return Globs([file_pattern], descend=False) if file_pattern else None
 
 
-def _takes(wanted: Globs | None, path: str) -> bool:
-    return _matches(wanted, path) and not is_hidden_from_tools(path)
-
-
-def _matches(wanted: Globs | None, path: str) -> bool:
-    return wanted is None or wanted.match(path)
+def _matches(globs: Globs | None, path: str) -> bool:
+    return globs is None or globs.match(path)

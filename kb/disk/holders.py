@@ -5,12 +5,14 @@ Read from /proc, so on Linux alone, and of the processes that this user may look
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-PROCESSES = Path("/proc")
+from kb.disk.system import PROCESSES
+
 # A reader in WAL mode locks one of these bytes of the -shm file as long as its transaction lasts.
 READ_MARKS = range(123, 128)
 COMMAND_CHARACTERS = 80
@@ -36,13 +38,14 @@ def companion(file: Path, suffix: str) -> Path:
     return Path(f"{os.path.realpath(file)}{suffix}")
 
 
-def status_fields(process: int) -> list[str]:
-    """What Linux says of a process in its `stat` (proc(5)), from the state on; [] if nothing."""
+def sqlite_name(path: Path) -> str:
+    """A file's name for SQLite, which takes UTF-8, or an address with any bytes in it."""
+    path = path.absolute()
     try:
-        status = (PROCESSES / str(process) / "stat").read_text(errors="replace")
-    except OSError:
-        return []
-    return status.rpartition(")")[2].split()  # before it stands the name, which may hold anything
+        str(path).encode()
+    except UnicodeEncodeError:
+        return path.as_uri()
+    return str(path)
 
 
 def readers_of_log(path: Path) -> list[Holder]:
@@ -52,7 +55,7 @@ def readers_of_log(path: Path) -> list[Holder]:
         locks = (PROCESSES / "locks").read_text().splitlines()
     except OSError:
         return []
-    found = set()
+    processes = set()
     for line in locks:
         # 1: POSIX  ADVISORY  READ 4711 08:01:131 124 124
         parts = [part for part in line.split() if part != "->"]
@@ -60,33 +63,27 @@ def readers_of_log(path: Path) -> list[Holder]:
             continue
         is_file = parts[5].rpartition(":")[2] == str(shared.st_ino)
         if is_file and parts[6].isdecimal() and int(parts[6]) in READ_MARKS:
-            found.add(int(parts[4]))
-    return _named(found)
+            processes.add(int(parts[4]))
+    return _named(processes)
 
 
 def holders(path: Path) -> list[Holder]:
     """Processes that have the file or its log open, this one left out."""
-    wanted = set()
+    files = set()
     for name in (path, companion(path, "-wal"), companion(path, "-shm")):
-        try:
+        with contextlib.suppress(OSError):
             state = os.stat(name)
-        except OSError:
-            continue
-        wanted.add((state.st_dev, state.st_ino))
-    found = set()
-    try:
-        processes = [entry for entry in os.listdir(PROCESSES) if entry.isdecimal()]
-    except OSError:
-        return []
-    for process in processes:
-        try:
-            with os.scandir(PROCESSES / process / "fd") as descriptors:
-                states = (descriptor.stat() for descriptor in descriptors)
-                if any((state.st_dev, state.st_ino) in wanted for state in states):
-                    found.add(int(process))
-        except OSError:
-            continue  # it ended meanwhile, or belongs to somebody else
-    return _named(found)
+            files.add((state.st_dev, state.st_ino))
+    processes = set()
+    for entry in os.listdir(PROCESSES) if PROCESSES.is_dir() else []:
+        # It may have ended meanwhile, or belong to somebody else.
+        with contextlib.suppress(OSError):
+            if entry.isdecimal():
+                with os.scandir(PROCESSES / entry / "fd") as descriptors:
+                    states = (descriptor.stat() for descriptor in descriptors)
+                    if any((state.st_dev, state.st_ino) in files for state in states):
+                        processes.add(int(entry))
+    return _named(processes)
 
 
 def _named(processes: Iterable[int]) -> list[Holder]:

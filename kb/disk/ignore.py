@@ -14,8 +14,6 @@ from kb.disk.globs import compiled, composed
 from kb.disk.read import read_bytes
 from kb.settings import repository_of
 
-__all__ = ["IGNORE_FILES", "IgnoreFiles"]
-
 # In order of precedence, as ripgrep has it: `.ignore` anywhere overrules every `.gitignore`.
 IGNORE_FILES = (".ignore", ".gitignore")
 MAXIMUM_BYTES = 1_000_000  # git's own limit is 100 MB; the largest in use have some 10 kB

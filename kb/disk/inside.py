@@ -18,20 +18,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from kb.disk.globs import composed
+from kb.disk.open_databases import OpenDatabaseError, opened
 from kb.disk.secret import SECRET_FOLDERS, folded, is_secret, plain_name
-from kb.errors import FileNotFound, FileTooLarge, PermissionDenied
+from kb.disk.system import place_beneath
+from kb.errors import FileNotFound, FileTooLarge, PermissionDenied, SourceError
 from kb.text.file_names import on_disk, storable, without_bytes
 from kb.text.nearest import nearest
-
-__all__ = [
-    "HIDDEN_FOLDERS",
-    "MAXIMUM_BYTES",
-    "ProjectFile",
-    "is_hidden_from_tools",
-    "read_beneath",
-    "read_inside",
-    "resolve_inside",
-]
 
 MAXIMUM_BYTES = 1024 * 1024
 
@@ -74,7 +66,7 @@ def resolve_inside(root: Path, path: str) -> Path:
     Raises:
         PermissionDenied: the path is absolute, leads out of the project, or is written so that
             it could for a less strict reader; or one of its names is hidden.
-        FileNotFound: no regular file is there.
+        FileNotFound: there is no regular file there.
     """
     folder = os.path.realpath(root)
     name = _name_on_disk(folder, path)
@@ -104,25 +96,28 @@ def resolve_inside(root: Path, path: str) -> Path:
     return target
 
 
-def read_inside(root: Path, path: str) -> ProjectFile:
+def read_inside(root: Path, path: str, maximum: int = MAXIMUM_BYTES) -> ProjectFile:
     """Read a file of the project.
 
     Raises:
         PermissionDenied, FileNotFound: as `resolve_inside`.
-        FileTooLarge: it holds more than `MAXIMUM_BYTES`.
+        FileTooLarge: it holds more than `maximum` bytes.
+        SourceError: it is a database that this process has open.
     """
     target = resolve_inside(root, path)
     folder = Path(os.path.realpath(root))
     relative = target.relative_to(folder)
     try:
-        data, status = read_beneath(folder, relative.parts, MAXIMUM_BYTES)
+        data, status = read_beneath(folder, relative.parts, maximum)
     except FileNotFoundError as error:
         raise _not_found(str(folder), path) from error
+    except OpenDatabaseError as error:
+        raise SourceError(f"Cannot show a binary file: {error}", path=path) from error
     except OSError as error:  # also: a part of it has become a link since
         raise PermissionDenied(_DENIED, path=path) from error
-    if len(data) > MAXIMUM_BYTES:
+    if len(data) > maximum:
         size = max(status.st_size, len(data))
-        raise FileTooLarge("File too large", path=path, size=size, maximumSize=MAXIMUM_BYTES)
+        raise FileTooLarge("File too large", path=path, size=size, maximumSize=maximum)
     return ProjectFile(storable(relative.as_posix()), data, status.st_mtime)
 
 
@@ -135,32 +130,16 @@ def read_beneath(folder: Path, parts: Sequence[str], maximum: int) -> tuple[byte
         maximum: bytes; one more in the result says that the file is larger.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or one of its parts is a link.
+        OSError: it cannot be read, is not a regular file, or one of its parts is a link.
     """
-    with os.fdopen(_open_beneath(folder, parts), "rb") as stream:
+    with (
+        place_beneath(folder, parts) as (name, below),
+        opened(name, follow=False, folder=below) as stream,
+    ):
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("not a regular file")
         return stream.read(maximum + 1), status
-
-
-def _open_beneath(folder: Path, parts: Sequence[str]) -> int:
-    # Opened name by name, so that a folder swapped for a link between check and use is refused
-    # by the system. O_NONBLOCK: do not wait for a fifo's writer.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-    flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    if os.open not in os.supports_dir_fd:
-        return os.open(folder.joinpath(*parts), flags)
-    folder_flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    at = os.open(folder, folder_flags)
-    try:
-        for name in parts[:-1]:
-            below = os.open(name, folder_flags | os.O_NOFOLLOW, dir_fd=at)
-            os.close(at)
-            at = below
-        return os.open(parts[-1], flags, dir_fd=at)
-    finally:
-        os.close(at)
 
 
 def _name_on_disk(folder: str, path: str) -> str:
@@ -176,14 +155,14 @@ def _as_normalised_there(folder: str, name: str) -> str:
     """The path with its names in the Unicode normal form that they have on the disk."""
     if name.isascii() or os.path.lexists(os.path.join(folder, name)):
         return name
-    at, found = folder, []
+    at, names = folder, []
     for part in name.split("/"):
         if not part.isascii() and not os.path.lexists(os.path.join(at, part)):
             there = [entry for entry in os.listdir(at) if composed(entry) == composed(part)]
             part = there[0] if len(there) == 1 else part
-        found.append(part)
+        names.append(part)
         at = os.path.join(at, part)
-    return "/".join(found)
+    return "/".join(names)
 
 
 def _refusal(path: str) -> tuple[str, str] | None:
@@ -224,7 +203,7 @@ def _refusal_as_written(path: str) -> tuple[str, str] | None:
 def _unescaped(text: str) -> str:
     if "%" not in text:
         return text
-    text = re.sub(r"(?i)%u([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), text)
+    text = re.sub(r"(?i)%u([0-9a-f]{4})", lambda match: chr(int(match[1], 16)), text)
     return unquote(text, errors="replace")
 
 
@@ -237,6 +216,6 @@ def _not_found(folder: str, path: str) -> FileNotFound:
         inside = place.is_relative_to(folder)
         if name and inside and not is_hidden_from_tools(place.relative_to(folder).as_posix()):
             names = os.listdir(place)
-    near = nearest(name, [storable(one) for one in names if not is_hidden_from_tools(one)])
+    near = nearest(name, [storable(entry) for entry in names if not is_hidden_from_tools(entry)])
     details = {"suggestions": [parent + slash + entry for entry in near]} if near else {}
     return FileNotFound("File not found", path=path, **details)

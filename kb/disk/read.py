@@ -5,21 +5,33 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
+from kb.disk.open_databases import opened
 from kb.errors import SourceError
 from kb.text.file_names import storable
 
-__all__ = ["MAXIMUM_DOCUMENT", "is_there", "read_bytes", "reason", "system_error", "too_large"]
-
 MAXIMUM_DOCUMENT = 20_000_000  # bytes of a file that is text
 MOST_SHOWN = 200  # characters of a path in a message
+
+
+class FileState(NamedTuple):
+    """What a file is without being read; one that was changed has another state."""
+
+    size: int | None = None  # bytes; None: nothing is known
+    modified_ns: int | None = None  # None: it was too young for its time to be trusted
+    changed_ns: int | None = None  # None: it was fetched or unpacked for as long as it is read
+    inode: int | None = None
+
+
+UNKNOWN_STATE = FileState()
 
 
 def read_bytes(location: Path, maximum: int) -> bytes:
     """All bytes of a regular file, from one moment if that can be had.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or holds more than `maximum` bytes.
+        OSError: it cannot be read, is not a regular file, or holds more than `maximum` bytes.
     """
     data, steady = _read_once(location, maximum)
     # A file that goes on changing is taken as it is the second time: its date is not the one
@@ -59,7 +71,8 @@ def system_error(error: OSError) -> SourceError:
 
 
 def _read_once(location: Path, maximum: int) -> tuple[bytes, bool]:
-    with open(location, "rb", opener=_open_plain) as stream:
+    # The entry may be another one since the walk: wait for no fifo's writer, follow no new link.
+    with opened(location, follow=False) as stream:
         before = os.fstat(stream.fileno())
         if not stat.S_ISREG(before.st_mode):
             raise OSError("not a regular file")
@@ -69,8 +82,3 @@ def _read_once(location: Path, maximum: int) -> tuple[bytes, bool]:
         after = os.fstat(stream.fileno())
     same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
     return data, same and len(data) == after.st_size
-
-
-def _open_plain(path: str, flags: int) -> int:
-    # The entry may be another one since the walk: wait for no fifo's writer, follow no new link.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))

@@ -22,8 +22,6 @@ from pathlib import Path
 from kb.disk.inside import is_hidden_from_tools, read_beneath
 from kb.disk.ripgrep import MAXIMUM_BYTES, odd_files
 
-__all__ = ["FileRead", "Reading", "find_odd", "is_odd", "look_at", "remember"]
-
 # FAT counts modification times in twos of seconds, which is the coarsest.
 SETTLED_NS = 2_000_000_000
 
@@ -68,7 +66,7 @@ def look_at(root: Path, listed: list[str]) -> tuple[dict[str, FileRead], list[st
     with _lock:
         before = _remembered.get(str(root), {})
     is_same = len(listed) == len(before) and all(map(before.__contains__, listed))
-    found, unknown, start = {}, [], f"{root}/"
+    files_read, unknown, start = {}, [], f"{root}/"
     for path in before if is_same else sorted(listed):
         try:
             status = os.lstat(start + path)
@@ -83,8 +81,8 @@ def look_at(root: Path, listed: list[str]) -> tuple[dict[str, FileRead], list[st
                 unknown.append(path)
             else:
                 known.reading = Reading.NOT_AT_ALL
-        found[path] = known
-    return found, unknown
+        files_read[path] = known
+    return files_read, unknown
 
 
 def remember(root: Path, files: dict[str, FileRead], looked_at: int) -> None:
@@ -125,17 +123,17 @@ def find_odd(
         odd, complete = odd_files(root, tuple(pruned), seconds)
         return set(odd).intersection(paths), complete
     deadline = time.monotonic() + seconds
-    found: set[str] = set()
+    searched: set[str] = set()
     for path in paths:
         if time.monotonic() > deadline:
-            return found, False
+            return searched, False
         try:
             data, _ = read_beneath(root, path.split("/"), MAXIMUM_BYTES)
         except OSError:
             continue
         if is_odd(data):
-            found.add(path)
-    return found, True
+            searched.add(path)
+    return searched, True
 
 
 def is_odd(data: bytes) -> bool:

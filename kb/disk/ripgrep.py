@@ -7,39 +7,21 @@ and are as safe: matching takes time linear in the text, and `REGEX_BYTES` bound
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO
 
-from kb.disk.holders import status_fields
-from kb.disk.literal import first_lines, is_literal
+from kb.disk.system import processor_seconds, unnamed_file
 from kb.errors import ConfigurationError, InvalidPattern
 from kb.settings import repository_of
-
-__all__ = [
-    "MAXIMUM_BYTES",
-    "Listing",
-    "Place",
-    "Query",
-    "count_in_folder",
-    "count_in_text",
-    "executable",
-    "first_places",
-    "list_files",
-    "list_to_search",
-    "odd_files",
-]
 
 # A compiled pattern of 1 MB takes at most 0.1 s for a line of 1 MB; `(a{1,100}){1,100}b`, which
 # has 1.5 MB, would take minutes.
@@ -127,7 +109,7 @@ def list_files(
     if hidden:
         command.append("--hidden")
     command += [f"--glob=!{name}" for name in skipped]
-    with _unnamed_file() as complaints:
+    with unnamed_file() as complaints:
         with subprocess.Popen(
             [*command, "./"],
             cwd=root,
@@ -137,9 +119,9 @@ def list_files(
         ) as process:
             output = _read_while_it_speaks(process)
         complaints.seek(0)
-        said = os.fsdecode(complaints.read())
+        complaint = os.fsdecode(complaints.read())
     names = os.fsdecode(output).split("\0")[:-1]
-    return Listing([name.removeprefix("./") for name in names], _unread(root, said))
+    return Listing([name.removeprefix("./") for name in names], _unread(root, complaint))
 
 
 def _read_while_it_speaks(process: subprocess.Popen[bytes]) -> bytes:
@@ -158,7 +140,7 @@ def _read_while_it_speaks(process: subprocess.Popen[bytes]) -> bytes:
             if heard.wait(SILENT_SECONDS):
                 heard.clear()
                 continue
-            before, worked = worked, _processor_seconds(process.pid)
+            before, worked = worked, processor_seconds(process.pid)
             if worked < before + AT_WORK_SECONDS or worked > MOST_PROCESSOR_SECONDS:
                 silent.set()
                 process.kill()
@@ -174,32 +156,25 @@ def _read_while_it_speaks(process: subprocess.Popen[bytes]) -> bytes:
     watcher.join()
     if silent.is_set():
         raise OSError(
-            "listing it does not end; look for a .gitignore or .ignore that is no regular file or "
-            "has many thousands of patterns, or a network folder that does not answer"
+            "listing it does not end; look for a .gitignore or .ignore that is not a regular file "
+            "or has many thousands of patterns, or a network folder that does not answer"
         )
     return b"".join(parts)
 
 
-def _processor_seconds(process_id: int) -> float:
-    """The processor time that a process has had; 0 where the system does not tell."""
-    ticks = sum(map(int, status_fields(process_id)[11:13]))  # utime and stime
-    return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
-
-
-def _unread(root: Path, said: str) -> list[tuple[str, str]]:
-    """What ripgrep could not read, from its complaints."""
-    found: list[tuple[str, str]] = []
-    rest = _BAD_GLOB.sub("", said)
+def _unread(root: Path, complaint: str) -> list[tuple[str, str]]:
+    failures: list[tuple[str, str]] = []
+    rest = _BAD_GLOB.sub("", complaint)
     for match in _COMPLAINT.finditer(rest):
         path, why, number = match[1].removeprefix("./").rstrip("/"), match[2], int(match[3])
         if number in (errno.ENOENT, errno.ENOTDIR):
             continue  # gone since its folder was listed
         # A name may hold a line end and look like two complaints: then all of it is unknown.
         known = os.path.lexists(root / path)
-        found.append((path if known else "", why[:1].lower() + why[1:]))
+        failures.append((path if known else "", why[:1].lower() + why[1:]))
     if _COMPLAINT.sub("", rest).strip():
-        found.append(("", rest.strip().split("\n")[0].removeprefix("rg: ")))
-    return found
+        failures.append(("", rest.strip().split("\n")[0].removeprefix("rg: ")))
+    return failures
 
 
 def list_to_search(root: Path, pruned: Sequence[str], seconds: float) -> tuple[list[str], bool]:
@@ -235,8 +210,8 @@ def count_in_folder(
     arguments = [*_walk_to_search(root, pruned), *report, *_regex(query)]
     output, complete = _run(query, arguments, root, None, seconds)
     # A name may hold a line end, so not line by line. What the time has cut off does not match.
-    found = re.findall(r"\./([^\0]+)\0(\d+)\r?\n", os.fsdecode(output))
-    return {path: int(count) for path, count in found}, complete
+    counts = re.findall(r"\./([^\0]+)\0(\d+)\r?\n", os.fsdecode(output))
+    return {path: int(count) for path, count in counts}, complete
 
 
 def odd_files(root: Path, pruned: Sequence[str], seconds: float) -> tuple[list[str], bool]:
@@ -253,7 +228,6 @@ def odd_files(root: Path, pruned: Sequence[str], seconds: float) -> tuple[list[s
 
 
 def _paths(output: bytes) -> list[str]:
-    """The paths that ripgrep printed, each with "./" before it and a NUL behind it."""
     end = output.rfind(b"\0")
     return os.fsdecode(output[2:end]).split("\0./") if end > 0 else []
 
@@ -275,9 +249,9 @@ def first_places(query: Query, text: bytes, limit: int, seconds: float) -> tuple
     Raises:
         InvalidPattern: ripgrep does not accept the pattern.
     """
-    if query.case_sensitive and is_literal(query.pattern):  # sooner found than ripgrep starts
-        lines = first_lines(query.pattern.encode(), text, limit)
-        return [Place(line, byte) for line, byte in lines], True
+    if query.case_sensitive and query.pattern and not _MEANS_MORE.search(query.pattern):
+        # Found before ripgrep has started.
+        return _first_places_of(query.pattern.encode(), text, limit), True
     # With the rest of the line taken into the match there is one match a line, and it starts
     # where the leftmost does. ripgrep would look for all of them, which takes quadratic time for
     # some patterns: `[^b]*b|a` on many letters a.
@@ -286,8 +260,8 @@ def first_places(query: Query, text: bytes, limit: int, seconds: float) -> tuple
     report = ["--line-number", "--column", "--max-columns=1", f"--max-count={limit}"]
     arguments = [*report, *_TEXT_OPTIONS, *_regex(whole, 2 * REGEX_BYTES)]
     output, complete = _run(query, arguments, None, text, seconds)
-    found = re.findall(rb"^(\d+):(\d+):", output, re.MULTILINE)
-    return [Place(int(line), int(column) - 1) for line, column in found], complete
+    positions = re.findall(rb"^(\d+):(\d+):", output, re.MULTILINE)
+    return [Place(int(line), int(column) - 1) for line, column in positions], complete
 
 
 def _walk_to_search(root: Path, pruned: Sequence[str]) -> list[str]:
@@ -307,7 +281,7 @@ def _run(
     command = [executable(), *arguments, "./" if text is None else "-"]
     # Into a file: ripgrep prints the counts of a folder file by file, and through a pipe each of
     # them wakes the reader.
-    with _unnamed_file() as printed:
+    with unnamed_file() as printed:
         complete = True
         try:
             # Without input it gets an empty one, so that it cannot wait for ours.
@@ -331,17 +305,6 @@ def _run(
             raise _invalid(query, complaint)
         printed.seek(0)
         return printed.read(), complete
-
-
-def _unnamed_file() -> IO[bytes]:
-    """A file for what a process prints.
-
-    In memory where there is such: the folder for temporary files may be full, or not there.
-    """
-    if hasattr(os, "memfd_create"):
-        with contextlib.suppress(OSError):
-            return os.fdopen(os.memfd_create("kb"), "w+b")
-    return tempfile.TemporaryFile()
 
 
 def _invalid(query: Query, complaint: str) -> InvalidPattern:
@@ -393,3 +356,20 @@ def _walk_options(root: Path, *, with_parents: bool = True) -> list[str]:
     if not (is_below and with_parents):
         options.append("--no-ignore-parent")  # else a stray .gitignore far above would count
     return options
+
+
+# What means something else to a regular expression, or cannot stand in a line.
+_MEANS_MORE = re.compile(r"[\\.+*?()|\[\]{}^$\x00-\x1f\ud800-\udfff]")
+
+
+def _first_places_of(literal: bytes, text: bytes, limit: int) -> list[Place]:
+    places: list[Place] = []
+    line, start = 1, 0  # of a line, and where it begins
+    while len(places) < limit and (at := text.find(literal, start)) >= 0:
+        line += text.count(b"\n", start, at)
+        start = max(start, text.rfind(b"\n", start, at) + 1)
+        places.append(Place(line, at - start))
+        if not (start := text.find(b"\n", at) + 1):
+            break
+        line += 1
+    return places

@@ -9,61 +9,16 @@ from __future__ import annotations
 import fnmatch
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-__all__ = [
-    "SECRET_FOLDERS",
-    "begins_as_private_key",
-    "folded",
-    "is_secret",
-    "plain_name",
-    "secret_folder",
-]
+from kb.text.assets import asset
 
-# Folders that hold nothing but credentials.
-SECRET_FOLDERS = (
-    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store", ".secrets", ".vault"),
-    *(".config/gcloud", ".config/gh", ".config/op", ".local/share/keyrings", "Library/Keychains"),
-    *(".config/rclone", ".config/sops", ".config/doctl", ".config/stripe", ".cloudflared", ".oci"),
-)
-# Not `.env*`, which would take `.environment.md` too. `[!p]` spares the public `id_rsa.pub`.
-_FILES = (
-    *(".env", ".env.*", ".env-*", ".env_*", ".env~", ".envrc*", "*.env"),
-    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk"),
-    *("*_rsa", "*_dsa", "*_ecdsa", "*_ed25519", "otr.private_key", "secring.*"),
-    *("id_rsa.[!p]*", "id_dsa.[!p]*", "id_ecdsa.[!p]*", "id_ed25519.[!p]*", "id_*_sk.[!p]*"),
-    *("*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.keytab"),
-    *("*.pem.*", "*.key.txt", "*.key.bak", "*.key.old", "*.key.orig", "*.key.enc"),
-    *("*.kdb", "*.kdbx", "*.agekey", "*.ovpn", "wallet.dat", "*.pkcs12", "*.psafe3", "*.1pux"),
-    *("*.keychain", "*.keychain-db", "*.agilekeychain", "*.kwallet", "*.bek", "bitwarden*export*"),
-    *(".git-credentials", ".gitcookies", ".npmrc", ".pypirc", ".netrc", "_netrc", ".dockercfg"),
-    *(".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials"),
-    *(".pgpass", "pgpass.conf", ".my.cnf", ".mylogin.cnf", ".htpasswd", ".s3cfg", ".boto"),
-    *(".vault-token", ".vault_pass*", ".terraformrc", "terraform.rc", "*.tfstate", "*.tfstate.*"),
-    *("*.tfvars", "*.tfvars.json", "credentials.tfrc.json", ".pulumi/credentials.json"),
-    *(".dev.vars", ".dev.vars.*", ".flaskenv", "local.settings.json", "*.publishsettings"),
-    *("*.azurepubxml", "*.cscfg", ".databrickscfg", ".tugboat", "rclone.conf", "ngrok.yml"),
-    *(".m2/settings.xml", "settings-security.xml", ".gradle/gradle.properties", "key.properties"),
-    *("keystore.properties", ".composer/auth.json", ".codex/auth.json", "containers/auth.json"),
-    *(".config/hub", ".config/git/credentials", "kaggle.json", "huggingface/token"),
-    *(".huggingface/token", ".supabase/access-token", ".claude.json"),
-    *(".vscode/sftp.json", "sftp-config.json", ".ftpconfig", ".remote-sync.json"),
-    *("filezilla.xml", "recentservers.xml", "sitemanager.xml", "proftpdpasswd", ".smbcredentials"),
-    *(".muttrc", ".msmtprc", ".fetchmailrc", "logins.json", "key4.db", "secret_token.rb"),
-    *(".credentials", ".credentials.*", ".secret", ".secrets.*", ".*_history", "fish_history"),
-    *(".Xauthority", ".dbshell", "kubeconfig", "talosconfig", "credentials.xml"),
-    *("secrets.json", "secrets.y*ml", "secrets.toml", "secrets.ini", "credentials.json"),
-    *("*-firebase-adminsdk-*.json", "application_default_credentials.json", "gha-creds-*.json"),
-    *("credentials.csv", "*accesskeys.csv", "rootkey.csv"),
-    *("client_secret*.json", "service-account*.json", "service_account*.json", "*.kubeconfig"),
-)
-
-# What is secret, as globs that fit a name or the last names of a path, in any case of letters.
-_GLOBS = (*SECRET_FOLDERS, *_FILES)
+SECRET_FOLDERS: list[str] = asset("secret-names")["folders"]
+_GLOBS: list[str] = [*SECRET_FOLDERS, *asset("secret-names")["files"]]
 
 
-def _any_of(globs: tuple[str, ...], *, with_slash: bool) -> re.Pattern[str]:
+def _any_of(globs: Sequence[str], *, with_slash: bool) -> re.Pattern[str]:
     chosen = [glob.casefold() for glob in globs if ("/" in glob) == with_slash]
     return re.compile("|".join(fnmatch.translate(glob) for glob in chosen))
 
@@ -126,12 +81,16 @@ def folded(text: str) -> str:
         return text
     # Look-alikes first and last: NFKC makes some and unmakes others.
     plain = unicodedata.normalize("NFKC", text.translate(_LOOK_ALIKES)).translate(_LOOK_ALIKES)
-    return "".join(letter for letter in plain if not _is_invisible(letter))
+    return "".join(
+        letter
+        for letter in plain
+        if unicodedata.category(letter) != "Cf" and not "\ufe00" <= letter <= "\ufe0f"
+    )
 
 
 def _any_part(path: str, is_one: Callable[[str], bool], several: re.Pattern[str]) -> bool:
     parts = path.split("/")
-    if any(is_one(part) for part in parts):
+    if any(map(is_one, parts)):
         return True
     if _FIRST_NAMES.isdisjoint(part.casefold() for part in parts) and path.isascii():
         return False
@@ -151,7 +110,3 @@ def _is_secret_name(name: str) -> bool:
 
 def _is_secret_folder(name: str) -> bool:
     return _FOLDER.match(plain_name(name)) is not None
-
-
-def _is_invisible(letter: str) -> bool:
-    return unicodedata.category(letter) == "Cf" or "\ufe00" <= letter <= "\ufe0f"

@@ -9,8 +9,6 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 
-__all__ = ["NEVER_ENTERED", "NOISY_FOLDERS", "TOOL_FOLDERS", "named_by", "skipped_parts"]
-
 # The insides of repositories and of kb itself: no glob opens them.
 NEVER_ENTERED = frozenset({".git", ".hg", ".svn", ".kb"})
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from kb.disk.skipped import NOISY_FOLDERS
+from kb.disk.system import kept_folder
 
 log = logging.getLogger("kb.watch")
 
@@ -41,7 +41,7 @@ class FolderWatcher:
     ) -> None:
         self._folder = folder
         self._changed = changed
-        self._database = str(database.absolute()) if database is not None else ""
+        self._database = database
         self._stopping = threading.Event()
         self._asked = threading.Event()
         self._polling: bool | None = None  # None: as watchfiles finds right
@@ -64,8 +64,8 @@ class FolderWatcher:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                with _kept(self._folder) as identity:
-                    self._watch(identity)
+                with kept_folder(self._folder) as status:
+                    self._watch((status.st_dev, status.st_ino))
                     continue
             except FileNotFoundError:
                 pass  # deleted: it may come back
@@ -86,9 +86,12 @@ class FolderWatcher:
         """Watch until the folder is another one, or gone."""
         from watchfiles import watch
 
+        # On macOS events name the real place, elsewhere the one that is watched.
+        folder = os.path.realpath(self._folder)
+        database = os.path.realpath(self._database or os.devnull)
         events = watch(
-            self._folder,
-            watch_filter=lambda _, path: self._matters(path),
+            folder,
+            watch_filter=lambda _, path: _matters(path, folder, database),
             debounce=LONGEST_WAIT_MILLISECONDS,
             step=QUIET_MILLISECONDS,
             stop_event=self._stopping,
@@ -97,23 +100,14 @@ class FolderWatcher:
             force_polling=self._polling,
             poll_delay_ms=POLL_MILLISECONDS,
         )
-        wanted = True  # once for what changed before the watch stood
+        has_changed = True  # once for what changed before the watch stood
         for changes in events:
-            if changes or wanted or self._asked.is_set():
+            if changes or has_changed or self._asked.is_set():
                 self._asked.clear()
-                wanted = self._call()
+                has_changed = self._call()
                 self.watching.set()
             if _identity(self._folder) != identity:
                 return
-
-    def _matters(self, path: str) -> bool:
-        if self._database and path.startswith(self._database):
-            return False
-        try:
-            parts = Path(path).relative_to(self._folder).parts
-        except ValueError:
-            return True
-        return NOISY_FOLDERS.isdisjoint(parts)
 
     def _call(self) -> bool:
         try:
@@ -124,22 +118,13 @@ class FolderWatcher:
             return False
 
 
-@contextlib.contextmanager
-def _kept(folder: Path) -> Iterator[tuple[int, int]]:
-    """What tells a folder from another one that takes its place.
-
-    It is held open meanwhile, since the number of a deleted one is given to the next.
-    """
-    if os.name != "posix":
-        status = os.stat(folder)
-        yield status.st_dev, status.st_ino
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _matters(path: str, folder: str, database: str) -> bool:
+    if path.startswith(database):
+        return False
     try:
-        status = os.fstat(descriptor)
-        yield status.st_dev, status.st_ino
-    finally:
-        os.close(descriptor)
+        return NOISY_FOLDERS.isdisjoint(Path(path).relative_to(folder).parts)
+    except ValueError:
+        return True
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

@@ -1,54 +1,58 @@
 """Measure retrieval quality on judged collections: nDCG@10, recall@10, recall@100, MRR@10.
 
-Two layouts are read: BEIR (`corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`),
-whose documents are loaded into a file of their own, and a file of questions about documents
-that are in the knowledge base already, one JSON object a line:
+There are two layouts. Documents of BEIR's (`corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or
+`qrels/test.tsv`) are loaded into a separate file. A file of questions about documents that the
+knowledge base has already holds one JSON object a line:
 `{"question": ..., "document": ..., "heading": ..., "alternatives": [...]}`. Where a heading is
 named, `Heading@5` says how often one of the first five rows stands below it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
-import json
+import io
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kb.errors import FileError, SourceError
+from kb.disk.open_databases import opened
+from kb.errors import SourceError
+from kb.ingest.embed import embed_pending
 from kb.ingest.prepare import prepare_document
-from kb.model_in_use import ModelInUse, made_by
-from kb.search.asked import FileQuery
-from kb.search.files import SearchedFile, Together
-from kb.search.hybrid import ranked
-from kb.search.operators import chunk_filters
-from kb.search.passages import gather
+from kb.ingest.report import Progress
+from kb.model_in_use import ModelInUse
+from kb.models.embedder import Floats
+from kb.search.candidates import FileQuery
+from kb.search.files import SearchedFile
+from kb.search.merge import Hit
+from kb.search.operators import Filters, chunk_filters
+from kb.search.policy import Policy, Scope, SearchRequest
 from kb.search.query import Query, parse_query
 from kb.search.rows import load_documents, load_rows
+from kb.search.run import run
+from kb.search.snapshot import Snapshot
 from kb.settings import user_cache
 from kb.sources.folder import SourceFile, SourceText
+from kb.store.chunks import WHOLE_FILE
 from kb.store.collections import find_collection_id, insert_collection
-from kb.store.connection import Connection
+from kb.store.connection import Connection, Row
 from kb.store.contents import document_paths
+from kb.store.database import Database
 from kb.store.documents import store_document
-from kb.store.embeddings import current_model
-from kb.store.ids import WHOLE_FILE
 from kb.text.headings import PATH_SEPARATOR
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from kb.text.json_text import parse_json
 
 MODES = ("keyword", "vector", "hybrid")
 MEASURES = ("nDCG@10", "R@10", "R@100", "RR@10", "Success@5")
 HEADING_MEASURE = "Heading@5"
 DEPTH = 100  # documents a query that are judged
-MOST_ROWS = 10 * DEPTH  # in which they are
+MAX_ROWS = 10 * DEPTH  # in which they are
 FIRST_ROWS = 5  # rows whose headings are
 _MARKUP = re.compile(r"[`*_\\]|\s+")
 
@@ -64,7 +68,7 @@ class Judged:
 
 @dataclass(slots=True)
 class Run:
-    """What one way of searching found, by question id."""
+    """The answers of one way of searching, by question id."""
 
     documents: dict[str, list[str]] = field(default_factory=dict)  # best first
     first_rows: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # with heading path
@@ -76,10 +80,7 @@ def is_beir(folder: Path) -> bool:
 
 
 def beir_file(folder: Path, model: str | None) -> Path:
-    """The file that holds a BEIR folder with the vectors of a model, None for the one that suits.
-
-    It is kept, so that a collection is embedded once.
-    """
+    """The file that keeps a BEIR folder with the vectors of a model; None: of the suited one."""
     key = f"{folder}\n{model}" if model else str(folder)
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return user_cache() / f"eval-{folder.name}-{digest}.db"
@@ -98,7 +99,8 @@ def read_beir(folder: Path) -> Judged:
     if qrels is None:
         raise SourceError(f"{folder} has no qrels.tsv and no qrels/test.tsv")
     relevant: dict[str, dict[str, int]] = {}
-    with qrels.open(encoding="utf-8", newline="") as lines:
+    with opened(qrels) as stream:
+        lines = io.TextIOWrapper(stream, encoding="utf-8", newline="")
         for number, row in enumerate(csv.reader(lines, delimiter="\t"), 1):
             if number == 1 and row and row[-1].strip() == "score":
                 continue
@@ -151,66 +153,72 @@ def load_beir(model: ModelInUse, folder: Path, progress: Callable[[str, int, int
             store_document(connection, collection_id, new)
 
 
+class _JudgedPolicy(Policy):
+    """A query as it stands in all of a file; rows are a document and the first ones' headings."""
+
+    max_hits = MAX_ROWS
+    corrects = False
+    tells_doubts = False
+    folds = False
+    needs_all_files = True  # without one the figures would be others
+
+    def __init__(self, *, use_vectors: bool) -> None:
+        self._use_vectors = use_vectors
+
+    def parse(self, text: str) -> Query:
+        return parse_query(text)
+
+    def scope(
+        self, file: SearchedFile, snapshot: Snapshot, query: Query, request: SearchRequest
+    ) -> Scope:
+        return Scope([WHOLE_FILE])
+
+    def filters(
+        self, snapshot: Snapshot, query: Query, scope: Scope, request: SearchRequest
+    ) -> tuple[Query, Filters, str]:
+        return query, chunk_filters(snapshot.connection, query, scope.ranges), ""
+
+    def embed(
+        self, model: ModelInUse, texts: Sequence[str], current: Row | None
+    ) -> tuple[Sequence[Floats | None], str]:
+        vectors = model.embed_queries(texts, current) if self._use_vectors else None
+        return vectors or [None] * len(texts), ""
+
+    def rows(
+        self,
+        _: SearchedFile,
+        connection: Connection,
+        request: SearchRequest,
+        part: tuple[FileQuery, Sequence[Hit]],
+    ) -> Sequence[tuple[str, str]]:
+        ids = [hit.chunk_id for hit in part[1]]
+        first = load_rows(connection, ids[:FIRST_ROWS])
+        headings = [row["heading_path"] for row in first]
+        return [*zip_longest(load_documents(connection, ids), headings, fillvalue="")]
+
+
 def run_queries(
     files: Sequence[SearchedFile],
     judged: Judged,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> dict[str, Run]:
-    """What each query finds in some files, which are searched as one, by mode."""
-    runs = {mode: Run() for mode in MODES}
-    for done, (key, text) in enumerate(judged.questions.items()):
-        progress("queries", done, len(judged.questions))
-        query = parse_query(text)
-        vectors = {file: file.model.embed_queries([query.words_to_embed]) for file in files}
-        together = Together(files)
-        with together.read():
-            for mode in MODES:
-                own = {
-                    file: None if mode == "keyword" or made is None else made[0]
-                    for file, made in vectors.items()
-                }
-                found = _found(together, query, own, hybrid=mode != "vector")
-                documents = list(dict.fromkeys(document for document, _ in found))
-                runs[mode].documents[key] = documents[:DEPTH]
-                runs[mode].first_rows[key] = found[:FIRST_ROWS]
-    return runs
-
-
-def _found(
-    together: Together,
-    query: Query,
-    vectors: Mapping[SearchedFile, NDArray[np.float32] | None],
-    *,
-    hybrid: bool,
-) -> list[tuple[str, str]]:
-    """The document of each row that a query finds, and the heading path of the first ones.
-
-    It is asked as it stands, without likely words for misspelt ones.
+    """What each query finds in some files, which are searched as one, by mode.
 
     Raises:
-        FileError: a file does not answer; without it the figures would be others.
+        FileError: a file does not answer.
     """
-    looked = together.each(
-        lambda _, connection: FileQuery(
-            query, chunk_filters(connection, query, [WHOLE_FILE]), [WHOLE_FILE], {}
-        )
-    )
-    made = together.each(lambda _, connection: made_by(current_model(connection)))
-    gathered = gather(together, looked, made, vectors, hybrid, MOST_ROWS)
-    hits = ranked(list(gathered.values()), MOST_ROWS)
-    origins = [[*gathered][number] for number, _ in hits]
-
-    def own_rows(file: SearchedFile, connection: Connection) -> Iterator[tuple[str, str]]:
-        ids = [
-            hit.chunk_id for origin, (_, hit) in zip(origins, hits, strict=True) if origin is file
-        ]
-        first = [row["heading_path"] for row in load_rows(connection, ids[:FIRST_ROWS])]
-        return zip_longest(load_documents(connection, ids), first, fillvalue="")
-
-    rows = together.each(own_rows)
-    if together.lost:
-        raise FileError(" ".join(together.lost))
-    return [next(rows[file]) for file in origins]
+    runs = {mode: Run() for mode in MODES}
+    embedded = [file for file in files if file.model.embed_queries(["is there a model?"])]
+    for done, (key, text) in enumerate(judged.questions.items()):
+        progress("queries", done, len(judged.questions))
+        for mode, run_of_mode in runs.items():
+            request = SearchRequest(text, limit=MAX_ROWS, hybrid=mode != "vector")
+            policy = _JudgedPolicy(use_vectors=mode != "keyword")
+            asked = embedded if mode == "vector" else files
+            rows = run(asked, request, policy).rows if asked else []
+            run_of_mode.documents[key] = list(dict.fromkeys(path for path, _ in rows))[:DEPTH]
+            run_of_mode.first_rows[key] = rows[:FIRST_ROWS]
+    return runs
 
 
 def measure(judged: Judged, run: Run) -> dict[str, Any]:
@@ -227,7 +235,7 @@ def measure(judged: Judged, run: Run) -> dict[str, Any]:
         for name in MEASURES
     }
     under_heading = {
-        key: float(any(_is_below(judged, key, *row) for row in run.first_rows[key]))
+        key: float(any(is_below(judged, key, *row) for row in run.first_rows[key]))
         for key in judged.headings
     }
     for key, value in under_heading.items():
@@ -241,21 +249,21 @@ def measures_of(ranked: Sequence[str], relevance: Mapping[str, int]) -> dict[str
     """The measures of one question, as trec_eval has them.
 
     Args:
-        ranked: what was found, best first, nothing twice.
+        ranked: the answer, best first, nothing twice.
         relevance: of the judged documents; above 0 is relevant. The gain of nDCG is linear in it
             (Järvelin, Kekäläinen 2002), the discount log2(rank + 1).
     """
     gains = [max(relevance.get(document, 0), 0) for document in ranked]
     ideal = sorted((gain for gain in relevance.values() if gain > 0), reverse=True)
     first = next((rank for rank, gain in enumerate(gains[:10], 1) if gain), None)
-    found = {depth: sum(map(bool, gains[:depth])) for depth in (5, 10, 100)}
+    hits = {depth: sum(map(bool, gains[:depth])) for depth in (5, 10, 100)}
     every = max(len(ideal), 1)
     return {
         "nDCG@10": _discounted(gains[:10]) / (_discounted(ideal[:10]) or 1.0),
-        "R@10": found[10] / every,
-        "R@100": found[100] / every,
+        "R@10": hits[10] / every,
+        "R@100": hits[100] / every,
         "RR@10": 1 / first if first else 0.0,
-        "Success@5": float(found[5] > 0),
+        "Success@5": float(hits[5] > 0),
     }
 
 
@@ -263,26 +271,41 @@ def _discounted(gains: Sequence[int]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
-def _is_below(judged: Judged, key: str, document: str, heading_path: str) -> bool:
+def is_below(judged: Judged, key: str, document: str, heading_path: str) -> bool:
     """Whether a passage of a right document stands below the right heading."""
-    wanted = _plain(judged.headings[key])
-    return judged.relevant[key].get(document, 0) > 0 and wanted in map(
-        _plain, heading_path.split(PATH_SEPARATOR)
+    if judged.relevant[key].get(document, 0) <= 0:
+        return False
+    heading, *path = (
+        "".join(_MARKUP.sub(" ", text).split()).casefold()
+        for text in (judged.headings[key], *heading_path.split(PATH_SEPARATOR))
     )
-
-
-def _plain(heading: str) -> str:
-    return "".join(_MARKUP.sub(" ", heading).split()).casefold()
+    return heading in path
 
 
 def _json_lines(file: Path) -> Iterator[Any]:
     try:
-        with file.open(encoding="utf-8") as lines:
+        with opened(file) as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     try:
-                        yield json.loads(line)
+                        yield parse_json(line)
                     except ValueError as error:
                         raise SourceError(f"{file}, line {number} is no JSON: {error}") from error
     except OSError as error:
         raise SourceError(f"cannot read {file}: {error.strerror}") from error
+
+
+Files = Sequence[SearchedFile]
+
+
+@contextlib.contextmanager
+def judged_collection(
+    file: SearchedFile, folder: Path, model: str | None, progress: Progress
+) -> Iterator[tuple[Files, Judged]]:
+    """A collection in BEIR's layout, stored and embedded in a file that later runs use again."""
+    judged = read_beir(folder)
+    with contextlib.closing(Database(beir_file(folder, model))) as database:
+        fresh = file.model.beside(database)
+        load_beir(fresh, folder, progress)
+        embed_pending(fresh, progress=progress)
+        yield [SearchedFile(fresh, file.names)], judged

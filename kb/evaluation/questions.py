@@ -21,7 +21,9 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
+from kb.disk.open_databases import opened, require_no_database
 from kb.errors import SourceError
+from kb.settings import PACKAGE
 
 IDENTIFIER = re.compile(
     r"""(?<![\w./\\@\#:-])(?:
@@ -36,119 +38,17 @@ IDENTIFIER = re.compile(
     re.VERBOSE,
 )
 KINDS = ("identifier", "title", "near-miss", "unrelated")
-MOST_HOLDING = 3  # documents that hold an identifier
-SHORTEST_NAME, LONGEST_NAME = 3, 60  # characters
+MAX_HOLDING = 3  # documents that hold an identifier
+MIN_NAME, MAX_NAME = 3, 60  # characters
 RAREST_WORD = (2, 5)  # documents that hold a near-miss's word
 SENTENCES_TRIED = 10
 _WORD = re.compile(r"[^\W\d_]+")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-SHORTEST_PARAGRAPH = 15  # words
+MIN_PARAGRAPH = 15  # words
 QUERY_WORDS = 6
 
 # Nothing of a technical documentation: each form of a topic is asked of each of its subjects.
-TOPICS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
-    "kitchen": (
-        ("lentils", "a duck breast", "sourdough", "rhubarb", "polenta", "mackerel"),
-        (
-            "how long does {} have to simmer until it is tender",
-            "which spices go well with {} in winter",
-            "can I freeze {} after it was roasted",
-            "why did {} turn bitter in the pan",
-            "what wine do I pour with {}",
-        ),
-    ),
-    "garden": (
-        ("dahlias", "a plum tree", "courgettes", "lavender", "box hedges", "strawberries"),
-        (
-            "when should I prune {} after a wet spring",
-            "what do snails leave of {} in June",
-            "how much compost do {} want in sandy soil",
-            "do {} survive a frost without a cover of straw",
-            "why do the leaves of {} turn yellow in August",
-        ),
-    ),
-    "body": (
-        ("a sprained ankle", "hay fever", "a migraine", "sunburn", "a toothache", "insomnia"),
-        (
-            "which home remedy helps against {} at night",
-            "how many days does {} last without treatment",
-            "should children stay in bed with {}",
-            "does strong coffee make {} worse",
-            "what did grandmothers advise for {}",
-        ),
-    ),
-    "travel": (
-        ("Lisbon", "the Dolomites", "Iceland", "the Orkney islands", "Kyoto", "Patagonia"),
-        (
-            "how warm is the sea near {} in October",
-            "which night train goes to {} from Vienna",
-            "is the tap water of {} safe to drink",
-            "where do fishermen eat breakfast in {}",
-            "what souvenirs do tourists bring home from {}",
-        ),
-    ),
-    "music": (
-        ("the cello", "a pipe organ", "the oboe", "bagpipes", "the harpsichord", "a snare drum"),
-        (
-            "who composed the saddest sonata for {}",
-            "how many years does it take to master {}",
-            "why does {} sound dull in a cold church",
-            "which hand carries the melody on {}",
-            "what does a good second-hand {} cost in euros",
-        ),
-    ),
-    "history": (
-        ("the Hanseatic League", "Charlemagne", "the plague", "the Ottomans", "Venice", "Sparta"),
-        (
-            "what grain did the armies of {} eat on the march",
-            "which treaty ended the war against {}",
-            "how did peasants speak of {} in their songs",
-            "why did merchants fear {} more than pirates",
-            "which museum shows coins from the age of {}",
-        ),
-    ),
-    "animals": (
-        ("hedgehogs", "a barn owl", "salmon", "honey bees", "an old sheepdog", "bats"),
-        (
-            "what do {} eat before the first snow",
-            "how far do {} wander from where they were born",
-            "can {} hear thunder before people do",
-            "why do {} sleep in hollow oaks",
-            "how many young do {} raise in a dry summer",
-        ),
-    ),
-    "sport": (
-        ("fencing", "rowing", "pole vault", "curling", "marathon runners", "judo"),
-        (
-            "which muscles ache most after {}",
-            "who won the Olympic gold medal in {} in 1936",
-            "what shoes do beginners wear for {}",
-            "how do coaches choose juniors for {}",
-            "is {} good for elderly knees",
-        ),
-    ),
-    "weather": (
-        ("fog", "hail", "a thunderstorm", "the jet stream", "hoarfrost", "a drought"),
-        (
-            "what makes {} linger in mountain valleys",
-            "how did sailors foretell {} from the clouds",
-            "which months bring most {} to Normandy",
-            "does a full moon cause {}",
-            "what proverb do farmers have about {}",
-        ),
-    ),
-    "home": (
-        ("a wool carpet", "an oak table", "silver spoons", "velvet curtains", "a brick chimney",
-         "linen sheets"),
-        (
-            "how do I get red wine stains out of {}",
-            "what smell do moths hate on {}",
-            "how often should one wax or brush {}",
-            "which grandfather built {} for the parlour",
-            "is it wise to wash {} in cold water",
-        ),
-    ),
-}  # fmt: skip
+TOPICS = PACKAGE / "assets" / "unrelated-questions.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +82,13 @@ def make_questions(pages: Sequence[Page], count: int, seed: int = 1) -> list[Mad
 
 
 def write_questions(made: Iterable[MadeQuestion], file: Path) -> None:
-    """Keep questions, one JSON object a line."""
-    lines = (json.dumps(asdict(one), ensure_ascii=False) for one in made)
+    """Keep questions, one JSON object a line.
+
+    Raises:
+        FileError: the file is the knowledge base in use.
+    """
+    require_no_database(file)
+    lines = (json.dumps(asdict(question), ensure_ascii=False) for question in made)
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -194,7 +99,9 @@ def read_made_questions(file: Path) -> list[MadeQuestion]:
         SourceError: a line that is neither.
     """
     made: list[MadeQuestion] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    with opened(file) as stream:
+        lines = stream.read().splitlines()
+    for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
             if row.get("kind") not in KINDS or "documents" not in row:
@@ -211,7 +118,7 @@ def identifier_questions(
 ) -> list[MadeQuestion]:
     """Names that few documents hold, in their text or as the end of their path."""
     candidates = {match.group() for page in pages for match in IDENTIFIER.finditer(page.text)}
-    names = sorted(name for name in candidates if SHORTEST_NAME <= len(name) <= LONGEST_NAME)
+    names = sorted(name for name in candidates if MIN_NAME <= len(name) <= MAX_NAME)
     rng.shuffle(names)
     made: list[MadeQuestion] = []
     for name in names:
@@ -222,7 +129,7 @@ def identifier_questions(
             for page in pages
             if as_typed.search(page.text) or f"/{page.path}".endswith(f"/{name}")
         )
-        if 0 < len(holding) <= MOST_HOLDING:
+        if 0 < len(holding) <= MAX_HOLDING:
             made.append(MadeQuestion("identifier", name, holding))
         if len(made) == count:
             break
@@ -267,8 +174,7 @@ def _near_miss(
     sentences = [
         sentence
         for paragraph in re.split(r"\n\s*\n", page.text)
-        if len(paragraph.split()) >= SHORTEST_PARAGRAPH
-        and not paragraph.startswith(("`", "|", " "))
+        if len(paragraph.split()) >= MIN_PARAGRAPH and not paragraph.startswith(("`", "|", " "))
         for sentence in _SENTENCE.split(paragraph)
     ]
     rng.shuffle(sentences)
@@ -280,31 +186,30 @@ def _near_miss(
         ]
         if not rare or len(telling) < QUERY_WORDS:
             continue
-        one = rng.choice(rare)
-        others = rng.sample([w for w in telling if w != one], QUERY_WORDS - 1)
-        asked = [w for w in words if w == one or w in others]
+        rare_word = rng.choice(rare)
+        others = rng.sample([w for w in telling if w != rare_word], QUERY_WORDS - 1)
+        question_words = [w for w in words if w == rare_word or w in others]
         behind = tuple(
             path
-            for path in holding[one]
-            if path != page.path and _is_other_matter(texts[path], one, others)
+            for path in holding[rare_word]
+            if path != page.path and _is_other_matter(texts[path], rare_word, others)
         )
         if behind:
-            return MadeQuestion("near-miss", " ".join(asked), (page.path,), behind)
+            return MadeQuestion("near-miss", " ".join(question_words), (page.path,), behind)
     return None
 
 
 def _is_other_matter(text: str, word: str, others: Iterable[str]) -> bool:
-    """Whether no paragraph with the word holds more than one of the others."""
     paragraphs = [set(_words(part)) for part in re.split(r"\n\s*\n", text)]
-    return all(len(found & set(others)) <= 1 for found in paragraphs if word in found)
+    return all(len(words & set(others)) <= 1 for words in paragraphs if word in words)
 
 
 def unrelated_questions(count: int, rng: random.Random) -> list[MadeQuestion]:
     """Questions that no technical documentation answers."""
     made = [
         MadeQuestion("unrelated", form.format(subject))
-        for subjects, forms in TOPICS.values()
-        for subject, form in product(subjects, forms)
+        for topic in json.loads(TOPICS.read_bytes()).values()
+        for subject, form in product(topic["subjects"], topic["forms"])
     ]
     rng.shuffle(made)
     return made[:count]

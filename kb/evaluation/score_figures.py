@@ -10,8 +10,9 @@ from typing import Any
 from kb.evaluation.judged import Judged
 from kb.evaluation.questions import MadeQuestion, Page
 from kb.search.files import SearchedFile
-from kb.search.passages import search_files
+from kb.search.policy import SearchRequest
 from kb.search.ranking import RELEVANT
+from kb.search.run import run
 from kb.store.contents import pages_of
 
 FIRST_ROWS = 10
@@ -21,8 +22,8 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What one question found: scores by row, and of each document the best."""
+class _Answer:
+    """The scores of the answer to one question, by row, and of each document the best."""
 
     scores: list[float]
     documents: dict[str, float]  # best first
@@ -36,13 +37,13 @@ def judged_figures(
     rising = neighbours = relevant = 0
     for done, (key, question) in enumerate(judged.questions.items()):
         progress("scores", done, len(judged.questions))
-        found = _ask(files, question)
-        first = found.scores[:FIRST_ROWS]
+        answer = _ask(files, question)
+        first = answer.scores[:FIRST_ROWS]
         neighbours += max(len(first) - 1, 0)
         rising += sum(after > before for before, after in pairwise(first))
         answers = judged.relevant[key]
         relevant += sum(grade > 0 for grade in answers.values())
-        pairs += [(score, answers.get(path, 0) > 0) for path, score in found.documents.items()]
+        pairs += [(score, answers.get(path, 0) > 0) for path, score in answer.documents.items()]
     best, threshold, at = best_threshold(pairs, relevant)
     return {
         "rising": rising / max(neighbours, 1),
@@ -83,11 +84,11 @@ def made_figures(
 ) -> list[dict[str, Any]]:
     """For each kind of made question how many come out right."""
     rows: dict[str, dict[str, Any]] = {}
-    for done, one in enumerate(made):
+    for done, question in enumerate(made):
         progress("questions", done, len(made))
-        row = rows.setdefault(one.kind, {"kind": one.kind, "questions": 0})
+        row = rows.setdefault(question.kind, {"kind": question.kind, "questions": 0})
         row["questions"] += 1
-        for name, is_so in _outcome(one, _ask(files, one.question)).items():
+        for name, is_so in _outcome(question, _ask(files, question.question)).items():
             row[name] = row.get(name, 0) + is_so
     return [
         {
@@ -100,30 +101,30 @@ def made_figures(
 
 def pages(files: Sequence[SearchedFile]) -> list[Page]:
     """The documents of some files, as questions are made from them."""
-    found: list[Page] = []
+    listed: list[Page] = []
     for file in files:
         with file.database.read() as connection:
             ranges, _ = file.names.ranges(connection, [])
-            found += [Page(*row) for place in ranges for row in pages_of(connection, place)]
-    return found
+            listed += [Page(*row) for place in ranges for row in pages_of(connection, place)]
+    return listed
 
 
-def _outcome(one: MadeQuestion, found: _Found) -> dict[str, bool]:
-    best = next(iter(found.documents), "")
-    if one.kind == "unrelated":
-        return {"at0.7": max(found.scores, default=0.0) >= RELEVANT}
-    right = max((found.documents.get(path, 0.0) for path in one.documents), default=0.0)
-    if one.kind == "near-miss":
-        order = list(found.documents)
-        places = [order.index(path) for path in one.documents if path in order]
-        wrong = [order.index(path) for path in one.behind if path in order]
+def _outcome(question: MadeQuestion, answer: _Answer) -> dict[str, bool]:
+    best = next(iter(answer.documents), "")
+    if question.kind == "unrelated":
+        return {"at0.7": max(answer.scores, default=0.0) >= RELEVANT}
+    right = max((answer.documents.get(path, 0.0) for path in question.documents), default=0.0)
+    if question.kind == "near-miss":
+        order = list(answer.documents)
+        places = [order.index(path) for path in question.documents if path in order]
+        wrong = [order.index(path) for path in question.behind if path in order]
         return {"before": bool(places) and (not wrong or min(places) < min(wrong))}
-    return {"at0.7": right >= RELEVANT, "first": best in one.documents}
+    return {"at0.7": right >= RELEVANT, "first": best in question.documents}
 
 
-def _ask(files: Sequence[SearchedFile], question: str) -> _Found:
-    [rows] = search_files(files, [(question, [])], ROWS, 2.0, True, False).rows
+def _ask(files: Sequence[SearchedFile], question: str) -> _Answer:
+    rows = run(files, SearchRequest(question, limit=ROWS)).rows
     documents: dict[str, float] = {}
     for row in rows:
         documents.setdefault(row["documentId"], row["relevanceScore"])
-    return _Found([row["relevanceScore"] for row in rows], documents)
+    return _Answer([row["relevanceScore"] for row in rows], documents)

@@ -1,37 +1,36 @@
 """Archives of research reports and captured pages: their layouts, header lines and dates.
 
-Read are Markdown files with or without front matter, the header lines `# Research: <query>`,
-`# Source: [title](url)`, `## Captured: <date>` and `Date: <date>`, and two layouts:
-`<md5>/content.md` with `metadata.json` (a captured page) and `queries/<id>/result.json` with
-`metadata.json` (a research result, read as the Markdown it holds).
+Markdown files may have the header lines `# Research: <query>`, `# Source: [title](url)`,
+`## Captured: <date>` and `Date: <date>`. `metadata.json` stands beside `<md5>/content.md`, a
+captured page, and `queries/<id>/result.json`, a research result.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kb.disk.read import MAXIMUM_DOCUMENT, read_bytes, reason
 from kb.errors import SourceError
-from kb.formats.archive_kinds import RESEARCH, URL_CONTENT
+from kb.formats.dates import first_iso_date, read_date
 from kb.formats.front_matter import read_front_matter
 from kb.formats.outline import ParsedDocument
-from kb.formats.research_json import result_markdown
+from kb.formats.research import RESEARCH, URL_CONTENT, result_markdown
 from kb.sources.folder import (
     Report,
     SourceFile,
     SourceText,
     Withhold,
-    no_withholding,
     read,
     walk,
 )
+from kb.text.json_text import JsonError, parse_json
 from kb.text.suffixes import PAGE_SUFFIXES
 
 RESULT_FILE, CONTENT_FILE, METADATA_FILE = "result.json", "content.md", "metadata.json"
@@ -43,7 +42,6 @@ _INCLUDED = (
     *("**/*." + "".join(f"[{c}{c.upper()}]" for c in suffix[1:]) for suffix in PAGE_SUFFIXES),
     f"**/queries/*/{RESULT_FILE}",
 )
-_ISO_DATE = re.compile(r"(?<!\d)(\d{4})[-/.](\d{2})[-/.](\d{2})(?!\d)")
 _RESEARCH = re.compile(r"#\s+Research:\s*(?P<query>.+?)\s*#*\s*")
 _SOURCE = re.compile(
     r"#\s+Source:\s*(?:\[(?P<title>.*)\]\(<?(?P<url>[^\s>]+?)>?\)|<?(?P<bare>https?://[^\s>]+)>?)\s*"
@@ -51,7 +49,6 @@ _SOURCE = re.compile(
 _DATE_LINE = re.compile(
     r"(?:#{1,6}\s+|[-*]\s+)?[*_]*(?:Captured|Date)[*_]*:[*_]*\s*(?P<date>.+?)\s*", re.IGNORECASE
 )
-_WRITTEN_DATES = ("%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%B %d %Y", "%m/%d/%Y")
 _DATES = (
     *("date", "captured", "timestamp", "capturedAt", "captured_at", "createdAt", "created_at"),
     *("created", "fetchedAt", "fetched_at", "savedAt", "lastModified"),
@@ -78,12 +75,12 @@ class ArchiveFacts:
 
     def as_metadata(self) -> dict[str, Any]:
         """What is stored with the document, under the key "archive"."""
-        known: dict[str, Any] = {"source": self.source, "date": self.date}
+        values: dict[str, Any] = {"source": self.source, "date": self.date}
         if self.urls:
-            known["urls"] = list(self.urls)
+            values["urls"] = list(self.urls)
         if self.query:
-            known["query"] = self.query
-        return {"archive": known}
+            values["query"] = self.query
+        return {"archive": values}
 
 
 def walk_archive(
@@ -92,25 +89,23 @@ def walk_archive(
     exclude: Sequence[str] = (),
     *,
     report: Report,
-    withhold: Withhold = no_withholding,
+    withhold: Withhold = lambda _: None,
 ) -> Iterator[SourceFile]:
     """As `kb.sources.folder.walk`, with research results.
 
     Size and time are of both files of a pair.
     """
     for file in walk(root, include or _INCLUDED, exclude, report=report, withhold=withhold):
-        try:
-            status = _beside(file).stat() if _is_pair(file) else None
-        except OSError:
-            status = None
-        if status is None:
-            yield file
-        else:
-            yield replace(
-                file,
-                size=file.size + status.st_size,
-                modified_ns=max(file.modified_ns, status.st_mtime_ns),
-            )
+        with contextlib.suppress(OSError):
+            if _is_pair(file):
+                status = _beside(file).stat()
+                file = replace(
+                    file,
+                    size=file.size + status.st_size,
+                    modified_ns=max(file.modified_ns, status.st_mtime_ns),
+                    changed_ns=max(file.changed_ns or 0, status.st_ctime_ns),
+                )
+        yield file
 
 
 def read_archive(file: SourceFile) -> ArchiveText:
@@ -125,21 +120,21 @@ def read_archive(file: SourceFile) -> ArchiveText:
         try:
             data = read_bytes(_beside(file), MAXIMUM_DOCUMENT)
             content_hash = hashlib.sha256(content_hash + data).digest()
-            loaded = json.loads(data.decode("utf-8-sig"))
+            loaded = parse_json(data)
             metadata = loaded if isinstance(loaded, dict) else {}
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, JsonError) as error:
             why = reason(error) if isinstance(error, OSError) else f"no JSON: {error}"
             notice = f"{METADATA_FILE} beside it was left out: {why}"
     if file.path.rsplit("/", 1)[-1] == RESULT_FILE:
         try:
-            text = result_markdown(json.loads(text), _first_text(metadata, "query", "title"))
-        except (ValueError, RecursionError) as error:
+            text = result_markdown(parse_json(text), _first_text(metadata, "query", "title"))
+        except JsonError as error:
             raise SourceError(
-                f"Cannot read {file.path}: it is no JSON ({error}).", path=file.path
+                f"Cannot read {file.path} as JSON: {error}.", path=file.path
             ) from error
-    return ArchiveText(text, content_hash, source.encoding, notice, metadata)
+    return ArchiveText(text, content_hash, source.encoding, notice, metadata=metadata)
 
 
 def markdown_path(path: str) -> str:
@@ -156,7 +151,7 @@ def archive_facts(
         options: of the collection; `source` says what the archive holds, `url_field` names a
             header line whose links are the document's own addresses.
     """
-    query, link_title, urls, written = _header(source.text)
+    query, link_title, urls, date_text = _header(source.text)
     metadata = source.metadata
     query = query or _first_text(metadata, "query", "searchQuery", "search_query")
     if captured := _first_text(metadata, "url", "sourceUrl", "source_url", "originalUrl"):
@@ -167,7 +162,7 @@ def archive_facts(
     kind = options.get("source") or _kind(file.path, query, urls, parsed.front_matter)
     return ArchiveFacts(
         source=kind,
-        date=_date(file, written, parsed.front_matter, metadata),
+        date=_date(file, date_text, parsed.front_matter, metadata),
         urls=tuple(dict.fromkeys([*urls, *_named_links(source.text, options.get("url_field"))])),
         query=query,
         title=title,
@@ -183,8 +178,7 @@ def _kind(path: str, query: str, urls: Sequence[str], front: Mapping[str, Any]) 
 
 
 def _header(text: str) -> tuple[str, str, list[str], str]:
-    """Query, link title, own address and date as the header lines give them."""
-    query = title = written = ""
+    query = title = date_text = ""
     urls: list[str] = []
     for line in _header_lines(text):
         if line.startswith(("```", "~~~")):
@@ -193,9 +187,9 @@ def _header(text: str) -> tuple[str, str, list[str], str]:
             query = match["query"]
         elif not query and not urls and (match := _SOURCE.fullmatch(line)):
             title, urls = match["title"] or "", [match["url"] or match["bare"]]
-        elif not written and (match := _DATE_LINE.fullmatch(line)):
-            written = match["date"] if _read_date(match["date"]) else ""
-    return query, title, urls, written
+        elif not date_text and (match := _DATE_LINE.fullmatch(line)):
+            date_text = match["date"] if read_date(match["date"]) else ""
+    return query, title, urls, date_text
 
 
 def _header_lines(text: str) -> list[str]:
@@ -216,43 +210,13 @@ def _named_links(text: str, field_name: Any) -> list[str]:
 
 
 def _date(
-    file: SourceFile, written: str, front: Mapping[str, Any], metadata: Mapping[str, Any]
+    file: SourceFile, date_text: str, front: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> str:
-    for match in _ISO_DATE.finditer(file.path.replace("_", "-")):
-        if found := _iso(*match.groups()):
-            return found
-    values = [written, *(front.get(key) for key in _DATES), *(metadata.get(key) for key in _DATES)]
-    for value in values:
-        if found := _read_date(value):
-            return found
+    fields = (values.get(key) for values in (front, metadata) for key in _DATES)
+    in_path = first_iso_date(file.path.replace("_", "-"))
+    if day := in_path or next(filter(None, map(read_date, (date_text, *fields))), ""):
+        return day
     return datetime.fromtimestamp(file.modified_ns / 1e9, UTC).date().isoformat()
-
-
-def _read_date(value: Any) -> str:
-    """A date as YYYY-MM-DD from text or from seconds or milliseconds since 1970; "" if none."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = value / 1000 if value > 1e11 else value
-        if not 1e8 < seconds < 1e10:
-            return ""
-        return datetime.fromtimestamp(seconds, UTC).date().isoformat()
-    if not isinstance(value, str):
-        return ""
-    for match in _ISO_DATE.finditer(value):
-        if found := _iso(*match.groups()):
-            return found
-    for form in _WRITTEN_DATES:
-        try:
-            return datetime.strptime(value.strip().rstrip("."), form).date().isoformat()
-        except ValueError:
-            continue
-    return ""
-
-
-def _iso(year: str, month: str, day: str) -> str:
-    try:
-        return date(int(year), int(month), int(day)).isoformat()
-    except ValueError:
-        return ""
 
 
 def _first_text(values: Mapping[str, Any], *keys: str) -> str:

@@ -1,203 +1,383 @@
-"""AsciiDoc as Markdown, line for line, so that lines, links and outline are those of the file.
+"""AsciiDoc -> titles, blocks, links and the terms of definition lists, with the lines of the file.
 
-Only what carries structure is rewritten: headings, delimited blocks, lists, links, anchors. No
-attribute is expanded and nothing is included, so nothing but the file itself is read.
+The rules are Asciidoctor's. No condition is decided and nothing is included: every branch is text
+of this file, and an include is a link.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from kb.formats.lined import LinedText, code_fence
-
-__all__ = ["as_markdown"]
-
-_TITLE = re.compile(r"(?P<marks>={1,6}|#{1,6})[ \t]+(?P<text>\S.*?)(?:[ \t]+(?P=marks))?[ \t]*\Z")
-_UNDERLINES = "=-~^+"  # of titles on two lines, by level
-_DELIMITER = re.compile(
-    r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|`{3,}|[|,:!]={3,})[ \t]*\Z"
-)
-_VERBATIM = "-.+`"  # first characters of the delimiters whose content is code
-_ATTRIBUTE = re.compile(r":!?(?P<name>[\w-]+)!?:(?:[ \t]+(?P<value>.*))?\Z")
-_BLOCK_ATTRIBUTES = re.compile(r"\[(?P<content>[^\[\]]*(?:\[[^\]]*\][^\[\]]*)?)\][ \t]*\Z")
-_ANCHOR = re.compile(r"\[\[(?P<id>[\w:.-]+)(?:,[^\]]*)?\]\]")
-_OWN_ID = re.compile(r"(?:^|,)\s*(?:id=)?\"?#?(?P<id>[A-Za-z_][\w:.-]*)")
-_LANGUAGE = re.compile(
-    r"source\s*%?\w*,\s*(?:language=)?\"?(?P<language>[\w+#-]+)|,\s*(?P<bare>\w+)\s*\Z"
-)
-_BLOCK_MACRO = re.compile(r"(?P<name>\w+)::(?P<target>[^\[\s]*)\[(?P<text>[^\]]*)\]\s*\Z")
-_ITEM = re.compile(r"(?P<indent>\s*)(?P<mark>\*{1,6}|\.{1,6}|-|\d+\.)[ \t]+(?P<text>\S.*)\Z")
-_BLOCK_TITLE = re.compile(r"\.(?P<text>[^\s.].*)\Z")
-
-_INLINE: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    (_ANCHOR, ""),
-    (
-        re.compile(r"(?:link|xref):(?P<url>[^\s\[\]]+)\[(?P<text>(?:[^\]\\]|\\.)*)\]"),
-        lambda found: _link(found["url"], found["text"]),
-    ),
-    (
-        re.compile(r"<<(?P<url>[^<>,]+)(?:,(?P<text>[^<>]*))?>>"),
-        lambda found: _cross_reference(found["url"].strip(), (found["text"] or "").strip()),
-    ),
-    (
-        re.compile(r"(?P<url>https?://[^\s\[\]<>]+)\[(?P<text>(?:[^\]\\]|\\.)*)\]"),
-        lambda found: _link(found["url"], found["text"]),
-    ),
-    (re.compile(r"image:(?P<url>[^\s\[\]:]+)\[(?P<text>[^\]]*)\]"), r"\g<text>"),
+from kb.formats import asciidoc_text as marks
+from kb.formats.asciidoc_text import INTRINSIC, LONGEST_VALUE, expanded, links_in, shown_text
+from kb.formats.front_matter import read_front_matter
+from kb.formats.outline import (
+    MAXIMUM_HEADING,
+    MAXIMUM_SOURCE,
+    Block,
+    Body,
+    Heading,
+    Link,
+    cover,
+    prose,
 )
 
+_MOST_FRAMES = 100  # blocks in blocks
 
-def as_markdown(source: str) -> LinedText:
-    """The text as Markdown with the same lines, and what its header says."""
-    reader = _Reader(source.split("\n"))
-    return LinedText("\n".join(reader.lines()), reader.values)
+# Between blocks; in a paragraph; in one that is indented, or code by its style; in the text of an
+# item; behind attributes in it; behind a blank line in a list; behind the "+" that puts the next
+# block into an item; in the document's header.
+_State = Literal["start", "text", "indented", "code", "item", "marked", "gap", "attached", "header"]
+
+
+def read(text: str, lines: Sequence[str], path: str = "") -> Body:
+    front = read_front_matter(text)
+    reader = _Reader(lines, front.line_count)
+    reader.read()
+    begins = [Block(1, front.line_count, "front_matter")] if front.line_count else []
+    blocks = cover([*begins, *reader.blocks], lines)
+    values = {**reader.values, **front.values}
+    notices = (front.notice,) if front.notice else ()
+    parts = reader.headings, blocks, reader.summary, values, notices, tuple(reader.links)
+    terms = sorted(reader.definitions, key=lambda term: term.start_line)
+    return Body(*parts, definitions=tuple(terms))
 
 
 @dataclass(slots=True)
+class _Frame:
+    """What is open: the document, or a delimited block in it."""
+
+    kind: str = ""  # of a block without blocks of its own: "code", "cells" or "lines"
+    state: _State = "start"
+    lists: list[str] = field(default_factory=list)  # marks of the items that are open
+    awaits_text: bool = False  # the last item is a term that nothing was said of yet
+
+
+@dataclass(slots=True)
+class _Term:
+    """A term whose definition goes on."""
+
+    frame: int  # that its list lies in
+    level: int  # of its list, among those of the frame
+    name: str
+    start_line: int
+    term_end_line: int
+
+
 class _Reader:
-    """One pass over the lines."""
+    def __init__(self, lines: Sequence[str], first: int) -> None:
+        self.blocks: list[Block] = []
+        self.headings: list[Heading] = []
+        self.links: list[Link] = []
+        self.definitions: list[Heading] = []
+        self.values: dict[str, Any] = {}
+        self.summary = ""
+        self._lines = lines
+        self._number = first + 1  # of the line that is read
+        self._last = first  # of the last one that was not blank
+        self._frames = [_Frame()]
+        self._open: dict[str, int] = {}  # the frames by the delimiters that end them
+        self._attributes = dict(INTRINSIC)
+        self._block: tuple[int, str] | None = None  # where the current one begins, and its kind
+        self._metadata = 0  # where the lines begin that say something of the next block
+        self._style = ""  # of the next block
+        self._terms: list[_Term] = []
+        self._text: list[str] = []  # lines of a paragraph, an item's beginning, a row
+        self._text_line = 0  # the first of them
 
-    source: list[str]
-    values: dict[str, Any] = field(default_factory=dict)
-    _delimiter: str = ""  # that ends the verbatim block or the comment we are in
-    _anchor: str = ""  # of the next heading
-    _language: str = ""  # of the next block of code
-    _is_header: bool = False  # between the title and the first blank line: authors, revision
-
-    def lines(self) -> list[str]:
-        """The lines of the Markdown."""
-        written: list[str] = []
-        skip = False
-        for number, line in enumerate(self.source):
-            if skip:
-                written.append("")
-                skip = False
-                continue
-            following = self.source[number + 1] if number + 1 < len(self.source) else ""
-            level = 0 if self._delimiter else _underlined(line, following, written)
-            if level:
-                written.append(self._heading(level, line))
-                skip = True
+    def read(self) -> None:
+        while self._number <= len(self._lines):
+            line = self._lines[self._number - 1].rstrip()
+            first = self._number
+            if line in self._open:
+                self._leave(self._open[line])
+            elif kind := self._frames[-1].kind:
+                if line and kind != "code":
+                    self._gather(line)
+                if kind == "cells" or not line:
+                    self._flush()
+            elif not line:
+                self._take_blank()
             else:
-                written.append(self._line(line.rstrip()))
-        return written
+                self._take(line)
+            self._last = max(first, self._number) if line else self._last
+            self._number += 1
+        self._leave(1)
+        self._end_list()
+        self._end_block()
 
-    def _line(self, line: str) -> str:
-        if self._delimiter:
-            return self._in_block(line)
-        if _DELIMITER.match(line):
-            return self._delimited(line)
-        if self._is_header and not line.startswith(":"):
-            self._is_header = bool(line) and not _DELIMITER.match(line)
-            if self._is_header:
-                return ""
-        if line.startswith("//") and not line.startswith("///"):
-            return ""
-        if title := _TITLE.match(line):
-            return self._heading(len(title["marks"]), title["text"])
-        if attribute := _ATTRIBUTE.match(line):
-            self._keep(attribute["name"], attribute["value"] or "")
-            return ""
-        if anchor := _ANCHOR.fullmatch(line):
-            self._anchor = anchor["id"]
-            return ""
-        if attributes := _BLOCK_ATTRIBUTES.match(line):
-            self._attributes(attributes["content"])
-            return ""
-        if macro := _BLOCK_MACRO.match(line):
-            return _block_macro(macro)
-        if line == "+":
-            return ""
-        return self._text(line)
+    # Lines
 
-    def _text(self, line: str) -> str:
-        if item := _ITEM.match(line):
-            mark = "1." if item["mark"][0] in ".0123456789" else "-"
-            return f"{item['indent']}{mark} {_inline(item['text'])}"
-        if title := _BLOCK_TITLE.match(line):
-            return _inline(title["text"])
-        if re.fullmatch(r"[-*_=']{3,}", line):
-            return ""
-        return _inline(line)
+    def _take_blank(self) -> None:
+        frame = self._frames[-1]
+        self._flush()
+        frame.state = "gap" if frame.lists else "start"
+        if len(self._frames) == 1 and not frame.lists:
+            self._end_block()
 
-    def _in_block(self, line: str) -> str:
-        if line != self._delimiter:
-            return "" if self._delimiter.startswith("/") else line
-        ended, self._delimiter = self._delimiter, ""
-        return "" if ended.startswith("/") else code_fence()
+    def _take(self, line: str) -> None:
+        frame = self._frames[-1]
+        if condition := marks.CONDITION.match(line):
+            line = condition["text"].rstrip()
+            if not line or not condition[0].startswith(("ifdef", "ifndef")):
+                return
+        ends_item = line == "+" or marks.DELIMITER.match(line)
+        if frame.state == "code" and not (frame.lists and ends_item):
+            return
+        if line.startswith("//") and line[2:3] != "/":
+            self._take_comment()
+        elif frame.state == "header" and not line.startswith("////"):
+            self._take_header(line)
+        elif line == "+" and frame.lists:
+            self._attach()
+        elif self._is_metadata(line):
+            self._take_metadata(line)
+        elif ends_item and line != "+":
+            self._enter(line)
+        elif not self._take_title(line) and not self._take_item(line):
+            self._take_text(line)
 
-    def _delimited(self, line: str) -> str:
-        language, self._language = self._language, ""
-        if line.startswith("/"):
-            self._delimiter = line
-            return ""
-        if line[0] in _VERBATIM and line != "--":
-            self._delimiter = line
-            return code_fence(language)
-        return ""
+    def _take_comment(self) -> None:
+        """A line of comment: it parts a list from the next one, and is no part of a block."""
+        frame = self._frames[-1]
+        if frame.state == "gap" and not frame.awaits_text:
+            self._end_list()
+        elif frame.awaits_text:
+            frame.state, frame.awaits_text = "item", False
+        if self._text:
+            self._text.append("")
+        elif frame.state == "start":
+            self._metadata = 0
 
-    def _heading(self, level: int, text: str) -> str:
-        inner = _ANCHOR.search(text)
-        anchor, self._anchor = self._anchor or (inner["id"] if inner else ""), ""
-        text = _inline(text.strip())
-        self._is_header = level == 1 and "title" not in self.values
-        if level == 1 and "title" not in self.values:
-            self.values["title"] = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-        return f"{'#' * level} {text}" + (f" {{#{anchor}}}" if anchor else "")
+    def _take_header(self, line: str) -> None:
+        if entry := marks.ENTRY.match(line):
+            self._set(entry)
+        elif "author" not in self.values:
+            if author := marks.AUTHOR.match(line):
+                self.values["author"] = author["name"]
+        elif date := marks.DATE.search(line):
+            self.values.setdefault("date", date[0])
 
-    def _attributes(self, content: str) -> None:
-        if content.startswith(("source", ",")):
-            found = _LANGUAGE.search(content)
-            self._language = (found["language"] or found["bare"] or "") if found else ""
-        elif content.startswith("#") or "id=" in content:
-            found = _OWN_ID.search(content.partition("id=")[2] if "id=" in content else content)
-            self._anchor = found["id"] if found else ""
+    def _is_metadata(self, line: str) -> bool:
+        if line.startswith("["):
+            return marks.ATTRIBUTES.match(line) is not None
+        is_between = self._frames[-1].state in ("start", "marked", "gap", "attached")
+        return is_between and bool(marks.BLOCK_TITLE.match(line) or marks.ENTRY.match(line))
 
-    def _keep(self, name: str, value: str) -> None:
-        key = {"doctitle": "title", "description": "description", "keywords": "tags"}.get(name)
-        if name in ("author", "revdate", "date"):
-            key = "date" if name == "revdate" else name
-        if key and value:
+    def _take_metadata(self, line: str) -> None:
+        """Attributes, an anchor or a title of the next block, or an attribute of the document."""
+        frame = self._frames[-1]
+        self._flush()
+        if frame.state in ("text", "indented", "item") and frame.lists:
+            # It ends a list of terms, and is the beginning of one more block in any other item.
+            terms = (level for level, mark in enumerate(frame.lists) if mark[0] in ":;")
+            self._shorten(next(terms, len(frame.lists)))
+            frame.state, frame.awaits_text = ("marked" if frame.lists else "start"), False
+        elif frame.state not in ("attached", "marked"):
+            self._end_list()
+        if frame.state == "start" and len(self._frames) == 1:
+            self._end_block()
+            self._metadata = self._metadata or self._number
+        if entry := marks.ENTRY.match(line):
+            self._set(entry)
+        else:
+            self._style = marks.style_of(line) or self._style
+
+    def _take_title(self, line: str) -> bool:
+        frame = self._frames[0]
+        is_free = frame.state == "start" or (frame.state == "gap" and not frame.awaits_text)
+        if len(self._frames) > 1 or not is_free:
+            return False
+        start = self._number
+        title = marks.title_of(line, self._lines[start] if start < len(self._lines) else "")
+        if title is None:
+            return False
+        self._end_list()
+        self._end_block()
+        level, text = title.level, self._shown(title.text)
+        self._number += title.is_underlined
+        if level == 1 and not self.headings and not self.blocks:
+            self.values.setdefault("title", text)
+            frame.state = "header"
+            self._attributes |= {"compat-mode": ""} if title.is_underlined else {}
+        self.headings.append(Heading(level, text, start, self._number))
+        self.blocks.append(Block(start, self._number, "heading"))
+        self._metadata, self._style = 0, ""
+        return True
+
+    def _take_item(self, line: str) -> bool:
+        frame = self._frames[-1]
+        is_paragraph = frame.state in ("text", "indented")
+        is_code = self._style in marks.VERBATIM_STYLES
+        item = None if is_code or (is_paragraph and not frame.lists) else marks.item_of(line)
+        if item is None:
+            return False
+        mark, term, text = item
+        is_sibling = mark in frame.lists
+        if (is_paragraph and not is_sibling) or (frame.state == "indented" and term is None):
+            return False
+        level = frame.lists.index(mark) if is_sibling else len(frame.lists)
+        is_text = frame.state == "gap" and frame.awaits_text and not is_sibling
+        self._flush()
+        is_new = term is None or not self._goes_on(term, level)
+        if is_new:
+            self._shorten(level)
+            if len(self._frames) == 1 and level == 0:
+                self._begin("list_item")
+        frame.lists[level:] = [mark]
+        frame.state, self._style = "item", ""
+        if term is not None:
+            if is_new:
+                place = len(self._frames) - 1, level
+                self._terms.append(_Term(*place, self._shown(term), self._number, self._number))
+            self._gather(term)
+            self._flush()
+        frame.awaits_text = term is not None and not text and not is_text
+        self._gather(text)
+        return True
+
+    def _goes_on(self, source: str, level: int) -> bool:
+        """Whether a term is one more name of what the last one names."""
+        last = self._terms[-1] if self._terms and self._frames[-1].awaits_text else None
+        if last is None or (last.frame, last.level) != (len(self._frames) - 1, level):
+            return False
+        last.name = f"{last.name}, {self._shown(source)}"[:MAXIMUM_HEADING]
+        last.term_end_line = self._number
+        return True
+
+    def _take_text(self, line: str) -> None:
+        frame = self._frames[-1]
+        is_indented = line[0] in " \t"
+        if frame.state == "gap":
+            if frame.awaits_text or is_indented:
+                frame.state = "item" if frame.awaits_text else "indented"
+                frame.awaits_text = False
+            else:
+                self._end_list()
+        is_code = self._style in (*marks.CODE_STYLES, *marks.VERBATIM_STYLES)
+        if frame.state == "start" and not is_code and self._take_line_block(line):
+            return
+        if frame.state in ("start", "marked", "attached"):
+            if frame.state == "start":
+                self._begin("fence" if is_code else "code" if is_indented else "paragraph")
+            frame.state = "code" if is_code else "indented" if is_indented else "text"
+            self._style = ""
+        if frame.state in ("text", "item"):
+            frame.awaits_text = False
+            self._gather(line)
+
+    def _take_line_block(self, line: str) -> bool:
+        macro = marks.MACRO.match(line)
+        if macro is None and not marks.RULE.match(line):
+            return False
+        self._begin("rule" if macro is None else "paragraph")
+        if macro is not None and macro["name"] == "include":
+            url = expanded(macro["target"], self._attributes)
+            self.links.append(Link(url, "inline", self._number, line))
+        self._style = ""
+        self._last = self._number
+        if len(self._frames) == 1:
+            self._end_block()
+        return True
+
+    # What is open
+
+    def _enter(self, line: str) -> None:
+        frame = self._frames[-1]
+        self._flush()
+        if frame.state != "attached":
+            self._end_list()
+            self._begin(marks.block_kind(line, self._style))
+        frame.state, frame.awaits_text = ("item" if frame.lists else "start"), False
+        inner = marks.content_of(line, self._style)
+        inner = inner or ("lines" if len(self._frames) > _MOST_FRAMES else "")
+        self._style = ""
+        self._open["```" if line[0] == "`" else line] = len(self._frames)
+        self._frames.append(_Frame(inner))
+
+    def _leave(self, place: int) -> None:
+        """Close this frame and those in it; the line is the delimiter, or there is none left."""
+        self._flush()
+        while len(self._frames) > place:
+            self._end_list()
+            self._frames.pop()
+        self._open = {line: index for line, index in self._open.items() if index < place}
+        self._style = ""
+        if len(self._frames) == 1 and not self._frames[0].lists:
+            self._last = min(self._number, len(self._lines))
+            self._end_block()
+
+    def _attach(self) -> None:
+        """The "+" that puts the next block into an item; behind a blank line, into an outer one."""
+        frame = self._frames[-1]
+        self._flush()
+        if frame.state == "gap":
+            self._shorten(max(1, len(frame.lists) - 1))
+        frame.state, frame.awaits_text = "attached", False
+
+    def _shorten(self, level: int) -> None:
+        """Close the lists of the frame from a level on, and the terms in them."""
+        frame, place = self._frames[-1], len(self._frames) - 1
+        while self._terms and self._terms[-1].frame == place and self._terms[-1].level >= level:
+            term = self._terms.pop()
+            place_of_term = term.start_line, term.term_end_line, self._last
+            self.definitions.append(Heading(len(self._terms) + 1, term.name, *place_of_term))
+        del frame.lists[level:]
+
+    def _end_list(self) -> None:
+        frame = self._frames[-1]
+        self._flush()
+        self._shorten(0)
+        frame.awaits_text = False
+        if frame.state != "header":
+            frame.state = "start"
+
+    def _begin(self, kind: str) -> None:
+        """A block of the document begins; those in other blocks are parts of them."""
+        if len(self._frames) == 1:
+            self._end_block()
+            self._block = (self._metadata or self._number, kind)
+            self._metadata = 0
+
+    def _end_block(self) -> None:
+        if self._block is not None:
+            self.blocks.append(Block(self._block[0], self._last, self._block[1]))
+            self._block = None
+
+    # Text
+
+    def _gather(self, line: str) -> None:
+        if not self._text:
+            self._text_line = self._number
+        self._text.append(line)
+
+    def _flush(self) -> None:
+        if not self._text:
+            return
+        text = "\n".join(self._text)
+        self._text = []
+        self.links += links_in(text, self._text_line, self._attributes)
+        is_paragraph = self._frames[0].state == "text" and not self._frames[0].lists
+        if is_paragraph and not self.summary and len(self._frames) == 1:
+            self.summary = prose(shown_text(text[:MAXIMUM_SOURCE], self._attributes))
+
+    def _shown(self, source: str) -> str:
+        return shown_text(source[:MAXIMUM_SOURCE], self._attributes)[:MAXIMUM_HEADING]
+
+    def _set(self, entry: re.Match[str]) -> None:
+        """An attribute of the document, whose value may go on in the next lines."""
+        name, parts = entry["name"].lower(), [entry["value"] or ""]
+        while parts[-1].endswith((" \\", " +")) and self._number < len(self._lines):
+            parts[-1] = parts[-1][:-2].rstrip()
+            parts.append(self._lines[self._number].strip())
+            self._number += 1
+        if "!" in name:
+            self._attributes.pop(name.strip("!"), None)
+            return
+        value = expanded(" ".join(parts), self._attributes)[:LONGEST_VALUE]
+        self._attributes[name] = value
+        if (key := marks.VALUES.get(name)) and value:
             self.values.setdefault(key, value)
-
-
-def _underlined(line: str, following: str, before: list[str]) -> int:
-    """The level of a title that is underlined, as older documents write it; else 0."""
-    following = following.rstrip()
-    text = line.rstrip()
-    if len(following) < 3 or not text or text[0].isspace() or following[0] not in _UNDERLINES:
-        return 0
-    if set(following) != {following[0]} or abs(len(following) - len(text)) > 2:
-        return 0
-    is_free = not before or not before[-1].strip()
-    if not is_free or not any(map(str.isalnum, text)) or _DELIMITER.match(text):
-        return 0
-    return _UNDERLINES.index(following[0]) + 1
-
-
-def _inline(text: str) -> str:
-    for pattern, replacement in _INLINE:
-        text = pattern.sub(replacement, text)
-    return text
-
-
-def _link(url: str, text: str) -> str:
-    shown = text.split(",", 1)[0].strip('"^ ').replace("\\]", "]") or url.rpartition("/")[2] or url
-    return f"[{shown}](<{url}>)"
-
-
-def _cross_reference(target: str, text: str) -> str:
-    is_file = "/" in target or re.search(r"\.\w+(?:#|\Z)", target)
-    return _link(target if is_file else f"#{target.lstrip('#')}", text or target)
-
-
-def _block_macro(macro: re.Match[str]) -> str:
-    """An include is a link to what it includes; a picture leaves its description."""
-    if macro["name"] == "include" and macro["target"]:
-        return _link(macro["target"], "")
-    if macro["name"] in ("image", "video", "audio"):
-        return macro["text"].split(",", 1)[0].strip('"')
-    return ""

@@ -1,9 +1,9 @@
 """A parsed document -> chunks: ranges of its text, each small enough for the embedding model.
 
-A chunk stays within one section and holds whole blocks where they fit. A section too long for
-one chunk is cut where the content says: of the best kind of cut that leaves a chunk well filled,
-the one whose following text hashes lowest. An edit then mostly moves no cut but those beside it;
-were chunks filled to the brim, it could move every cut up to the section's end.
+A chunk stays within one section and holds whole blocks where they fit. A longer section is cut
+where its content says: of the best kind of cut that leaves a chunk well filled, the one whose
+following text hashes lowest. An edit then mostly moves only the cuts beside it; were chunks filled
+to the brim, it could move every cut up to the section's end.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import unicodedata
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from kb.formats.leads import NO_LEAD
 from kb.formats.outline import Block, ParsedDocument, Range, Section
 from kb.formats.pieces import MAXIMUM_CHARACTERS, Piece, Source, split_blocks
 from kb.formats.tokens import token_count
+from kb.formats.units import terms_of, units_of
 from kb.formats.wordless import has_words
 from kb.text.headings import PATH_SEPARATOR
 
@@ -73,10 +74,9 @@ def passage(text: str, start: int, end: int, lead: Range = NO_LEAD) -> str:
 def chunk(text: str, document: ParsedDocument, tokenizer: Tokenizer) -> tuple[Chunk, ...]:
     """Cut `text`, from which `document` was parsed, into chunks in document order.
 
-    Every non-blank character outside front matter is in exactly one chunk, but for text without
-    words, such as encoded data, which is in none. A heading without
-    a body of its own opens the chunk of its first subsection. A document that says nothing but
-    its title, in front matter, has one empty chunk at its end; a blank one has none.
+    Every character outside front matter is in exactly one chunk, but for blanks and text without
+    words. A heading without a body opens the chunk of its first subsection. A document with nothing
+    but a title in front matter has one empty chunk at its end.
 
     Args:
         tokenizer: the embedding model's own, with neither truncation nor padding.
@@ -85,11 +85,29 @@ def chunk(text: str, document: ParsedDocument, tokenizer: Tokenizer) -> tuple[Ch
         raise ValueError("the tokenizer truncates or pads, so it cannot count tokens")
     source = Source(text, document, tokenizer)
     chunks: list[Chunk] = []
-    for section, blocks in _units(document):
+
+    @cache
+    def budget(path: str) -> int:
+        return MAXIMUM_TOKENS - 2 - token_count(embedding_text(document.title, path, ""), tokenizer)
+
+    def fill(section: Section | None, blocks: Sequence[Block]) -> float:
+        start, end = source.range(blocks[0])[0], source.range(blocks[-1])[1]
+        tokens = source.token_count(start, end)
         path = section.heading_path if section else ""
-        prefix = embedding_text(document.title, path, "")
-        prefix_tokens = token_count(prefix, tokenizer)
-        for start, end, lead in _ranges(source, blocks, MAXIMUM_TOKENS - 2 - prefix_tokens):
+        return max(tokens / budget(path), (end - start) / MAXIMUM_CHARACTERS)
+
+    for unit in units_of(document, fill):
+        section = unit.section
+        path = section.heading_path if section else ""
+        terms = {
+            block.start_line: [
+                source.lines(term.start_line, term.term_end_line)
+                for term in terms_of(document, block)[:2]
+            ]
+            for block in unit.blocks
+            if block.kind == "definition"
+        }
+        for start, end, lead in _ranges(source, unit.blocks, budget(path), terms):
             if not has_words(text[start:end]):
                 continue
             lines = source.line(start), source.line(end - 1)
@@ -152,35 +170,22 @@ def _cut_to_cost(text: str, maximum: int) -> str:
 # From sections to ranges of text
 
 
-def _units(document: ParsedDocument) -> Iterator[tuple[Section | None, list[Block]]]:
-    """Yield the blocks of each section with a body; empty headings above it go in front."""
-    sections = iter(document.sections)
-    section: Section | None = None
-    blocks: list[Block] = []
-    for block in document.blocks:
-        if block.kind == "front_matter":
-            continue
-        if block.kind == "heading":
-            following = next(sections)
-            has_body = not blocks or blocks[-1].kind != "heading"
-            if blocks and (has_body or section is None or following.parent != section.position):
-                yield section, blocks
-                blocks = []
-            section = following
-        blocks.append(block)
-    if blocks:
-        yield section, blocks
-
-
 def _ranges(
-    source: Source, blocks: Sequence[Block], budget: int
+    source: Source, blocks: Sequence[Block], budget: int, terms: Mapping[int, Sequence[Range]]
 ) -> Iterator[tuple[int, int, Range]]:
-    """The ranges of a section's chunks, each with its lead."""
+    """The ranges of a unit's chunks, each with its lead.
+
+    Args:
+        terms: where the term of each block of a definition stands, and the one around it, by the
+            block's first line.
+    """
     start, end = source.range(blocks[0])[0], source.range(blocks[-1])[1]
-    if source.fits(start, end, budget) and list(source.without_gaps(start, end)) == [(start, end)]:
+    needs_lead = any(term[0] < start for term in terms.get(blocks[0].start_line, ()))
+    is_whole = not needs_lead and source.fits(start, end, budget)
+    if is_whole and list(source.without_gaps(start, end)) == [(start, end)]:
         yield (*source.trimmed(start, end), NO_LEAD)
         return
-    pieces = list(split_blocks(source, blocks, budget))
+    pieces = list(split_blocks(source, blocks, budget, terms))
     gaps = [number for number, piece in enumerate(pieces) if number and piece.is_behind_gap]
     for first_piece, last_piece in pairwise([0, *gaps, len(pieces)]):
         together = pieces[first_piece:last_piece]
@@ -212,7 +217,6 @@ class _Packing:
             first = last
 
     def _fill(self, first: int, last: int) -> float:
-        """How full a chunk of these pieces is; 1 is as much as it can hold."""
         tokens = self._tokens[last] - self._tokens[first] + self._pieces[first].lead_tokens
         characters = self._ends[last - 1] - self._pieces[first].start
         return max(tokens / self._budget, characters / MAXIMUM_CHARACTERS)

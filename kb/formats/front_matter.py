@@ -1,11 +1,14 @@
-"""The YAML block at the very start of a Markdown file, as values that JSON can hold."""
+"""The values at the very start of a file, in YAML, TOML or JSON, as values that JSON can hold."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime, time
 from typing import Any
 
 import yaml
@@ -27,9 +30,13 @@ MOST_LINES_NAMED = 5  # in a notice
 MAXIMUM_EXPANDED_CHARACTERS = 4 * MAXIMUM_CHARACTERS
 
 _BLOCK = re.compile(
-    r"---[ \t]*\n (?P<yaml>.*?) ^(?:---|\.\.\.)[ \t]*(?:\n|\Z)",
+    r"""(?:(?P<dashes>---)(?P<language>yaml|toml|json)?|\+\+\+)[ \t]*\n
+        (?P<source>.*?)
+        ^(?(dashes)(?:---|\.\.\.)|\+\+\+)[ \t]*(?:\n|\Z)""",
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
+_JSON = re.compile(r"\{[ \t]*\n")
+_PLACE = re.compile(r"[ :(]+(?:at )?line (\d+),? column.*")
 _TAG = "tag:yaml.org,2002:"
 
 # What is shown, or matched with what somebody types: it keeps the text as it was written, also
@@ -43,14 +50,7 @@ _TEXT_KEYS = frozenset(
 _UNREADABLE = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
 # What its scalar constructors raise on a value that its tag does not fit (an impossible
 # date, `!!bool maybe`, `!!float ""`); such a value is kept as it is written.
-_UNFIT = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    yaml.YAMLError,
-)
+_UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, yaml.YAMLError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +69,38 @@ NO_FRONT_MATTER = FrontMatter(values={}, character_count=0, line_count=0)
 def read_front_matter(text: str) -> FrontMatter:
     """Read the block between `---` on line 1 and the next `---` or `...`.
 
-    Malformed YAML is still front matter, with a notice and what can be read of it line by line:
-    its lines are not prose. Dates keep the text as it was written, and so does every number that
-    would be written in another way (1.10), `yes`, `no`, `on` and `off`, and all that is shown.
-    A block that is valid YAML but no mapping is text between two thematic breaks, and so is a
-    malformed one whose first line is blank (Pandoc's rule).
+    Hugo's others too: TOML between lines of `+++`, a JSON object that begins on line 1, `---toml`
+    and `---json`. A malformed block is still front matter, with a notice and what can be read line
+    by line. Dates keep their text, as do numbers that would be written differently (1.10), `yes`,
+    `no`, `on`, `off`, and all that is shown. Valid YAML that is not a mapping is text between two
+    thematic breaks; so is a malformed block whose first line is blank (Pandoc's rule), and one
+    between `+++` without a line of TOML.
     """
+    if _JSON.match(text):
+        return _read_object(text[:MAXIMUM_CHARACTERS])
     match = _BLOCK.match(text, 0, MAXIMUM_CHARACTERS)
     # A match that ends at the limit may have cut a longer line short.
     if match is None or match.end() == MAXIMUM_CHARACTERS < len(text):
         return NO_FRONT_MATTER
-    source = match["yaml"]
+    source = match["source"]
+    language = match["language"] or ("yaml" if match["dashes"] else "toml")
     values: Any = {}
     notice = ""
     try:
-        values = _read_yaml(source)
+        values = _READERS[language](source)
     except _UNREADABLE as error:
         if not source.split("\n", 1)[0].strip():
             return NO_FRONT_MATTER
-        values, left_out = read_lines(source, _read_entry)
-        notice = _notice(error, len(values), left_out)
+        values, left_out = _BY_LINES[language](source)
+        if not values and not match["dashes"]:
+            return NO_FRONT_MATTER
+        notice = _notice(language, error, len(values), left_out)
+    return _front_matter(match[0], values, notice)
+
+
+def _front_matter(block: str, values: Any, notice: str = "") -> FrontMatter:
     if not isinstance(values, dict):
         return NO_FRONT_MATTER
-    block = match[0]
     lines = block.count("\n") + (not block.endswith("\n"))
     return FrontMatter(values, len(block), lines, notice)
 
@@ -102,10 +111,10 @@ def front_matter_title(values: dict[str, Any]) -> str:
     return " ".join(title.split()) if isinstance(title, str) else ""
 
 
-def _notice(error: Exception, found: int, left_out: list[int]) -> str:
-    how = "was read line by line" if found else "was ignored"
-    text = f"The front matter is not valid YAML and {how}: {_describe(error)}."
-    if found and left_out:
+def _notice(language: str, error: Exception, count: int, left_out: list[int]) -> str:
+    how = "was read line by line" if count else "was ignored"
+    text = f"The front matter is not valid {language.upper()} and {how}: {_describe(error)}."
+    if count and left_out:
         # Counted from 0 and from the line after the opening fence.
         lines = ", ".join(str(number + 2) for number in left_out[:MOST_LINES_NAMED])
         more = ", ..." if len(left_out) > MOST_LINES_NAMED else ""
@@ -119,7 +128,9 @@ def _describe(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         # The mark counts from 0 and from the line after the opening fence.
         return f"{error.problem} (line {error.problem_mark.line + 2})"
-    return str(error).split("\n", 1)[0].rstrip(".")
+    text = str(error).split("\n", 1)[0].rstrip(".")
+    place = _PLACE.search(text)  # of tomllib and json
+    return f"{text[: place.start()]} (line {int(place[1]) + 1})" if place else text
 
 
 def _read_yaml(source: str) -> Any:
@@ -133,6 +144,59 @@ def _read_yaml(source: str) -> Any:
         return _Reader(loader).value(loader.get_single_node())  # no node: nothing but comments
     finally:
         loader.dispose()
+
+
+def _read_object(text: str) -> FrontMatter:
+    try:
+        values, end = json.JSONDecoder().raw_decode(text)
+        values = _plain(values)
+    except (ValueError, RecursionError):
+        return NO_FRONT_MATTER
+    rest = re.compile(r"[ \t]*(?:\n|\Z)").match(text, end)
+    return _front_matter(text[: rest.end()], values) if rest else NO_FRONT_MATTER
+
+
+def _read_toml(source: str) -> Any:
+    values = _plain(tomllib.loads(source, parse_float=_number))
+    grouped = values.get("taxonomies")  # where Zola keeps tags and the like
+    return {**grouped, **values} if isinstance(grouped, dict) else values
+
+
+def _read_toml_lines(source: str) -> tuple[dict[str, Any], list[int]]:
+    """The values of the lines that can be read by themselves, and the others, from 0."""
+    values: dict[str, Any] = {}
+    left_out = []
+    for number, line in enumerate(source.split("\n")):
+        try:
+            values |= _read_toml(line)
+        except _UNREADABLE:
+            left_out.append(number)
+    return values, left_out
+
+
+def _number(written: str) -> float | str:
+    value = float(written)
+    return value if str(value) == written and math.isfinite(value) else written
+
+
+def _plain(value: Any, *, as_text: bool = False, depth: int = 0) -> Any:
+    """What a reader of JSON or TOML found, as `_Reader` gives it."""
+    if depth > MAXIMUM_DEPTH:
+        raise RecursionError
+    if isinstance(value, dict):
+        return {
+            encodable(key): _plain(part, as_text=key.lower() in _TEXT_KEYS, depth=depth + 1)
+            for key, part in value.items()
+        }
+    if isinstance(value, list):
+        return [_plain(part, as_text=as_text, depth=depth + 1) for part in value]
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    if value is None or isinstance(value, bool):
+        return value
+    return str(value) if as_text or not _fits_json(value) else value
 
 
 def _read_entry(source: str) -> dict[str, Any] | None:
@@ -169,17 +233,17 @@ class _Reader:
 
     def _mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
         inherited: dict[str, Any] = {}
-        own: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key, value in node.value:
             if key.tag != f"{_TAG}merge":
                 name = self._key(key)
-                own[name] = self.value(value, as_text=name.lower() in _TEXT_KEYS)
+                values[name] = self.value(value, as_text=name.lower() in _TEXT_KEYS)
                 continue
             for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                 merged = self.value(source)
                 if isinstance(merged, dict):
                     inherited = merged | inherited  # the first source named wins
-        return inherited | own
+        return inherited | values
 
     def _key(self, node: yaml.Node) -> str:
         """Keys keep their spelling (`on`, `2024`, `null`); a list or mapping becomes JSON."""
@@ -211,3 +275,15 @@ class _Reader:
 
 def _fits_json(value: float) -> bool:
     return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "yaml": _read_yaml,
+    "toml": _read_toml,
+    "json": lambda source: _plain(json.loads(source)),
+}
+_BY_LINES: Mapping[str, Callable[[str], tuple[dict[str, Any], list[int]]]] = {
+    "yaml": lambda source: read_lines(source, _read_entry),
+    "toml": _read_toml_lines,
+    "json": lambda _: ({}, []),
+}

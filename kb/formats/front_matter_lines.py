@@ -1,7 +1,7 @@
-"""Front matter that is no valid YAML, read entry by entry: one bad line costs one line at most.
+"""Front matter that is not valid YAML, entry by entry: a bad line costs one line at most.
 
-`title: Rust: a tour`, `- @scope/pkg` or a stray `%` void a whole YAML document. Here each entry
-is read as YAML of its own; where that fails too, its value is the text as it was written.
+`title: Rust: a tour`, `- @scope/pkg` or a stray `%` void a whole YAML document. Here each entry is
+YAML by itself, and where that fails its value is its text.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-__all__ = ["read_lines"]
 
 # Reads one entry's source as a mapping; None where it cannot.
 ReadYaml = Callable[[str], dict[str, Any] | None]
@@ -43,14 +41,13 @@ class _LineReader:
     def mapping(self, lines: Sequence[tuple[int, str]], depth: int) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for entry in _entries(lines):
-            texts = [text for _, text in entry]
-            found = self._read_yaml("\n".join(texts))
-            if found is None:
-                found = self._as_written(entry, depth)
-            if found is None:
+            entry_values = self._read_yaml("\n".join(text for _, text in entry))
+            if entry_values is None:
+                entry_values = self._as_written(entry, depth)
+            if entry_values is None:
                 self.left_out += [number for number, _ in entry]
             else:
-                values |= found
+                values |= entry_values
         return values
 
     def _as_written(self, entry: Sequence[tuple[int, str]], depth: int) -> dict[str, Any] | None:
@@ -74,12 +71,11 @@ class _LineReader:
 
     def _item(self, text: str) -> Any:
         # Under this key everything is text, `1.10` and `yes` too.
-        found = self._read_yaml(f"title: {text}")
-        return _unquoted(text) if found is None else found["title"]
+        value = self._read_yaml(f"title: {text}")
+        return _unquoted(text) if value is None else value["title"]
 
 
 def _entries(lines: Sequence[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """Lines that belong together: one with a key and those that continue it."""
     entry: list[tuple[int, str]] = []
     for number, text in lines:
         if not entry and (not text.strip() or text.startswith("#")):
@@ -123,7 +119,6 @@ def _unquoted(text: str) -> str:
 
 
 def _items(texts: Sequence[str]) -> Iterator[str]:
-    """The items of a list in lines, each on one line."""
     item: list[str] = []
     for text in texts:
         dash = _ITEM.match(text)

@@ -1,9 +1,8 @@
 """What a passage that begins inside a block needs in front of it to be understood.
 
-A passage cut out of a long table is numbers without its header row, an item of a list is a name
-without the line that says what is listed, and code is a riddle without the sentence before it.
-Such a lead is a range of the document's own text. It is embedded, indexed and shown with the
-passage, whose lines stay its own.
+A row of a long table needs the header, an item the line that says what is listed, code the
+sentence before it. Such a lead is a range of the document's text, which is embedded, indexed and
+shown with the passage; the passage keeps its lines.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ NO_LEAD: Range = (0, 0)
 
 LONGEST_INTRODUCTION = 200  # characters of a sentence; of a longer one its end
 _MOST_HEADER_LINES = 6
+_LINE_END = re.compile("\n")
 _LONGEST_HTML_HEADER = 2_000
 
 _INTRODUCED = frozenset({"list_item", "fence", "code", "table", "directive"})
@@ -49,9 +49,14 @@ def introduction(text: str, block: Range, kind: str) -> Range:
 class Leads:
     """The leads of one block, by where a passage begins in it."""
 
-    def __init__(self, text: str, block: Range, kind: str, introduced_by: Range) -> None:
+    def __init__(
+        self, text: str, block: Range, kind: str, introduced_by: Range, terms: Sequence[Range] = ()
+    ) -> None:
         self._text, self._block, self._kind = text, block, kind
         self._intro = introduced_by if kind in _INTRODUCED else NO_LEAD
+        self._term = terms[0] if terms else NO_LEAD
+        # A definition that goes on belongs to its term, one that begins to the term around it.
+        self._intro = next((term for term in terms if term[0] < block[0]), self._intro)
 
     def at(self, place: int) -> Range:
         """The lead of a passage that begins there."""
@@ -68,6 +73,8 @@ class Leads:
     @cached_property
     def _inner(self) -> list[tuple[int, Range]]:
         # Most blocks fit into a passage, and nobody asks what their lines hang on.
+        if self._term != NO_LEAD:
+            return [(max(self._term[1], self._block[0]), self._term)]
         return list(_inside(self._text, self._block, self._kind, self._intro))
 
 
@@ -97,11 +104,11 @@ def _hanging(
     """Lines that are indented belong to the item, or the line, that they hang on."""
     above: list[tuple[int, Range]] = []  # indentation and line of what a line may hang on
     for number, line in enumerate(lines):
-        indent = _indent(text, line)
+        indent = _trimmed(text, line)[0] - line[0]
         opens = _ITEM.match(text, *line) is not None if is_list else indent == 0
         if opens or number == 0:
-            above = [one for one in above if one[0] < indent]
-        inner = [one for at, one in above if at < indent]
+            above = [line_above for line_above in above if line_above[0] < indent]
+        inner = [line_above for at, line_above in above if at < indent]
         if number:
             yield line[0], inner[-1] if inner else intro
         if opens or number == 0:
@@ -111,13 +118,14 @@ def _hanging(
 def _header(text: str, lines: Sequence[Range]) -> Range:
     """The header row of a table: above a rule, between two, or the first of an AsciiDoc table."""
     texts = [text[start:end] for start, end in lines[:_MOST_HEADER_LINES]]
-    rules = [number for number, one in enumerate(texts) if _is_rule(one)]
+    rules = [number for number, line in enumerate(texts) if _is_rule(line)]
     if rules and rules[0] == 1 and "|" in texts[0]:
         return _trimmed(text, lines[0])
     if len(rules) > 1 and rules[0] == 0 and "=" in texts[rules[1]] and rules[1] > 1:
         return _trimmed(text, (lines[1][0], lines[rules[1] - 1][1]))
-    if _ASCIIDOC_TABLE.match(texts[0]) and len(texts) > 2 and not _is_rule(texts[1]):
-        return _trimmed(text, lines[1])
+    opening = next((i for i, line in enumerate(texts) if _ASCIIDOC_TABLE.match(line)), len(texts))
+    if opening + 1 < len(texts) and len(lines) > opening + 2 and not _is_rule(texts[opening + 1]):
+        return _trimmed(text, lines[opening + 1])
     return NO_LEAD
 
 
@@ -136,15 +144,9 @@ def _is_rule(line: str) -> bool:
 def _lines(text: str, block: Range) -> list[Range]:
     """The lines of a block that are not blank."""
     start, end = block
-    ends = [start - 1, *(m.start() for m in re.finditer("\n", text[start:end])), end]
-    ends[1:-1] = [place + start for place in ends[1:-1]]
-    found = [(before + 1, after) for before, after in pairwise(ends)]
-    return [(first, last) for first, last in found if text[first:last].strip()]
-
-
-def _indent(text: str, line: Range) -> int:
-    raw = text[slice(*line)]
-    return len(raw) - len(raw.lstrip())
+    ends = [start - 1, *(m.start() for m in _LINE_END.finditer(text, start, end)), end]
+    lines = [(before + 1, after) for before, after in pairwise(ends)]
+    return [(first, last) for first, last in lines if text[first:last].strip()]
 
 
 def _trimmed(text: str, line: Range) -> Range:

@@ -1,10 +1,10 @@
 """The links that a Markdown document makes, found with the parser's own inline tokens.
 
 Inline and reference links, autolinks (`<https://...>` and, as GitHub does, a bare `https://...`
-in the text), wiki links (`[[Page]]`, `[[Page#part|text]]`), links inside or behind footnotes, and
-the `url` and `source` of the front matter; and in HTML `<a href>` and `<img src>`. Never from code
-or comments. A picture of Markdown's own is no citation, and neither is a link to a heading of the
-same page or to a mail address.
+in the text), wiki links (`[[Page]]`, `[[Page#part|text]]`), roles of MyST, links inside or behind
+footnotes, and the `url` and `source` of the front matter; and in HTML `<a href>` and `<img src>`.
+Never from code or comments. A picture of Markdown's own is no citation, and neither is a link to a
+mail address.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from markdown_it.common.utils import normalizeReference
 from markdown_it.rules_inline import StateInline, autolink, html_inline, link
 from markdown_it.token import Token
 
+from kb.formats.hidden_text import LinkText, as_written, visible
 from kb.formats.outline import Link
 from kb.text.sentences import context_of
 from kb.text.suffixes import MARKDOWN_SUFFIXES
@@ -38,7 +39,7 @@ class KeepingLinks(MarkdownIt):
 
 
 def find_links(
-    texts: Sequence[tuple[str, int, str | None]],
+    texts: Sequence[LinkText],
     references: Mapping[str, Any],
     front_matter: Mapping[str, Any],
     lines: Sequence[str],
@@ -53,39 +54,34 @@ def find_links(
         lines: the whole file.
         first_line: lines of the front matter.
     """
-    found = list(_front_matter_links(front_matter, lines[:first_line]))
+    links = list(_front_matter_links(front_matter, lines[:first_line]))
     footnotes: dict[str, Link] = {}
     # A reference link needs no more than a bracket, anything else one of these.
     marks: tuple[str, ...] = ("[",) if references.get("references") else ("](", "[[")
-    marks += ("<a", "<A", "<img", "<IMG", "://", "((")
-    for content, line, note in texts:
-        if not any(mark in content for mark in marks):
+    marks += ("<a", "<A", "<img", "<IMG", "://", "((", "}`")
+    for (content, line, note), (shown, *_) in zip(texts, visible(texts), strict=True):
+        if not any(mark in shown for mark in marks):
             continue
-        for piece, offset in _pieces(content):
-            for one, label in _links_of(piece, line + offset + first_line + 1, references, note):
+        for piece, shown_piece, offset in _pieces(content, shown):
+            place = line + offset + first_line + 1
+            for made, label in _links_of(piece, shown_piece, place, references, note):
                 if label is None:
-                    found.append(one)
+                    links.append(made)
                 elif label not in footnotes:
-                    footnotes[label] = one
-    found += _with_sentences(footnotes, texts)
-    return tuple(sorted(found, key=lambda one: one.line))
+                    footnotes[label] = made
+    links += _with_sentences(footnotes, texts)
+    return tuple(sorted(links, key=lambda made: made.line))
 
 
-def may_hold_link(content: str) -> bool:
-    """Whether a block's text can hold a link, or the mark of a footnote: its sentence is shown."""
-    has_brackets = "[" in content and "]" in content
-    return has_brackets or "://" in content or "<" in content or "((" in content
-
-
-def _pieces(content: str) -> Iterator[tuple[str, int]]:
+def _pieces(content: str, shown: str) -> Iterator[tuple[str, str, int]]:
     """A block's text, in pieces if it is very long, each with the lines before it."""
     offset = start = 0
     while len(content) - start > MAXIMUM_INLINE:
         end = content.rfind("\n", start, start + MAXIMUM_INLINE) + 1 or start + MAXIMUM_INLINE
-        yield content[start:end], offset
+        yield content[start:end], shown[start:end], offset
         offset += content.count("\n", start, end)
         start = end
-    yield content[start:] if start else content, offset
+    yield content[start:], shown[start:], offset
 
 
 # Inline rules: those that matter for links, with positions. markdown-it keeps none.
@@ -108,24 +104,34 @@ def _positioned(
     return positioned
 
 
+# Where a generator puts the table of contents (GitLab, Azure, VitePress); "toc" may be a page too.
+_CONTENTS = ("_toc_", "_tosp_")
 _WIKI = re.compile(r"\[\[(?P<page>[^\[\]\n|]+)(?:\|[^\[\]\n]*)?\]\]")
+
+_ADDRESS = re.compile(r"[ \t]*[(（]https?:")  # behind what is text: `[[all]] (https://...)`
 
 
 def _wiki_link(state: StateInline, silent: bool) -> bool:
     if not state.src.startswith("[[", state.pos):
         return False
     match = _WIKI.match(state.src, state.pos, state.posMax)
-    if match is None or not any(map(str.isalnum, match["page"].partition("#")[0])):
+    # A list in code begins with a quote: `[['a', 'b']]`.
+    if match is None or not any(map(str.isalnum, match["page"])) or match["page"][0] in "\"'":
         return False
     # `[[1]](url)`, `[[1]][label]` and `[[label]]` with a definition are links with a bracket in
     # their text.
     references = state.env.get("references", {})
-    if state.src.startswith(("(", "["), match.end()):
+    if state.src.startswith(("(", "["), match.end()) or _ADDRESS.match(state.src, match.end()):
         return False
     if normalizeReference(match[0][2:-2]) in references:
         return False
+    line_start = state.src.rfind("\n", 0, state.pos) + 1
+    is_alone = match[0] == state.src[line_start:].partition("\n")[0].strip()
+    if match["page"].lower() in (*_CONTENTS, *(("toc",) if is_alone else ())):
+        return False
     if not silent and not state.linkLevel:
-        _push_link(state, match["page"].strip(), "wiki", match.start(), match.end())
+        page = match["page"].removesuffix("\\").strip()  # `\|` in a table
+        _push_link(state, page, "wiki", match.start(), match.end())
     state.pos = match.end()
     return True
 
@@ -153,6 +159,20 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
     return True
 
 
+_TITLED = re.compile(r"<([^<>]+)>\s*\Z")
+_MADE_LABELS = frozenset({"genindex", "modindex", "py-modindex", "search"})
+_ROLES = {"doc": "doc", "ref": "ref", "numref": "ref", "term": "term"}
+
+
+def role_target(role: str, content: str) -> tuple[str, str]:
+    """Where a role of Sphinx leads and the kind of link; ("", "") for what is none."""
+    kind = _ROLES.get(role.rpartition(":")[2], "")
+    titled = _TITLED.search(content)
+    place = " ".join((titled[1] if titled else content).split())
+    is_made = kind == "ref" and (place in _MADE_LABELS or "%s" in place)
+    return ("", "") if not kind or is_made or place.startswith("!") else (place, kind)
+
+
 def without_trailing_punctuation(url: str) -> str:
     """GitHub's rule: a sentence's punctuation and a closing bracket too many are not the URL's."""
     end, surplus = len(url), url.count(")") - url.count("(")
@@ -175,9 +195,9 @@ def _html(state: StateInline, silent: bool) -> bool:
     start = state.pos
     if not html_inline(state, silent):
         return False
-    found = _HTML_LINK.match(state.src, start, state.pos)
-    if found is not None and not silent:
-        url = next(filter(None, found.groups()), "")
+    match = _HTML_LINK.match(state.src, start, state.pos)
+    if match is not None and not silent:
+        url = next(filter(None, match.groups()), "")
         _push_link(state, unescape(url), "html", start, state.pos)
     return True
 
@@ -193,11 +213,11 @@ _CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 def _block_references(content: str, line: int) -> Iterator[Link]:
     """`((id))` of Logseq: a block of some page, by its id."""
     shown = (
-        _CODE_SPAN.sub(lambda found: " " * len(found[0]), content) if "`" in content else content
+        _CODE_SPAN.sub(lambda match: " " * len(match[0]), content) if "`" in content else content
     )
-    for found in _BLOCK_REFERENCE.finditer(shown):
-        context = context_of(content, found.start(), found.end(), 0, len(content))
-        yield Link(found["id"], "ref", line + content.count("\n", 0, found.start()), context)
+    for match in _BLOCK_REFERENCE.finditer(shown):
+        context = context_of(content, match.start(), match.end(), 0, len(content))
+        yield Link(match["id"], "ref", line + content.count("\n", 0, match.start()), context)
 
 
 def _push_link(state: StateInline, url: str, kind: str, start: int, end: int) -> None:
@@ -208,7 +228,23 @@ def _push_link(state: StateInline, url: str, kind: str, start: int, end: int) ->
     state.push("link_close", "a", -1)
 
 
-_INLINE_RULES = ["text", "escape", "bare_url", "backticks", "wiki"]
+# A role of MyST; what it leads to is as in Sphinx.
+_ROLE = re.compile(r"\{(?P<role>[A-Za-z:]+)\}`(?P<content>[^`\n]+)`")
+
+
+def _role(state: StateInline, silent: bool) -> bool:
+    match = _ROLE.match(state.src, state.pos, state.posMax)
+    if match is None:
+        return False
+    url, kind = role_target(match["role"], match["content"])
+    if url and not (silent or state.linkLevel):
+        _push_link(state, url, kind, match.start(), match.end())
+    state.pos = match.end()
+    return True
+
+
+_OWN_KINDS = ("wiki", "autolink", "ref", "doc", "term")
+_INLINE_RULES = ["text", "role", "escape", "bare_url", "backticks", "wiki"]
 _INLINE_RULES += ["link", "image"]
 _INLINE_RULES += ["autolink", "html_inline"]
 
@@ -220,11 +256,12 @@ def _make_parser() -> MarkdownIt:
     rules.at("autolink", _positioned(autolink))
     rules.at("html_inline", _html)
     rules.before("link", "wiki", _wiki_link)
+    rules.after("text", "role", _role)
     rules.after("escape", "bare_url", _bare_url)
     rules.enableOnly(_INLINE_RULES)
     parser.inline.ruler2.enableOnly([])
     # Emphasis and the like are of no interest: fewer stops, measured a third faster.
-    parser.inline.terminator_re = re.compile(r"[\[\]\\`!<:]")
+    parser.inline.terminator_re = re.compile(r"[\[\]\\`!<:{]")
     return parser
 
 
@@ -232,34 +269,34 @@ _PARSER = _make_parser()
 
 _FOOTNOTE = re.compile(r"^\[\^(?P<label>[^\]\s]+)\]:", re.MULTILINE)
 _FOOTNOTE_MARK = re.compile(r"\[\^(?P<label>[^\[\]\n]+)\](?!:)")  # in the text, no definition
-_OTHER_SCHEME = re.compile(r"(?!https?:)[A-Za-z][A-Za-z0-9+.-]*:", re.IGNORECASE)
+OTHER_SCHEME = re.compile(r"(?!https?:)[A-Za-z][A-Za-z0-9+.-]*:", re.IGNORECASE)
 
 
 def _links_of(
-    content: str, line: int, references: Mapping[str, Any], note: str | None
+    content: str, shown: str, line: int, references: Mapping[str, Any], note: str | None
 ) -> Iterator[tuple[Link, str | None]]:
     """The links of one block's text, each with the label of the footnote it belongs to.
 
     Args:
+        shown: the text without what is hidden: see `visible`.
         note: the footnote that the whole block belongs to.
     """
     tokens: list[Token] = []
-    _PARSER.inline.parse(content, _PARSER, dict(references), tokens)
+    _PARSER.inline.parse(shown, _PARSER, dict(references), tokens)
     opened = [token for token in tokens if token.type == "link_open" and token.meta]
-    if "((" in content:
-        for one in _block_references(content, line):
-            yield one, None
+    if "((" in shown:
+        yield from ((made, None) for made in _block_references(content, line))
     if not opened:
         return
     definitions = list(_FOOTNOTE.finditer(content)) if "[^" in content else []
     for token in opened:
-        url = str(token.attrs["href"]).strip()
+        url = as_written(str(token.attrs["href"])).strip()
         start, end = token.meta["start"], token.meta["end"]
-        if not url or url.startswith("#") or _OTHER_SCHEME.match(url):
+        if url in ("", "#") or OTHER_SCHEME.match(url):
             continue
         low, high, label = _footnote_span(definitions, start, len(content))
         label = label if label is not None else note
-        kind = token.info if token.info in ("wiki", "autolink", "ref") else ""
+        kind = token.info if token.info in _OWN_KINDS else ""
         if not kind and token.markup == "autolink":
             kind = "autolink"
         elif not kind:
@@ -270,13 +307,13 @@ def _links_of(
             if not _looks_like_place(url):
                 continue
             label = written[2:-1]
-        one = Link(
+        made = Link(
             url,
             "footnote" if label is not None else kind,
             line + content.count("\n", 0, start),
             context_of(content, start, end, low, high),
         )
-        yield one, label if label is None else f"{label}\n{url}"
+        yield made, label if label is None else f"{label}\n{url}"
 
 
 def _footnote_span(
@@ -287,26 +324,24 @@ def _footnote_span(
     high = definitions[following].start() if following < len(definitions) else length
     if not following:
         return 0, high, None
-    own = definitions[following - 1]
-    return own.end(), high, own["label"]
+    definition = definitions[following - 1]
+    return definition.end(), high, definition["label"]
 
 
-def _with_sentences(
-    footnotes: Mapping[str, Link], texts: Sequence[tuple[str, int, str | None]]
-) -> Iterator[Link]:
+def _with_sentences(footnotes: Mapping[str, Link], texts: Sequence[LinkText]) -> Iterator[Link]:
     """Footnotes' links, each with the first sentence that its footnote belongs to, if any."""
     marks: dict[str, tuple[str, int, int]] = {}
     for content, *_ in texts if footnotes else ():
         if "[^" in content:
             for match in _FOOTNOTE_MARK.finditer(content):
                 marks.setdefault(match["label"], (content, *match.span()))
-    for key, one in footnotes.items():
+    for key, footnote in footnotes.items():
         place = marks.get(key.partition("\n")[0])
         if place is None:
-            yield one
+            yield footnote
         else:
             content, start, end = place
-            yield replace(one, context=context_of(content, start, end, 0, len(content)))
+            yield replace(footnote, context=context_of(content, start, end, 0, len(content)))
 
 
 # Front matter
@@ -322,7 +357,6 @@ def _front_matter_links(values: Mapping[str, Any], lines: Sequence[str]) -> Iter
 
 
 def _looks_like_place(text: str) -> bool:
-    """Whether a value is a URL or a file, not a name such as `source: Wikipedia`."""
     if text.startswith(("http://", "https://")):
         return not any(map(str.isspace, text))
     return text.lower().endswith(MARKDOWN_SUFFIXES)

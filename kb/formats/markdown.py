@@ -3,47 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any
 
+from markdown_it.token import Token
+
+from kb.formats.definitions import find_definitions
 from kb.formats.front_matter import NO_FRONT_MATTER, read_front_matter
+from kb.formats.links import find_links
+from kb.formats.markdown_blocks import PARSER, LinkTexts
 from kb.formats.outline import (
     MAXIMUM_HEADING,
     MAXIMUM_SOURCE,
     Block,
     Body,
     Heading,
-    last_text_line,
+    Link,
+    cover,
     one_line,
     prose,
 )
+from kb.formats.restructured_links import glossary_terms, normal_name, toctree_links
 from kb.formats.tags import inline_tags
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.token import Token
-
-    from kb.formats.link_texts import LinkTexts
-
-__all__ = ["plain_heading", "read_markdown"]
-
-
-# Block rules only: 2 to 4 times faster than the full parser, same outline. The inline text of a
-# heading or paragraph is still in its "inline" token; the few that are shown are parsed apart.
-# The core rule "normalize" is off too, since "\r" would become a line end there.
-# Made, and its library imported, at the first document: searches and server starts need neither.
-@cache
-def _markdown() -> MarkdownIt:
-    from kb.formats.links import KeepingLinks
-    from kb.formats.markdown_blocks import BlocksByFirstCharacter
-
-    parser = KeepingLinks("commonmark").enable("strikethrough")
-    parser.core.ruler.enableOnly(["block"])
-    parser.block = BlocksByFirstCharacter()
-    return parser
-
+from kb.text.headings import TERM_MARK
 
 _BLOCK_KINDS = {
     "heading_open": "heading",
@@ -69,33 +54,39 @@ _ATTRIBUTE_BLOCK = re.compile(rf"\{{:?\s*{_ATTRIBUTE}(?:\s+{_ATTRIBUTE})*\s*\}}"
 _MARKUP = re.compile(r"[\\`*_~\[\]<>&!\n]")
 
 
+def read(text: str, lines: Sequence[str], path: str) -> Body:
+    """Read a whole file with what Logseq and MyST add; `lines` are its lines."""
+    body = read_markdown(text, lines)
+    links = sorted((*body.links, *myst_toctrees(text, lines)), key=lambda link: link.line)
+    return replace(
+        body,
+        front_matter=body.front_matter or page_properties(lines, path),
+        links=tuple(links),
+        labels=(*block_ids(text), *myst_labels(text, lines)),
+    )
+
+
 def read_markdown(text: str, lines: Sequence[str], *, has_front_matter: bool = True) -> Body:
     """Read a whole file; `lines` are its lines."""
-    from kb.formats.links import find_links
-
     front = read_front_matter(text) if has_front_matter else NO_FRONT_MATTER
     references: dict[str, Any] = {}
-    found = _Found(front.line_count, references)
+    reader = _Found(front.line_count, references)
     if front.line_count:
-        found.blocks.append(Block(1, front.line_count, "front_matter"))
+        reader.blocks.append(Block(1, front.line_count, "front_matter"))
     for tokens, line in _windows(text[front.character_count :], references):
-        found.add(tokens, line)
+        reader.add(tokens, line)
     # Only now are all link definitions known, of which some stand at the very end.
     headings = [
-        Heading(level, _heading_text(source, references), block.start_line, block.end_line)
-        for block, level, source in found.headings
+        Heading(level, plain_heading(source, references), block.start_line, block.end_line)
+        for block, level, source in reader.headings
     ]
-    summary = prose(_plain_text(found.paragraph, references, images=False))
+    summary = prose(_plain_text(reader.paragraph, references, images=False))
     notices = (front.notice,) if front.notice else ()
-    links = find_links(found.texts.found, references, front.values, lines, front.line_count)
-    blocks = _without_gaps(found.blocks, lines)
-    return Body(headings, blocks, summary, front.values, notices, links, tags=tuple(found.tags))
-
-
-def _link_texts() -> LinkTexts:
-    from kb.formats.link_texts import LinkTexts
-
-    return LinkTexts()
+    links = find_links(reader.texts.links, references, front.values, lines, front.line_count)
+    blocks = cover(reader.blocks, lines)
+    terms = find_definitions(blocks, lines, lambda source: plain_heading(source, references))
+    parts = headings, blocks, summary, front.values, notices, links
+    return Body(*parts, tags=tuple(reader.tags), definitions=tuple(terms))
 
 
 @dataclass(slots=True)
@@ -106,8 +97,9 @@ class _Found:
     references: dict[str, Any]  # the link definitions that are known so far
     blocks: list[Block] = field(default_factory=list)
     headings: list[tuple[Block, int, str]] = field(default_factory=list)  # level and source
+    texts: LinkTexts = field(default_factory=LinkTexts)  # for `find_links`
     paragraph: str = ""  # the source of the first one with words to read
-    texts: LinkTexts = field(default_factory=_link_texts)  # for `find_links`
+
     tags: dict[str, None] = field(default_factory=dict)  # in order
 
     def add(self, tokens: Sequence[Token], line: int) -> None:
@@ -147,7 +139,7 @@ def _windows(text: str, references: dict[str, Any]) -> Iterator[tuple[list[Token
     size = WINDOW_CHARACTERS
     while start < len(text):
         end = text.find("\n", start + size) + 1 or len(text)
-        tokens = _markdown().parse(text[start:end], references)
+        tokens = PARSER.parse(text[start:end], references)
         references.pop("duplicate_refs", None)  # of no use, and as many as there are
         if end == len(text):
             yield tokens, line
@@ -184,31 +176,8 @@ def _last_block(tokens: Sequence[Token]) -> int:
     return 0
 
 
-def _without_gaps(found: Iterable[Block], lines: Sequence[str]) -> list[Block]:
-    """Trim blocks to their text and add the lines that gave no token: link definitions."""
-    blocks: list[Block] = []
-    covered = 0
-
-    def add(start: int, end: int, kind: str) -> None:
-        while start <= end and not lines[start - 1].strip():
-            start += 1
-        if start <= end:
-            blocks.append(Block(start, last_text_line(lines, start, end), kind))
-
-    for block in found:
-        add(covered + 1, block.start_line - 1, "reference")
-        add(max(covered + 1, block.start_line), min(block.end_line, len(lines)), block.kind)
-        covered = max(covered, block.end_line)
-    add(covered + 1, len(lines), "reference")
-    return blocks
-
-
-def plain_heading(source: str) -> str:
+def plain_heading(source: str, references: Mapping[str, Any] = MappingProxyType({})) -> str:
     """A heading as it is written, with markup, links and attributes, as the text that it shows."""
-    return _heading_text(source, {})
-
-
-def _heading_text(source: str, references: dict[str, Any]) -> str:
     source = source.rstrip()
     start = source.rfind("{")
     if source.endswith("}") and _ATTRIBUTE_BLOCK.fullmatch(source, start):
@@ -216,14 +185,14 @@ def _heading_text(source: str, references: dict[str, Any]) -> str:
     return one_line(_plain_text(source[:MAXIMUM_HEADING], references, images=True))
 
 
-def _plain_text(source: str, references: dict[str, Any], *, images: bool) -> str:
+def _plain_text(source: str, references: Mapping[str, Any], *, images: bool) -> str:
     """Remove Markdown's inline markup; an image leaves its alternative text, if wanted."""
     # Inline parsing of hostile input can be quadratic; no caller shows more than this.
     source = source[:MAXIMUM_SOURCE]
     if not _MARKUP.search(source):
         return source
     tokens: list[Token] = []
-    _markdown().inline.parse(source, _markdown(), references, tokens)
+    PARSER.inline.parse(source, PARSER, dict(references), tokens)
     return "".join(_token_text(token, images) for token in tokens)
 
 
@@ -233,3 +202,84 @@ def _token_text(token: Token, images: bool) -> str:
     if token.type == "image":
         return "".join(_token_text(t, images) for t in token.children or ()) if images else ""
     return "" if token.type == "html_inline" else token.content
+
+
+# What Logseq writes into Markdown: properties of a page in its first lines, ids of blocks
+
+
+FOLDERS = frozenset({"pages", "journals"})
+_PROPERTY = re.compile(r"(?P<name>title|alias|tags)::[ \t]+(?P<value>.*\S)", re.IGNORECASE)
+_ANY_PROPERTY = re.compile(r"[\w-]+::(?:[ \t]|\Z)")
+_BLOCK_ID = re.compile(r"^\s*id:: ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*$", re.MULTILINE)
+
+
+def page_properties(lines: Sequence[str], path: str) -> dict[str, str]:
+    """Title, alias and tags of a page in a graph's own folders; elsewhere such lines are text."""
+    properties: dict[str, str] = {}
+    if PurePosixPath(path).parent.name not in FOLDERS:
+        return properties
+    for line in lines:
+        if not _ANY_PROPERTY.match(line):
+            break
+        if property_ := _PROPERTY.match(line):
+            properties[property_["name"].lower()] = property_["value"].strip()
+    return properties
+
+
+def block_ids(text: str) -> tuple[str, ...]:
+    """The ids by which blocks of a page are referred to."""
+    return tuple(_BLOCK_ID.findall(text)) if "id:: " in text else ()
+
+
+# What MyST adds: tables of contents, glossaries, labels of the whole project
+
+
+_LABEL = re.compile(
+    r"^[ \t]*(?:\(([^()\s]+)\)=|:(?:name|label):[ \t]+(\S+(?:[ \t]\S+)*))[ \t]*$", re.MULTILINE
+)
+_LABELLED = re.compile(r"\{[^{}\n]*?#([\w/.:-]+)[^{}\n]*\}")
+_MYST_TERM = re.compile(r"^(\S.*)\n+:[ \t]", re.MULTILINE)
+_MYST_FENCE = re.compile(r"(?P<fence>`{3,}|:{3,}(?=\s*\{)|~{3,})\s*(?:\{(?P<name>[\w:-]+)\})?")
+
+
+def myst_labels(text: str, lines: Sequence[str]) -> Iterator[str]:
+    """The labels of a page: those before headings, names of directives, terms of glossaries."""
+    if ")=" in text or ":name:" in text or ":label:" in text:
+        for match in _LABEL.finditer(text):
+            yield (match[1] or match[2]).casefold()
+    if "{#" in text and "{ref}`" in text:
+        yield from (match[1].casefold() for match in _LABELLED.finditer(text))
+    if "{.glossary" in text:
+        terms = _MYST_TERM.finditer(text, text.index("{.glossary"))
+        yield from (TERM_MARK + normal_name(match[1]) for match in terms)
+    if "{glossary}" in text:
+        for start, end in _directives(lines, "glossary"):
+            yield from glossary_terms(lines[start:end])
+
+
+def myst_toctrees(text: str, lines: Sequence[str]) -> Iterator[Link]:
+    """The links of tables of contents."""
+    if "{toctree}" in text:
+        for start, end in _directives(lines, "toctree"):
+            yield from toctree_links(lines, start, end)
+
+
+def _directives(lines: Sequence[str], name: str) -> Iterator[tuple[int, int]]:
+    """The first line (from 0) of each directive's content, and the one behind its last."""
+    around: list[str] = []  # fences of other directives, whose content is text
+    number = 0
+    while number < len(lines):
+        line = lines[number].strip()
+        fence = _MYST_FENCE.match(line)
+        number += 1
+        if around and line == around[-1]:
+            around.pop()
+        elif fence is not None and fence["name"] not in (None, name):
+            around.append(fence["fence"])
+        elif fence is not None:
+            start = number
+            while number < len(lines) and not lines[number].strip().startswith(fence["fence"]):
+                number += 1
+            if fence["name"]:
+                yield start, number
+            number += 1

@@ -12,15 +12,13 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
-from kb.formats.outline import Block, Body, Heading, Link, one_line
+from kb.formats.outline import Body, Heading, Link, line_blocks, one_line
 from kb.formats.syntax_tree import Node, TooComplexError, deadline, parse_source, text
 
-__all__ = ["NAVIGATION_FILES", "read_navigation"]
-
 _GRAMMARS = {
-    "sidebars.js": ("tree_sitter_javascript", "language"),
-    "sidebars.json": ("tree_sitter_javascript", "language"),
-    "sidebars.ts": ("tree_sitter_typescript", "language_typescript"),
+    "sidebars.js": "javascript",
+    "sidebars.json": "javascript",
+    "sidebars.ts": "typescript",
 }
 NAVIGATION_FILES = frozenset({"mkdocs.yml", "mkdocs.yaml", *_GRAMMARS})
 MOST_LEVELS = 6
@@ -30,8 +28,9 @@ DOCUMENTS = "docs"  # where MkDocs looks unless docs_dir says otherwise
 Entry = tuple[int, int, str, str]
 
 
-def read_navigation(source: str, lines: Sequence[str], name: str) -> Body:
+def read(source: str, lines: Sequence[str], path: str) -> Body:
     """Read a navigation file by its name; what is no navigation is plain text."""
+    name = posixpath.basename(path)
     values: dict[str, str] = {}
     try:
         if name in _GRAMMARS:
@@ -39,8 +38,9 @@ def read_navigation(source: str, lines: Sequence[str], name: str) -> Body:
         else:
             entries, values = _mkdocs(source)
     except (yaml.YAMLError, TooComplexError, RecursionError, ValueError) as error:
-        reason = str(error).split("\n", 1)[0]
-        return Body((), _blocks((), lines), "", {}, (f"no navigation could be read: {reason}",))
+        deep = isinstance(error, RecursionError)
+        reason = "it is nested too deeply" if deep else str(error).split("\n", 1)[0]
+        return Body((), line_blocks(lines), "", {}, (f"no navigation could be read: {reason}",))
     headings: list[Heading] = []
     links = []
     for line, depth, title, page in entries:
@@ -49,23 +49,7 @@ def read_navigation(source: str, lines: Sequence[str], name: str) -> Body:
         if page:
             kind = "doc" if name in _GRAMMARS else "inline"
             links.append(Link(page, kind, line, " ".join(lines[line - 1].split())))
-    return Body(headings, _blocks(headings, lines), "", dict(values), (), tuple(links))
-
-
-def _blocks(headings: Sequence[Heading], lines: Sequence[str]) -> list[Block]:
-    """Runs of lines between the headings."""
-    starts = {heading.start_line for heading in headings}
-    blocks: list[Block] = []
-    start = 0
-    for number, line in enumerate([*lines, ""], start=1):
-        if start and (number in starts or not line.strip()):
-            blocks.append(Block(start, number - 1, "paragraph"))
-            start = 0
-        if number in starts:
-            blocks.append(Block(number, number, "heading"))
-        elif line.strip() and not start:
-            start = number
-    return blocks
+    return Body(headings, line_blocks(lines, headings), "", dict(values), (), tuple(links))
 
 
 # MkDocs
@@ -119,7 +103,7 @@ def _page(place: str, base: str) -> str:
 def _sidebars(source: str, name: str) -> Iterator[Entry]:
     # JSON alone is no program, but an expression in brackets is; the lines stay.
     text_of_file = f"({source})" if name.endswith(".json") else source
-    tree = parse_source(*_GRAMMARS[name], text_of_file.encode(), deadline())
+    tree = parse_source(_GRAMMARS[name], text_of_file.encode(), deadline())
     for node in _outermost_objects(tree.root_node):
         for sidebar, items in _pairs(node):
             if items.type in ("array", "object"):
@@ -170,7 +154,6 @@ def _pairs(node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _string(node: Node) -> str:
-    """The value of a string, whatever its quotes."""
     raw = text(node)[1:-1]
     if "\\" not in raw:
         return raw

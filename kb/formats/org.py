@@ -1,28 +1,37 @@
-"""Org files as Markdown, line for line: orgparse finds the headings, the rest is rewritten here."""
+"""Org files, as Markdown with the same lines: orgparse finds the headings, the rest is ours."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orgparse
 
-from kb.formats.lined import LinedText, code_fence
-
-__all__ = ["as_markdown"]
+from kb.formats.links import without_trailing_punctuation
+from kb.formats.markdown import plain_heading, read_markdown
+from kb.formats.outline import Block, Body, Heading, Link
+from kb.text.sentences import context_of
 
 _KEYWORD = re.compile(r"\s*#\+(?P<name>[\w-]+):\s*(?P<value>.*?)\s*\Z", re.IGNORECASE)
 _BLOCK = re.compile(r"\s*#\+(?P<end>begin|end)_(?P<name>\w+)\s*(?P<rest>.*)\Z", re.IGNORECASE)
 _CODE_BLOCKS = ("src", "example", "export")
 _DRAWER = re.compile(r"\s*:[\w-]+:\s*\Z")
-_LINK = re.compile(r"\[\[(?P<target>[^\[\]]+)\](?:\[(?P<text>[^\[\]]*)\])?\]")
+# Verbatim text and code hold no links: =a= ~b~, with no word close to their marks.
+_INLINE = re.compile(
+    r"""(?<![^\s("'{-])(?:=(?P<verbatim>[^\s=](?:(?:[^\n=]|=\w){0,120}[^\s=])?)=
+          |~(?P<code>[^\s~](?:(?:[^\n~]|~\w){0,120}[^\s~])?)~)(?=[\s,.;:!?"')}\[-]|\Z)
+    | \[\[(?P<target>[^\s\[\]][^\[\]]*)\](?:\[(?P<text>[^\[\]]*)\])?\]
+    | (?P<web>https?://[^\s<>\[\]]+)""",
+    re.VERBOSE,
+)
+_TARGET = re.compile(r"<<([^<>\n]+)>>|^[ \t]*#\+name:(.*)$", re.IGNORECASE | re.MULTILINE)
 _RULE = re.compile(r"\s*\|[-+]+\|\s*\Z")
 _ITEM = re.compile(r"(?P<indent>\s*)(?P<mark>[-+]|\d+[.)])(?P<rest>\s+.*)\Z")
-_PLAIN_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:", re.IGNORECASE)
-_VERBATIM = re.compile(r"(?<![\w=~])[=~](\S|\S[^=~`]*\S)[=~](?![\w=~])")
+_DESCRIPTION = re.compile(r"\s*[-+*]\s+(?:\[[ X-]\]\s+)?(?P<term>\S.{0,400}?)\s+::(?:\s|\Z)")
 MOST_LEVELS = 6
+_OTHER_TYPE = re.compile(r"(?!https?:)[A-Za-z][\w+-]*:")  # of a link: mail, a key, a package's own
 # What orgparse is told: headings, their drawers and the file's own keywords. It looks for dates in
 # all else, in exponential time; and it takes the cube of a heading's length to look for tags.
 _TOLD = re.compile(r"\*|\s*(?::|#\+)")
@@ -31,22 +40,47 @@ _COLON = "\ue03a"  # for that in a heading, while orgparse looks at it
 LONGEST_TOLD = 500  # characters; a longer heading is text
 
 
-def as_markdown(source: str) -> LinedText:
-    """The text as Markdown with the same lines, and the values of its keywords."""
-    lines = source.split("\n")
-    headings = dict(_headings(lines))
-    reader = _Reader(headings)
-    written = [reader.line(number, line) for number, line in enumerate(lines, start=1)]
-    return LinedText("\n".join(written), reader.values)
+# No line of code is likely to close such a fence.
+_FENCE = "~~~~~~~~~~~~"
+
+
+def read(text: str, lines: Sequence[str], path: str = "") -> Body:
+    """Read a whole file; `lines` are its lines."""
+    sources = text.split("\n")
+    reader = _Reader(dict(_headings(sources)))
+    markdown = "\n".join(reader.line(number, line) for number, line in enumerate(sources, 1))
+    reader.end_text()
+    targets = {"".join(names).strip().casefold() for names in _TARGET.findall(text)}
+    targets |= {heading.lstrip("# ").casefold() for heading in reader.headings.values()}
+    links = tuple(_inside(link, targets) for link in reader.links)
+    body = read_markdown(markdown, lines, has_front_matter=False)
+    terms = tuple(_definitions(body.blocks, lines))
+    body = replace(body, front_matter=reader.values, links=links, definitions=terms)
+    return replace(body, labels=tuple(reader.labels))
+
+
+def _definitions(blocks: Iterable[Block], lines: Sequence[str]) -> Iterator[Heading]:
+    """The items of description lists, `- term :: what it is`, but for those in other items."""
+    for block in blocks:
+        item = _DESCRIPTION.match(lines[block.start_line - 1])
+        if item is not None and block.kind == "list_item":
+            start = block.start_line
+            term = plain_heading(_shown(item["term"]))
+            yield Heading(1, term, start, start, block.end_line)
+
+
+def _inside(link: Link, targets: Container[str]) -> Link:
+    """A link to a name, which is a place of this file if that has a place of the name."""
+    is_here = link.kind == "wiki" and link.url.casefold() in targets
+    return replace(link, url=f"#{link.url}") if is_here else link
 
 
 def _headings(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The Markdown of each line that is a heading."""
     for node in orgparse.loads("\n".join(map(_told, lines)))[1:]:
         if not 1 <= node.linenumber <= len(lines):
             continue
         heading = node.get_heading(format="raw").strip().replace(_COLON, ":")
-        text = _VERBATIM.sub(r"`\1`", _inline(heading))
+        text = _shown(heading)
         anchor = node.properties.get("CUSTOM_ID") or node.properties.get("ID") or ""
         named = f" {{#{anchor}}}" if anchor and not re.search(r"[\s{}]", str(anchor)) else ""
         yield node.linenumber, f"{'#' * min(node.level, MOST_LEVELS)} {text}{named}"
@@ -59,25 +93,28 @@ def _told(line: str) -> str:
     if not line.startswith("*"):
         return line
     *words, last = line.rstrip().rsplit(maxsplit=1)
-    kept = f"{words[0]} " if words and _TAGS.fullmatch(last) else line
-    return kept.replace(":", _COLON)
+    without_text = f"{words[0]} " if words and _TAGS.fullmatch(last) else line
+    return without_text.replace(":", _COLON)
 
 
 @dataclass(slots=True)
 class _Reader:
-    """One pass over the lines."""
-
     headings: dict[int, str]
     values: dict[str, Any] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    _texts: list[str] = field(default_factory=list)  # lines of a paragraph, an item or a row
+    _text_line: int = 0  # the first of them
     _block: str = ""  # name of the verbatim block we are in
     _is_drawer: bool = False
 
     def line(self, number: int, line: str) -> str:
-        """One line of the Markdown."""
         if self._block:
             return self._in_block(line)
         if number in self.headings:
             self._is_drawer = False
+            self._add_text(number, line, begins=True)
+            self.end_text()
             return self.headings[number]
         if self._is_drawer:
             return self._in_drawer(line)
@@ -91,9 +128,24 @@ class _Reader:
             return ""
         if line.lstrip().startswith("# ") or line.strip() == "#":
             return ""
-        return self._text(line)
+        return self._text(number, line)
 
-    def _text(self, line: str) -> str:
+    def end_text(self) -> None:
+        text, self._texts = "\n".join(self._texts), []
+        for match in _INLINE.finditer(text):
+            url, kind, end = _link(match)
+            if url:
+                line = self._text_line + text.count("\n", 0, match.start())
+                context = context_of(text, match.start(), match.start() + end, 0, len(text))
+                self.links.append(Link(url, kind, line, context))
+
+    def _add_text(self, number: int, line: str, *, begins: bool) -> None:
+        if begins or not line.strip() or number != self._text_line + len(self._texts):
+            self.end_text()
+            self._text_line = number
+        self._texts.append(line)
+
+    def _text(self, number: int, line: str) -> str:
         stripped = line.strip()
         if _RULE.match(line):
             return line.replace("+", "|")
@@ -101,33 +153,34 @@ class _Reader:
             return f"    {stripped[2:]}"
         if re.fullmatch(r"-{5,}", stripped):
             return ""
-        if item := _ITEM.match(line):
+        item = _ITEM.match(line)
+        self._add_text(number, line, begins=item is not None or stripped.startswith("|"))
+        if item is not None:
             mark = "-" if item["mark"] in "-+" else "1."
-            return f"{item['indent']}{mark}{_inline(item['rest'])}"
-        return _inline(line)
+            return f"{item['indent']}{mark}{_shown(item['rest'])}"
+        return _shown(line)
 
     def _in_block(self, line: str) -> str:
         block = _BLOCK.match(line)
         if block and block["end"].lower() == "end" and block["name"].lower() == self._block:
             self._block = ""
-            return code_fence()
+            return _FENCE
         return line
 
     def _begin(self, block: re.Match[str]) -> str:
         name = block["name"].lower()
         if block["end"].lower() == "begin" and name in _CODE_BLOCKS:
             self._block = name
-            return code_fence(block["rest"].split(" ", 1)[0] if name == "src" else "")
+            return _FENCE + (block["rest"].split(" ", 1)[0] if name == "src" else "")
         return ""
 
     def _in_drawer(self, line: str) -> str:
         stripped = line.strip()
         if stripped.upper() == ":END:":
             self._is_drawer = False
-        elif (
-            found := re.fullmatch(r":ID:\s*(\S+)", stripped, re.IGNORECASE)
-        ) and not self.values.get("id"):
-            self.values["id"] = found[1]
+        elif id_ := re.fullmatch(r":ID:\s*(\S+)", stripped, re.IGNORECASE):
+            self.values.setdefault("id", id_[1])
+            self.labels.append(id_[1])
         return ""
 
     def _keep(self, name: str, value: str) -> None:
@@ -136,20 +189,44 @@ class _Reader:
             self.values[key] = [tag for tag in value.split(":") if tag] if key == "tags" else value
 
 
-def _inline(text: str) -> str:
-    return _LINK.sub(lambda found: _link(found["target"], found["text"]), text)
+def _shown(text: str) -> str:
+    """A line as Markdown: links as what they show, verbatim text as code."""
+    return _INLINE.sub(_as_shown, text)
 
 
-def _link(target: str, text: str | None) -> str:
-    """A link to a file, a page or a heading; `id:` names the note that has this id."""
-    shown = text or target
-    if target.startswith("id:"):
-        return f"[[{target[3:]}|{shown}]]"
-    target = re.sub(r"\A(?:file|attachment):", "", target)
-    path, separator, place = target.partition("::")
-    if path.startswith(("*", "#")):
-        return shown
-    fragment = place.lstrip("*#") if separator and not place.isdigit() else ""
-    if not _PLAIN_SCHEME.match(path) and "/" not in path and "." not in path:
-        return f"[[{path}|{shown}]]"
-    return f"[{shown}](<{path}{f'#{fragment}' if fragment else ''}>)"
+def _as_shown(match: re.Match[str]) -> str:
+    if match["target"]:
+        return match["text"] or match["target"]
+    code = match["verbatim"] or match["code"]
+    return f"`{code}`" if code and "`" not in code else match[0]
+
+
+def _link(match: re.Match[str]) -> tuple[str, str, int]:
+    """What a link leads to ("": nowhere else), its kind and its length.
+
+    To a file, a page or a heading; `id:` names the note that has this id.
+    """
+    length = len(match[0])
+    if match["web"]:
+        url = without_trailing_punctuation(match["web"])
+        return url, "autolink", len(url)
+    target = " ".join((match["target"] or "").split())
+    scheme, _, rest = target.partition(":")
+    if scheme == "id":
+        return rest.partition("::")[0], "ref", length
+    if scheme == "roam":
+        return rest, "wiki", length
+    if scheme == "attachment":
+        return rest.partition("::")[0], "attachment", length
+    is_file = scheme in ("file", "file+sys", "file+emacs")
+    target = rest if is_file else target
+    if target.startswith(("*", "#")):
+        return f"#{target[1:]}", "wiki" if target.startswith("*") else "inline", length
+    if not is_file and _OTHER_TYPE.match(target):
+        return "", "", length
+    path, _, place = target.partition("::")
+    # What has no mark is searched for as text, or is a line.
+    fragment = place[1:] if place.startswith(("*", "#")) else ""
+    if not is_file and not re.search(r"[/.~]", path):
+        return path, "wiki", length
+    return f"{path}#{fragment}" if fragment else path, "inline", length

@@ -9,24 +9,6 @@ from typing import Any
 
 from kb.text.headings import PATH_SEPARATOR
 
-__all__ = [
-    "MAXIMUM_HEADING",
-    "MAXIMUM_SOURCE",
-    "MAXIMUM_SUMMARY",
-    "Block",
-    "Body",
-    "Heading",
-    "Link",
-    "ParsedDocument",
-    "Range",
-    "Section",
-    "build_sections",
-    "first_prose",
-    "last_text_line",
-    "one_line",
-    "prose",
-]
-
 Range = tuple[int, int]  # of a text: its first character, and the one behind its last
 
 MAXIMUM_SUMMARY = 500  # characters
@@ -50,15 +32,18 @@ class Section:
     parent: int | None  # position of the enclosing section
     start_line: int
     end_line: int  # with subsections
-    body_end_line: int  # before the next heading; the heading's own last line when it has no body
+    # Before the next heading; the heading's own last line when it has no body. Terms are in a body.
+    body_end_line: int
+    term_end_line: int = 0  # the last line of the term that is defined; 0: it is a heading
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """One top-level block; together the blocks hold every non-blank line, in order.
 
-    `kind` is "front_matter", "heading", "paragraph", "list_item", "fence", "code", "table",
-    "quote", "html", "rule", "reference" (link definitions) or "directive".
+    `kind` is "front_matter", "heading", "paragraph", "list_item", "definition" (a term with its
+    definition, or a part of one), "fence", "code", "table", "quote", "html", "rule", "reference"
+    (link definitions) or "directive".
     """
 
     start_line: int
@@ -71,9 +56,10 @@ class Link:
     """One link of a document."""
 
     url: str  # the destination as written; of a wiki link the page with its "#part"
-    kind: str  # inline, reference, autolink, wiki, footnote or metadata
+    kind: str  # as in `citations`
     line: int  # 1-based, of the file
     context: str  # the sentence round it, as written, on one line
+    key: str = ""  # of a stored link: where it leads (see `kb.store.citation_keys`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +81,13 @@ class ParsedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """One heading as a reader found it; lines are 1-based and inclusive."""
+    """One heading, or a term of a definition list; lines are 1-based and inclusive."""
 
-    level: int  # 1 to 6
-    text: str
+    level: int  # 1 to 6; of a term, as a reader found it, 1 + the definitions that it lies in
+    text: str  # several terms of one definition are joined by ", "
     start_line: int
     end_line: int
+    last_line: int = 0  # of the definition, where it is a term; 0: it is a heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +102,13 @@ class Body:
     links: tuple[Link, ...] = ()
     labels: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    definitions: tuple[Heading, ...] = ()  # in the order of their terms
 
 
 def build_sections(
     headings: Sequence[Heading], lines: Sequence[str], title: str
 ) -> tuple[Section, ...]:
-    """The sections that headings in document order open.
+    """The sections that headings and terms in document order open.
 
     Args:
         title: the document's; the heading that says it is left out of paths.
@@ -129,14 +117,18 @@ def build_sections(
         (i for i, h in enumerate(headings) if h.level == 1 and h.text and h.text == title), None
     )
     ends = _section_ends(headings, len(lines))
+    next_headings = [len(lines) + 1] * len(headings)
+    for position in range(len(headings) - 1, 0, -1):
+        after = headings[position]
+        is_term = after.last_line > 0
+        next_headings[position - 1] = next_headings[position] if is_term else after.start_line
     sections: list[Section] = []
     for position, heading in enumerate(headings):
         parent = position - 1 if position else None
-        while parent is not None and sections[parent].level >= heading.level:
+        while parent is not None and ends[parent] < heading.start_line:
             parent = sections[parent].parent
         above = "" if parent in (None, title_position) else sections[parent or 0].heading_path
-        following = headings[position + 1].start_line if position + 1 < len(headings) else 0
-        body_end = following - 1 if following else len(lines)
+        body_end = heading.last_line or next_headings[position] - 1
         sections.append(
             Section(
                 position=position,
@@ -147,16 +139,18 @@ def build_sections(
                 start_line=heading.start_line,
                 end_line=last_text_line(lines, heading.end_line, ends[position]),
                 body_end_line=last_text_line(lines, heading.end_line, body_end),
+                term_end_line=heading.end_line if heading.last_line else 0,
             )
         )
     return tuple(sections)
 
 
 def _section_ends(headings: Sequence[Heading], total_lines: int) -> list[int]:
-    """Return for each heading the line before the next one of its level or above."""
-    ends = [total_lines] * len(headings)
+    ends = [heading.last_line or total_lines for heading in headings]
     open_positions: list[int] = []
     for position, heading in enumerate(headings):
+        if heading.last_line:
+            continue
         while open_positions and headings[open_positions[-1]].level >= heading.level:
             ends[open_positions.pop()] = heading.start_line - 1
         open_positions.append(position)
@@ -168,6 +162,45 @@ def last_text_line(lines: Sequence[str], first: int, last: int) -> int:
     while last > first and not lines[last - 1].strip():
         last -= 1
     return last
+
+
+def cover(blocks: Iterable[Block], lines: Sequence[str]) -> list[Block]:
+    """Trim blocks to their text and add the lines between them: link definitions, comments."""
+    covering: list[Block] = []
+    end_of_last = 0
+
+    def add(start: int, end: int, kind: str) -> None:
+        while start <= end and not lines[start - 1].strip():
+            start += 1
+        if start <= end:
+            covering.append(Block(start, last_text_line(lines, start, end), kind))
+
+    for block in blocks:
+        add(end_of_last + 1, block.start_line - 1, "reference")
+        add(max(end_of_last + 1, block.start_line), min(block.end_line, len(lines)), block.kind)
+        end_of_last = max(end_of_last, block.end_line)
+    add(end_of_last + 1, len(lines), "reference")
+    return covering
+
+
+def line_blocks(
+    lines: Sequence[str],
+    headings: Sequence[Heading] = (),
+    kind_of: Callable[[int], str] = lambda _: "paragraph",
+) -> list[Block]:
+    """The headings, and between them each run of lines of one kind that are not blank."""
+    in_heading = {n for h in headings for n in range(h.start_line, h.end_line + 1)}
+    starts = {heading.start_line for heading in headings}
+    blocks: list[Block] = []
+    for number, line in enumerate(lines, start=1):
+        kind = "heading" if number in in_heading else kind_of(number) if line.strip() else ""
+        last = blocks[-1] if blocks else None
+        goes_on = last is not None and last.kind == kind and number not in starts
+        if last is not None and goes_on and last.end_line == number - 1:
+            blocks[-1] = Block(last.start_line, number, kind)
+        elif kind:
+            blocks.append(Block(number, number, kind))
+    return blocks
 
 
 # Openings of paragraphs that are instructions to a site generator, not prose: admonitions,
@@ -186,8 +219,8 @@ def first_prose(
     for block in blocks:
         if block.kind == "paragraph":
             source = "\n".join(lines[block.start_line - 1 : block.end_line])
-            if found := prose(plain_text(source[:MAXIMUM_SOURCE])):
-                return found
+            if text := prose(plain_text(source[:MAXIMUM_SOURCE])):
+                return text
     return ""
 
 

@@ -2,108 +2,103 @@
 
 Markdown (markdown-it-py), reStructuredText (docutils), AsciiDoc and Org have headings, source code
 (tree-sitter) has symbols, a table its columns; any other text is paragraphs. A heading inside a
-list or a block quote belongs to that list or quote and opens no section, as in the outlines that
-editors and GitHub show.
+list or quote opens no section, as in the outlines of editors and GitHub.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from importlib import import_module
 from pathlib import PurePosixPath
 from posixpath import splitext
+from typing import Any
 
 from kb.disk.read import MAXIMUM_DOCUMENT
-from kb.formats.convert.formats import format_of
-from kb.formats.convert.result import Converted
-from kb.formats.front_matter import front_matter_title
-from kb.formats.logseq import block_ids, page_properties
-from kb.formats.markdown import read_markdown
-from kb.formats.navigation import NAVIGATION_FILES, read_navigation
+from kb.formats.convert.formats import HTML, MANUAL, Format, format_of
+from kb.formats.convert.result import REMARKS, Converted
+from kb.formats.definitions import with_terms
+from kb.formats.front_matter import front_matter_title, read_front_matter
+from kb.formats.navigation import NAVIGATION_FILES
 from kb.formats.outline import (
-    MAXIMUM_HEADING,
-    Block,
     Body,
-    Heading,
     ParsedDocument,
     build_sections,
     first_prose,
+    line_blocks,
     one_line,
 )
-from kb.formats.source_code import SOURCE_SUFFIXES, read_source
-from kb.text.suffixes import (
-    ASCIIDOC_SUFFIXES,
-    MARKDOWN_SUFFIXES,
-    ORG_SUFFIXES,
-    RESTRUCTURED_TEXT_SUFFIXES,
-    TABLE_SUFFIXES,
-    TEXT_SUFFIXES,
-)
-
-__all__ = ["MAXIMUM_CONVERTED", "accepts", "is_markdown", "parse", "parse_converted"]
+from kb.formats.source_code import grammar_of
+from kb.text.suffixes import text_format
 
 MAXIMUM_CONVERTED = 200_000_000  # bytes of a file that is converted: pictures take most of them
 
 
 def accepts(path: str) -> int:
-    """How many bytes a file of this path may have as a document; 0 when it is none."""
-    name = path.rpartition("/")[2]  # every file of a folder is asked about: no Path here
-    if splitext(name)[1].lower() in TEXT_SUFFIXES or name in NAVIGATION_FILES:
+    """How many bytes a file of this path may have as a document; 0 for one that is none."""
+    name = path.rpartition("/")[2]  # called for every file of a folder: no Path here
+    if text_format(name) or name in NAVIGATION_FILES:
         return MAXIMUM_DOCUMENT
     return MAXIMUM_CONVERTED if format_of(path) else 0
 
 
 def is_markdown(path: str) -> bool:
     """Whether the text of a document of this path is Markdown, as a file or once converted."""
-    return splitext(path)[1].lower() in MARKDOWN_SUFFIXES or format_of(path) is not None
+    return text_format(path) == "markdown" or format_of(path) is not None
+
+
+def is_markdown_text(text: str, path: str) -> bool:
+    """As `is_markdown`, or by what a text looks like whose name says nothing."""
+    return is_markdown(path) or (not _named_format(path) and looks_like(text) == "markdown")
+
+
+def _named_format(path: str) -> str:
+    return "source code" if grammar_of(splitext(path)[1].lower()) else text_format(path)
+
+
+def unnamed_format(text: str, path: str) -> Format | None:
+    """The format from which a text has to be converted, if its name says nothing of its format."""
+    kind = "" if _named_format(path) else looks_like(text)
+    format_ = {"html": HTML, "manual": MANUAL}.get(kind)
+    return format_ if format_ and format_.is_available else None
 
 
 def parse(text: str, path: str) -> ParsedDocument:
     """Parse `text` (decoded, no BOM, lines ended by "\\n" alone) by the suffix of `path`.
 
-    Never raises on any text: what cannot be read as its format is read as plain text, with a
-    notice. Only "\\n" ends a line, so line numbers are those of an editor.
+    Never raises: what cannot be read as its format becomes plain text, with a notice.
     """
     lines = _lines(text)
-    suffix = PurePosixPath(path).suffix.lower()
-    if PurePosixPath(path).name in NAVIGATION_FILES:
-        body = read_navigation(text, lines, PurePosixPath(path).name)
-    elif suffix in MARKDOWN_SUFFIXES:
-        body = read_markdown(text, lines)
-        properties = body.front_matter or page_properties(lines, path)
-        body = replace(body, front_matter=properties, labels=block_ids(text))
-    elif suffix in RESTRUCTURED_TEXT_SUFFIXES:
-        body = _read_restructured_text(text, lines)
-    elif suffix in ASCIIDOC_SUFFIXES or suffix in ORG_SUFFIXES:
-        body = _read_lined(text, lines, suffix)
-    elif suffix in TABLE_SUFFIXES:
-        from kb.formats.csv_table import read_table
-
-        body = read_table(text, lines, path)
-    elif suffix in SOURCE_SUFFIXES:
-        body = read_source(text, lines, path)
-    else:
-        body = _read_plain_text(lines)
+    name = PurePosixPath(path).name
+    is_navigation = name in NAVIGATION_FILES
+    kind = "navigation" if is_navigation else _named_format(name) or looks_like(text)
+    read = _read_plain_text
+    if module := _READERS.get(kind):
+        read = import_module(f"kb.formats.{module}").read
+    body = read(text, lines, path)
     return _document(body, lines, path, one_line(front_matter_title(body.front_matter)))
 
 
 def parse_converted(converted: Converted, path: str) -> ParsedDocument:
     """Parse what a converter made of the file at `path`: Markdown under the file's own title."""
+    from kb.formats.markdown import read_markdown
+
     lines = _lines(converted.text)
     body = read_markdown(converted.text, lines, has_front_matter=False)
-    body = replace(body, front_matter=dict(converted.metadata), notices=converted.notices, tags=())
+    values: dict[str, Any] = {**converted.metadata}
+    if converted.remarks:
+        values[REMARKS] = converted.remarks
+    body = replace(body, front_matter=values, notices=converted.notices, tags=())
     return _document(body, lines, path, one_line(converted.title))
 
 
 def _lines(text: str) -> list[str]:
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return lines
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _document(body: Body, lines: Sequence[str], path: str, title: str) -> ParsedDocument:
+    body = with_terms(body, lines)
     title = title or next((h.text for h in body.headings if h.level == 1 and h.text), "")
     return ParsedDocument(
         title=title or PurePosixPath(path).name,
@@ -119,52 +114,54 @@ def _document(body: Body, lines: Sequence[str], path: str, title: str) -> Parsed
     )
 
 
-def _read_lined(text: str, lines: Sequence[str], suffix: str) -> Body:
-    """Read a markup that is turned into Markdown line for line."""
-    # Only files of these formats pay for the imports.
-    if suffix in ORG_SUFFIXES:
-        from kb.formats.org import as_markdown
-    else:
-        from kb.formats.asciidoc import as_markdown
-    lined = as_markdown(text)
-    body = read_markdown(lined.markdown, lines, has_front_matter=False)
-    return replace(body, front_matter=lined.values)
-
-
-def _read_restructured_text(text: str, lines: Sequence[str]) -> Body:
-    # Only files of this format pay for importing docutils (.03 s).
-    from kb.formats.restructured_links import find_references
-    from kb.formats.restructured_text import (
-        RestructuredTextError,
-        plain_text,
-        read_blocks,
-        read_titles,
-    )
-
-    found = find_references(lines)
-    links, labels = tuple(found.links), tuple(found.labels)
-    try:
-        titles = read_titles(text, found.substitutions)
-    except RestructuredTextError as error:
-        plain = _read_plain_text(lines)
-        notice = f"The file could not be read as reStructuredText, so it has no headings: {error}."
-        return Body((), plain.blocks, plain.summary, {}, (notice,), links, labels)
-    headings = [
-        Heading(min(t.level, 6), one_line(t.text[:MAXIMUM_HEADING]), t.start_line, t.end_line)
-        for t in titles
-    ]
-    blocks = [Block(*block) for block in read_blocks(lines, titles)]
-    summary = first_prose(blocks, lines, partial(plain_text, substitutions=found.substitutions))
-    return Body(headings, blocks, summary, {}, (), links, labels)
-
-
-def _read_plain_text(lines: Sequence[str]) -> Body:
-    blocks: list[Block] = []
-    start = 0
-    for number, line in enumerate((*lines, ""), start=1):
-        if line.strip():
-            start = start or number
-        elif start:
-            blocks.append(Block(start, number - 1, "paragraph"))
-            start = 0
+def _read_plain_text(text: str, lines: Sequence[str], path: str) -> Body:
+    blocks = line_blocks(lines)
     return Body((), blocks, first_prose(blocks, lines, str), {})
+
+
+# Each with a function `read`; only files of a format pay for what its reader imports.
+_READERS = {
+    "markdown": "markdown",
+    "restructured text": "restructured_text",
+    "asciidoc": "asciidoc",
+    "org": "org",
+    "table": "tables",
+    "source code": "source_code",
+    "navigation": "navigation",
+}
+
+
+# What a text is whose name does not say it
+
+
+_CHARACTERS = 20_000  # of the beginning, that are looked at
+
+# In this order: a manual page has comments, HTML a comment of Org's kind nowhere.
+_MARKS = (
+    ("html", r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b"),
+    ("manual", r"(?:[.']\\\".*?\n|\.\s*\n|'\s*\n)*\.(?:TH|Dd|Dt)\s"),
+    ("org", r"\s*#\+[A-Za-z_]+:"),
+    ("restructured text", r".*?^\.\.[ ](?:[\w:-]+::|_[^:\n]+:)"),
+    ("asciidoc", r"(?:\s+|//[^/\n]*\n|:[\w-]+:.*?\n|\[\[.*?\]\]\n)*=[ ]\S"),
+)
+_PATTERNS = tuple((name, re.compile(marks, re.I | re.S | re.M)) for name, marks in _MARKS)
+_HASH = re.compile(r"^#{1,6}[ \t]+\S", re.M)
+# Comments of a program stand close to what they are about.
+_HEADING = re.compile(r"(?:\A|(?<=\n\n))#{1,6}[ \t]+\S[^\n]*(?:\n\n|\n?\Z)")
+_UNDERLINED = re.compile(
+    r"(?:\A|(?<=\n\n))(?P<text>\S[^\n]*)\n(?P<line>={3,}|-{3,})[ \t]*(?:\n|\Z)"
+)
+
+
+def looks_like(text: str) -> str:
+    """A format as `text_format` names it, "html" or "manual"; "plain text" where nothing shows."""
+    head = text[:_CHARACTERS]
+    for name, pattern in _PATTERNS:
+        if pattern.match(head):
+            return name
+    headings = len(_HEADING.findall(head))
+    underlined = any(
+        abs(len(match["text"]) - len(match["line"])) < 3 for match in _UNDERLINED.finditer(head)
+    )
+    is_marked = underlined or headings * 2 > len(_HASH.findall(head))
+    return "markdown" if is_marked or read_front_matter(text).line_count else "plain text"

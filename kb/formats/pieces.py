@@ -1,8 +1,7 @@
 """The blocks of a document -> pieces: lines, sentences or parts of them, none to be cut further.
 
-A piece is as large as the content lets it be: a block that fits into a chunk is one. Text without
-words is in none (`kb/formats/wordless.py`). The text is tokenized once, in `Source`, which then
-counts the tokens of any range.
+A block that fits into a chunk is one piece. Text without words is in none (`wordless.py`). `Source`
+tokenizes the text once, and counts the tokens of any range.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cache
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
@@ -59,6 +58,10 @@ class Source:
         after = block.end_line < len(self._lines)
         end = self._lines[block.end_line] - 1 if after else len(self.text)
         return self._lines[block.start_line - 1], end
+
+    def lines(self, first: int, last: int) -> Range:
+        """Where these lines begin and end, in characters, without the last line end."""
+        return self.range(Block(first, last, ""))
 
     def line(self, character: int) -> int:
         """The line, from 1, that a character stands in."""
@@ -150,11 +153,15 @@ class Piece:
     is_behind_gap: bool = False  # text without words stands between it and the piece before
 
 
-def split_blocks(source: Source, blocks: Sequence[Block], budget: int) -> Iterator[Piece]:
+def split_blocks(
+    source: Source, blocks: Sequence[Block], budget: int, terms: Mapping[int, Sequence[Range]]
+) -> Iterator[Piece]:
     """The pieces of a section's blocks, in order.
 
     Args:
         budget: tokens that a piece and its lead may have together.
+        terms: where the term of each block of a definition stands, and the one around it, by the
+            block's first line.
     """
     cut = Cut.BLOCK
     intro = NO_LEAD
@@ -162,10 +169,12 @@ def split_blocks(source: Source, blocks: Sequence[Block], budget: int) -> Iterat
     for block in blocks:
         start, end = source.range(block)
         share = 2 if block.kind in ("table", "html") else 4  # a header row has to be whole
-        leads = _Leads(source, Leads(source.text, (start, end), block.kind, intro), budget // share)
+        block_terms = terms.get(block.start_line, ())
+        leads = Leads(source.text, (start, end), block.kind, intro, block_terms)
         for part_start, part_end in source.without_gaps(start, end):
             is_behind_gap = bool(source.text[gap_end:part_start].strip())
-            for piece in _split_part(source, part_start, part_end, cut, budget, leads):
+            part = part_start, part_end
+            for piece in _split_part(source, *part, cut, budget, leads, budget // share):
                 yield replace(piece, is_behind_gap=True) if is_behind_gap else piece
                 is_behind_gap = False
             gap_end = part_end
@@ -178,45 +187,27 @@ def split_blocks(source: Source, blocks: Sequence[Block], budget: int) -> Iterat
             intro = introduction(source.text, (start, end), block.kind)
 
 
-class _Leads:
-    """A block's leads, cut to some tokens."""
-
-    def __init__(self, source: Source, leads: Leads, most_tokens: int) -> None:
-        self._source = source
-        self._leads = leads
-        self._most = most_tokens
-        self._cut = {NO_LEAD: (NO_LEAD, 0)}
-
-    def at(self, place: int) -> tuple[Range, int]:
-        """The lead of a piece that begins there, and its tokens."""
-        return self._measured(self._leads.at(place))
-
-    @cached_property
-    def most_tokens(self) -> int:
-        return max(self._measured(lead)[1] for lead in self._leads.different)
-
-    def _measured(self, lead: Range) -> tuple[Range, int]:
-        if lead not in self._cut:
-            cut = self._source.cut_to(lead, self._most)
-            self._cut[lead] = (cut, self._source.token_count(*cut))
-        return self._cut[lead]
-
-
 def _split_part(
-    source: Source, start: int, end: int, cut: Cut, budget: int, leads: _Leads
+    source: Source, start: int, end: int, cut: Cut, budget: int, leads: Leads, most_of_lead: int
 ) -> Iterator[Piece]:
     """Yield a block, or a part of it, as one piece if it fits, else its lines with their leads."""
-    lead, tokens = leads.at(start)
+
+    @cache
+    def measure(lead: Range) -> tuple[Range, int]:
+        lead = source.cut_to(lead, most_of_lead)
+        return lead, source.token_count(*lead)
+
+    lead, tokens = measure(leads.at(start))
     if source.fits(start, end, budget - tokens):
         yield Piece(start, end, cut, source.token_count(start, end), lead, tokens)
         return
-    for piece in _split_lines(source, start, end, cut, budget - leads.most_tokens):
-        lead, tokens = leads.at(piece.start)
+    budget -= max(measure(lead)[1] for lead in leads.different)
+    for piece in _split_lines(source, start, end, cut, budget):
+        lead, tokens = measure(leads.at(piece.start))
         yield replace(piece, lead=lead, lead_tokens=tokens)
 
 
 def _split_lines(source: Source, start: int, end: int, cut: Cut, budget: int) -> Iterator[Piece]:
-    """Yield each line, or its sentences where it does not fit."""
     while start < end:
         line_end = source.text.find("\n", start, end)
         line_end = end if line_end < 0 else line_end
@@ -233,8 +224,8 @@ def _split_lines(source: Source, start: int, end: int, cut: Cut, budget: int) ->
 
 
 def _split_line(source: Source, start: int, end: int, cut: Cut, budget: int) -> Iterator[Piece]:
-    found = _SENTENCE_END.finditer(source.text, start, end)
-    ends = [match.end() for match in islice(found, MOST_SENTENCES + 1)]
+    matches = _SENTENCE_END.finditer(source.text, start, end)
+    ends = [match.end() for match in islice(matches, MOST_SENTENCES + 1)]
     if len(ends) > MOST_SENTENCES:
         ends = []
     for sentence_start, sentence_end in pairwise([start, *ends, end]):

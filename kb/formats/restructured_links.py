@@ -11,24 +11,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kb.formats.links import without_trailing_punctuation
+from kb.formats.links import role_target, without_trailing_punctuation
 from kb.formats.outline import Link
+from kb.text.assets import asset
+from kb.text.headings import TERM_MARK
 from kb.text.sentences import context_of
 
-__all__ = ["LIST_MARK", "References", "find_references", "normal_name"]
-
 # Directives whose content is no text, and those whose argument is none.
-_CODE = frozenset(
-    {
-        *("code", "code-block", "sourcecode", "literalinclude", "parsed-literal", "highlight"),
-        *("math", "raw", "productionlist", "graphviz", "digraph", "graph", "uml", "mermaid"),
-        *("doctest", "testcode", "testsetup", "testoutput", "testcleanup", "prompt", "ipython"),
-        *("image", "index", "meta", "default-role", "role", "highlightlang", "kernel-render"),
-        *("kernel-figure", "kernel-doc", "ifconfig", "tabularcolumns", "csv-table"),
-    }
+_CODE, _NO_ARGUMENT = (
+    frozenset(asset("texts")["restructured_text"][key].split()) for key in ("code", "no_argument")
 )
-_NO_ARGUMENT = frozenset({"figure", "automodule", "module", "currentmodule", "toctree"})
-_STANDARD_LABELS = frozenset({"genindex", "modindex", "search"})
 
 # Explicit markup; it may begin an item, as labels in the cells of a list table do.
 _EXPLICIT = re.compile(r"(?P<indent>\s*(?:[-*+]\s+)*)\.\.\s+(?P<rest>\S.*)\Z")
@@ -71,13 +63,36 @@ def find_references(lines: Sequence[str]) -> References:
     """All links and labels of a file, in order."""
     scan = _Scan(lines)
     scan.run()
-    found = References([], scan.labels, scan.substitutions)
+    references = References([], scan.labels, scan.substitutions)
     anonymous = iter(scan.anonymous)
     for first, text in scan.texts:
-        found.links += _links_of(first, text, scan.targets, anonymous)
-    found.links += scan.links
-    found.links.sort(key=lambda link: link.line)
-    return found
+        references.links += _links_of(first, text, scan.targets, anonymous)
+    references.links += scan.links
+    references.links.sort(key=lambda link: link.line)
+    return references
+
+
+def toctree_links(lines: Sequence[str], first: int, end: int) -> Iterator[Link]:
+    """The entries of a toctree between two lines (from 0); a pattern names no single document."""
+    for number in range(first, end):
+        line = lines[number].strip()
+        entry = _ENTRY.match(line)
+        if not line or _OPTION.match(line) or entry is None or "*" in line:
+            continue
+        place = (entry["titled"] or entry["bare"]).strip()
+        if place != "self":
+            kind = "autolink" if re.match(r"https?://", place) else "toctree"
+            yield Link(place, kind, number + 1, " ".join(line.split()))
+
+
+def glossary_terms(lines: Sequence[str]) -> Iterator[str]:
+    """The terms of a glossary, each as a label that `:term:` refers to."""
+    texts = [line for line in lines if line.strip() and not _OPTION.match(line)]
+    margin = min((len(line) - len(line.lstrip()) for line in texts), default=0)
+    for line in texts:
+        term = line[margin:]
+        if not term.startswith((" ", "\t", ":", "..")):
+            yield TERM_MARK + normal_name(term.partition(" : ")[0])
 
 
 def normal_name(name: str) -> str:
@@ -100,7 +115,6 @@ class _Scan:
         self._start = 0
 
     def run(self) -> None:
-        """Read all lines."""
         index = 0
         while index < len(self._lines):
             line = self._lines[index].expandtabs(8).rstrip()
@@ -177,8 +191,10 @@ class _Scan:
         name = name.rpartition(":")[2]
         end = self._skip(index + 1, indent)
         if name == "toctree":
-            self._contents(index + 1, end)
+            self.links += toctree_links(self._lines, index + 1, end)
             return end
+        if name == "glossary":
+            self.labels += glossary_terms(self._lines[index + 1 : end])
         if name == "include" and argument and not argument.startswith("<"):
             self._link(argument, "include", index)
             return end
@@ -188,18 +204,6 @@ class _Scan:
             self.texts.append((index + 1, argument))
         return index + 1
 
-    def _contents(self, first: int, end: int) -> None:
-        """The entries of a toctree; a pattern names no single document."""
-        for number in range(first, end):
-            line = self._lines[number].strip()
-            entry = _ENTRY.match(line)
-            if not line or _OPTION.match(line) or entry is None or "*" in line:
-                continue
-            place = (entry["titled"] or entry["bare"]).strip()
-            is_address = re.match(r"https?://", place) is not None
-            if place != "self":
-                self._link(place, "autolink" if is_address else "toctree", number)
-
     def _link(self, place: str, kind: str, index: int) -> None:
         context = " ".join(self._lines[index].split())
         self.links.append(Link(place, kind, index + 1, context))
@@ -208,33 +212,33 @@ class _Scan:
 def _links_of(
     first: int, text: str, targets: dict[str, str], anonymous: Iterator[str]
 ) -> Iterator[Link]:
-    shown = _LITERAL.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    shown = _LITERAL.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     line, counted = first, 0
-    for found in _INLINE.finditer(shown):
-        line += shown.count("\n", counted, found.start())
-        counted = found.start()
-        place, kind = _place(found, targets, anonymous)
-        if place and not place.startswith(("#", "mailto:")):
-            context = context_of(text, found.start(), found.end(), 0, len(text))
+    for match in _INLINE.finditer(shown):
+        line += shown.count("\n", counted, match.start())
+        counted = match.start()
+        place, kind = _place(match, targets, anonymous)
+        if place and place != "#" and not place.startswith("mailto:"):
+            context = context_of(text, match.start(), match.end(), 0, len(text))
             yield Link(place, kind, line, context)
 
 
 def _place(
-    found: re.Match[str], targets: dict[str, str], anonymous: Iterator[str]
+    match: re.Match[str], targets: dict[str, str], anonymous: Iterator[str]
 ) -> tuple[str, str]:
     """Where one match leads and the kind of link; ("", "") for what is none."""
-    if found["role"]:
-        return _of_role(found["role"], found["content"])
-    if found["address"]:
-        return without_trailing_punctuation(found["address"]), "autolink"
-    if found["embedded"]:
-        place = " ".join(found["embedded"].split())
+    if match["role"]:
+        return role_target(match["role"], match["content"].replace("\\ ", ""))
+    if match["address"]:
+        return without_trailing_punctuation(match["address"]), "autolink"
+    if match["embedded"]:
+        place = " ".join(match["embedded"].split())
         if place.endswith("_") and not place.endswith("\\_"):
             return _of_name(place[:-1].strip("`"), targets)
         return (place.replace(" ", "") if "://" in place else place), "inline"
-    if "__" in (found["anonymous"], found["ending"]):
+    if "__" in (match["anonymous"], match["ending"]):
         return next(anonymous, ""), "reference"
-    return _of_name(found["phrase"] or found["substituted"] or found["word"], targets)
+    return _of_name(match["phrase"] or match["substituted"] or match["word"], targets)
 
 
 def _of_name(name: str, targets: dict[str, str]) -> tuple[str, str]:
@@ -245,17 +249,3 @@ def _of_name(name: str, targets: dict[str, str]) -> tuple[str, str]:
             break
         name = place[:-1].strip("`")
     return place, "reference"
-
-
-def _of_role(role: str, content: str) -> tuple[str, str]:
-    role = role.rpartition(":")[2]
-    titled = re.search(r"<([^<>]+)>\s*\Z", content)
-    place = " ".join((titled[1] if titled else content).split())
-    if role not in ("doc", "ref", "numref") or place.startswith("!"):
-        return "", ""
-    if role == "doc":
-        return place, "doc"
-    # Another project's label, or one of Sphinx's own pages.
-    if ":" in place or place in _STANDARD_LABELS or "%s" in place:
-        return "", ""
-    return place, "ref"

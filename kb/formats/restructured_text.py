@@ -1,22 +1,33 @@
-"""Section titles of a reStructuredText file, found by docutils."""
+"""Section titles and definition lists of a reStructuredText file, found by docutils."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from docutils import frontend, nodes, utils
 from docutils.parsers.rst import Parser, states
 from docutils.statemachine import StringList
 
-from kb.formats.restructured_links import LIST_MARK, normal_name
+from kb.formats.outline import (
+    MAXIMUM_HEADING,
+    Block,
+    Body,
+    Heading,
+    first_prose,
+    last_text_line,
+    line_blocks,
+    one_line,
+)
+from kb.formats.restructured_links import LIST_MARK, find_references, normal_name
 
 # docutils' own default; its patterns may take quadratic time on a longer line.
 LINE_LENGTH_LIMIT = 10_000
 # More of a title is not read: the expressions below take quadratic time on hostile text.
 MAXIMUM_TITLE = 2_000
+MAXIMUM_TERM = 400
 
 _SPACES = {ord("\v"): " ", ord("\f"): " "}
 
@@ -45,18 +56,31 @@ class RestructuredTextError(Exception):
     """docutils could not read the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Title:
-    """One section title with the lines of its adornment."""
+class Outline(NamedTuple):
+    """What carries the structure of a file, in document order."""
 
-    level: int  # 1 = the first adornment style met in the file
-    text: str
-    start_line: int
-    end_line: int
+    titles: list[Heading]
+    definitions: list[Heading]  # none of those inside of other blocks, but of glossaries
 
 
-def read_titles(text: str, substitutions: Mapping[str, str] = _NOTHING) -> tuple[Title, ...]:
-    """Return the section titles in document order, with 1-based lines.
+def read(text: str, lines: Sequence[str], path: str) -> Body:
+    """Read a whole file; `lines` are its lines."""
+    references = find_references(lines)
+    links, labels = tuple(references.links), tuple(references.labels)
+    try:
+        titles, definitions = read_outline(text, references.substitutions)
+    except RestructuredTextError as error:
+        blocks = line_blocks(lines)
+        notice = f"The file could not be read as reStructuredText, so it has no headings: {error}."
+        return Body((), blocks, first_prose(blocks, lines, str), {}, (notice,), links, labels)
+    blocks = list(read_blocks(lines, titles))
+    shown = partial(plain_text, substitutions=references.substitutions)
+    summary = first_prose(blocks, lines, shown)
+    return Body(titles, blocks, summary, {}, (), links, labels, definitions=tuple(definitions))
+
+
+def read_outline(text: str, substitutions: Mapping[str, str] = _NOTHING) -> Outline:
+    """Return the section titles and definitions, with 1-based lines.
 
     Only the block structure is parsed: no directive, role or substitution runs, nothing is
     read from disk, nothing is written to stderr.
@@ -70,7 +94,7 @@ def read_titles(text: str, substitutions: Mapping[str, str] = _NOTHING) -> tuple
     settings = _settings()
     document: Any = _Document(settings, utils.new_reporter("", settings), source="")
     document.note_source("", -1)
-    document.kb_titles = []
+    document.kb_outline = Outline([], [])
     document.kb_substitutions = substitutions
     machine = _OutlineMachine(state_classes=_STATES, initial_state="Body")
     try:
@@ -78,24 +102,21 @@ def read_titles(text: str, substitutions: Mapping[str, str] = _NOTHING) -> tuple
     # docutils has no common exception; whatever it raises must not stop a sync.
     except Exception as error:
         raise RestructuredTextError(str(error) or type(error).__name__) from error
-    return tuple(document.kb_titles)
+    outline: Outline = document.kb_outline
+    return outline
 
 
-def read_blocks(lines: Sequence[str], titles: Sequence[Title]) -> Iterator[tuple[int, int, str]]:
-    """Yield (first line, last line, kind) of each block; blank lines between belong to none.
-
-    An indented run stays with the line it hangs on: code with the paragraph that announces it,
-    a directive with its content, a list item with its paragraphs.
-    """
-    covered = 0
+def read_blocks(lines: Sequence[str], titles: Sequence[Heading]) -> Iterator[Block]:
+    """The blocks; an indented run stays with the line above it, as code with what announces it."""
+    last = 0
     for title in titles:
-        yield from _runs(lines, covered + 1, title.start_line - 1)
-        yield title.start_line, title.end_line, "heading"
-        covered = title.end_line
-    yield from _runs(lines, covered + 1, len(lines))
+        yield from _runs(lines, last + 1, title.start_line - 1)
+        yield Block(title.start_line, title.end_line, "heading")
+        last = title.end_line
+    yield from _runs(lines, last + 1, len(lines))
 
 
-def _runs(lines: Sequence[str], first: int, last: int) -> Iterator[tuple[int, int, str]]:
+def _runs(lines: Sequence[str], first: int, last: int) -> Iterator[Block]:
     start = end = 0
     kind = ""
     for number in range(first, last + 1):
@@ -106,13 +127,13 @@ def _runs(lines: Sequence[str], first: int, last: int) -> Iterator[tuple[int, in
         after_blank = number - 1 > end
         if not start or (line[0] not in " \t" and (after_blank or (is_item and kind == _ITEM))):
             if start:
-                yield start, end, kind
+                yield Block(start, end, kind)
             start = number
             kind = "directive" if _EXPLICIT_MARKUP.match(line) else "paragraph"
             kind = _ITEM if is_item else kind
         end = number
     if start:
-        yield start, end, kind
+        yield Block(start, end, kind)
 
 
 def plain_text(source: str, substitutions: Mapping[str, str] = _NOTHING) -> str:
@@ -123,7 +144,7 @@ def plain_text(source: str, substitutions: Mapping[str, str] = _NOTHING) -> str:
     """
     if substitutions and "|" in source:
         source = _SUBSTITUTED.sub(
-            lambda found: substitutions.get(normal_name(found[1]), found[0]), source
+            lambda match: substitutions.get(normal_name(match[1]), match[0]), source
         )
     for pattern, replacement in _INLINE_MARKUP:
         source = pattern.sub(replacement, source)
@@ -143,9 +164,8 @@ def _settings() -> Any:
 
 def _inliner() -> Any:
     """Leave inline text as it is, so that no role runs; `plain_text` cleans what is shown."""
-    inliner: Any = (
-        states.Inliner()
-    )  # a subclass fails: docutils reads the patterns of the class itself
+    # Not a subclass: docutils reads the patterns of the class itself.
+    inliner: Any = states.Inliner()
     inliner.parse = lambda text, *_: ([nodes.Text(text)], [])
     return inliner
 
@@ -194,7 +214,7 @@ class _OutlineState(states.RSTState):
     A title cannot stand inside a list, a quote or a directive, so nothing inside them matters.
     """
 
-    document: Any  # with `kb_titles` and `kb_substitutions`
+    document: Any  # with `kb_outline` and `kb_substitutions`
     state_machine: Any
     parent: Any
     memo: Any
@@ -214,20 +234,50 @@ class _OutlineState(states.RSTState):
         # The line under the title is the one docutils has just read.
         end_line = self.state_machine.abs_line_number()
         start_line = end_line - source.count("\n")
-        self.document.kb_titles.append(
-            Title(
-                level,
-                plain_text(title[:MAXIMUM_TITLE], self.document.kb_substitutions),
-                start_line,
-                end_line,
-            )
-        )
+        text = plain_text(title[:MAXIMUM_TITLE], self.document.kb_substitutions)
+        heading = Heading(min(level, 6), one_line(text[:MAXIMUM_HEADING]), start_line, end_line)
+        self.document.kb_outline.titles.append(heading)
 
     def run_directive(
         self, directive: Any, match: Any, type_name: str, option_presets: Any
     ) -> tuple[list[Any], bool]:
         *_, blank_finish = self.state_machine.get_first_known_indented(match.end())
         return [], blank_finish
+
+    def unknown_directive(self, type_name: str) -> tuple[list[Any], bool]:
+        lines, _, offset, blank_finish = self.state_machine.get_first_known_indented(0)
+        if type_name == "glossary":
+            self._read_glossary(list(lines)[1:], offset + 1)
+        return [], blank_finish
+
+    def definition_list_item(self, termline: list[str]) -> tuple[Any, bool]:
+        line = self.state_machine.abs_line_number() - 1
+        lines, _, offset, blank_finish = self.state_machine.get_indented()
+        if not termline[0].endswith("::"):  # else it announces code
+            end = last_text_line(lines, 1, len(lines))
+            self._add_definition(termline, line, offset + end)
+        return nodes.definition_list_item(), blank_finish
+
+    def _read_glossary(self, lines: Sequence[str], offset: int) -> None:
+        """Terms stand at the margin, several of a definition below each other."""
+        terms: list[str] = []
+        start = end = 0
+        for number, line in enumerate([*lines, "."], start=offset + 1):
+            is_term = line[:1].strip() != "" and not line.startswith((":", ".."))
+            if is_term and end >= start + len(terms) > start:
+                self._add_definition(terms, start, end)
+                terms = []
+            if is_term:
+                start = start if terms else number
+                terms.append(line)
+            end = number if line.strip() else end
+
+    def _add_definition(self, terms: list[str], start: int, end: int) -> None:
+        names = (term.partition(" : ")[0] for term in terms)  # behind it stands a classifier
+        if sum(map(len, terms)) <= MAXIMUM_TERM:
+            plain = (plain_text(name, self.document.kb_substitutions) for name in names)
+            definition = Heading(1, ", ".join(plain), start, start + len(terms) - 1, end)
+            self.document.kb_outline.definitions.append(definition)
 
     def nested_parse(self, block: Any, input_offset: int, *_: Any, **__: Any) -> int:
         return input_offset + len(block)

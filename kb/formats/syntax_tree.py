@@ -9,11 +9,16 @@ from functools import cache
 
 from tree_sitter import Language, Node, Parser, Tree
 
+from kb.text.assets import asset
+
 __all__ = ["Node", "TooComplexError", "Tree", "deadline", "parse_source", "text", "walk"]
 
 # A real file of 250 kB takes 0.07 s. One of 1 MB made to be hard, such as a million opening
 # braces, would take minutes. Our own work is counted: a busy machine makes no file hard.
 _TIME_LIMIT = 1.0  # seconds
+
+# tree-sitter-java ends the process in C at 200,000 brackets that nothing closes, not at 100,000.
+_MOST_UNCLOSED = 50_000
 
 _PIECE = 2048  # bytes handed to the parser at once; each look at a node's text copies as many
 
@@ -27,18 +32,16 @@ def deadline() -> float:
     return time.thread_time() + _TIME_LIMIT
 
 
-def parse_source(package: str, function: str, source: bytes, until: float) -> Tree:
-    """The tree of a UTF-8 source.
-
-    Args:
-        package: where the grammar is ...
-        function: ... and the function there that returns it.
+def parse_source(language: str, source: bytes, until: float) -> Tree:
+    """The tree of a UTF-8 source, by a grammar of `kb/assets/grammars.toml`.
 
     Raises:
-        TooComplexError: it was not ready by then.
+        TooComplexError: it was not ready by then, or never closes most of what it opens.
     """
+    if sum(map(source.count, b"([{<")) - sum(map(source.count, b")]}>")) > _MOST_UNCLOSED:
+        raise TooComplexError("Too complex to parse")
     # A parser of its own, since a server reads files in several threads.
-    parser = Parser(_language(package, function))
+    parser = Parser(_grammar(language))
     try:
         # Only a source that is asked for piece by piece can be given up.
         return parser.parse(
@@ -72,14 +75,15 @@ def walk(tree: Tree, until: float) -> Iterator[Node]:
         visited += 1
         if visited % 4096 == 0 and time.thread_time() > until:
             raise TooComplexError("Too complex to parse")
-        if cursor.goto_first_child():
-            continue
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return
+        if not cursor.goto_first_child():
+            while not cursor.goto_next_sibling():
+                if not cursor.goto_parent():
+                    return
 
 
 @cache
-def _language(package: str, function: str) -> Language:
+def _grammar(language: str) -> Language:
     # Loaded when a file in the language is first met: all grammars together take 15 MB.
-    return Language(getattr(importlib.import_module(package), function)())
+    row = asset("grammars")[language]
+    package = importlib.import_module(f"tree_sitter_{row.get('package', language)}")
+    return Language(getattr(package, row.get("function", "language"))())

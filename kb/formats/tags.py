@@ -21,8 +21,8 @@ _INLINE_TAG = re.compile(
 
 def tags_of(metadata: Mapping[str, Any]) -> list[str]:
     """A document's tags as they are written, each once: `tags`, `tag`; without `#`."""
-    found = (name.lstrip("#").strip() for name in _values(metadata, "tags", "tag"))
-    return list(dict.fromkeys(filter(None, found)))
+    names = (name.lstrip("#").strip() for name in _values(metadata, "tags", "tag"))
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def inline_tags(text: str) -> list[str]:
@@ -32,20 +32,15 @@ def inline_tags(text: str) -> list[str]:
     """
     if "#" not in text:
         return []
-    shown = _HTML.sub(" ", _without_code(text))
-    found = (match["words"] or match["name"] for match in _INLINE_TAG.finditer(shown))
-    return [name for name in found if any(not (c.isdecimal() or c in "/_-") for c in name)]
-
-
-def aliases_of(metadata: Mapping[str, Any]) -> list[str]:
-    """Other names of a document as they are written, each once: `aliases`, `alias`."""
-    found = (name.strip(" []") for name in _values(metadata, "aliases", "alias"))
-    return list(dict.fromkeys(filter(None, found)))
+    plain = _HTML.sub(" ", _without_code(text))
+    names = (match["words"] or match["name"] for match in _INLINE_TAG.finditer(plain))
+    return [name for name in names if any(not (c.isdecimal() or c in "/_-") for c in name)]
 
 
 def names_of(metadata: Mapping[str, Any]) -> str:
-    """What a document is found by besides its title and text, a name a line."""
-    return "\n".join([*aliases_of(metadata), *tags_of(metadata)])
+    """A document's names besides its title, a line each: `aliases`, `alias` and its tags."""
+    aliases = (name.strip(" []") for name in _values(metadata, "aliases", "alias"))
+    return "\n".join([*dict.fromkeys(filter(None, aliases)), *tags_of(metadata)])
 
 
 def normal_tag(tag: str) -> str:
@@ -62,7 +57,7 @@ def _values(metadata: Mapping[str, Any], *keys: str) -> Iterator[str]:
             is_tags = key.startswith("tag") and not _SEPARATOR.search(value)
             yield from value.split() if is_tags else _SEPARATOR.split(value)
         elif isinstance(value, list):
-            yield from (str(one) for one in value if isinstance(one, str | int | float))
+            yield from (str(item) for item in value if isinstance(item, str | int | float))
 
 
 def _without_code(text: str) -> str:
@@ -72,15 +67,15 @@ def _without_code(text: str) -> str:
     for number, (start, end) in reversed(list(enumerate(runs))):
         places.setdefault(end - start, []).append(number)
     parts: list[str] = []
-    kept = number = 0
+    end_of_code = number = 0
     while number < len(runs):
         start, end = runs[number]
         same = places[end - start]
         while same and same[-1] <= number:
             same.pop()
         if same:
-            parts.append(text[kept:start])
+            parts.append(text[end_of_code:start])
             number = same[-1]
-            kept = runs[number][1]
+            end_of_code = runs[number][1]
         number += 1
-    return " ".join([*parts, text[kept:]])
+    return " ".join([*parts, text[end_of_code:]])

@@ -1,7 +1,6 @@
 """Stretches of a text that hold no words to find: encoded data, minified code, rows of numbers.
 
-They are stored with their document but make no passages: a model sees noise in them, and as
-keywords they would swell the vocabulary with what nobody types.
+They make no passages: a model sees noise in them, and nobody types such keywords.
 """
 
 from __future__ import annotations
@@ -40,9 +39,8 @@ _BLANKS = re.compile(r"\s")
 
 def wordless_ranges(text: str) -> list[Range]:
     """The stretches without words, in order; none touches another."""
-    found = sorted(_candidates(text))
     merged: list[Range] = []
-    for start, end in found:
+    for start, end in sorted(_candidates(text)):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:

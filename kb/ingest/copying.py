@@ -1,29 +1,20 @@
-"""A copy of the file: for oneself, or for others without what was asked, read and learned."""
+"""A copy of the file: for oneself, or for others without questions, reads and discoveries."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kb.disk.read import reason
 from kb.errors import FileError
 from kb.ingest.forget import erase_documents, write_anew
+from kb.ingest.reach import take_along
+from kb.results.care import Copied
 from kb.store.collections import all_collections, update_source
+from kb.store.copies import forget_paths, forget_use
 from kb.store.database import Database
 from kb.store.discoveries import stored_discoveries
-from kb.store.sharing import forget_paths, forget_use
-
-__all__ = ["Copied", "copy_file"]
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """What a copy is."""
-
-    path: Path
-    size: int  # bytes
-    without_source: list[str] = field(default_factory=list)  # collections, in a copy for others
+from kb.store.mark import Mark
 
 
 def copy_file(database: Database, destination: Path, *, share: bool = False) -> Copied:
@@ -39,36 +30,44 @@ def copy_file(database: Database, destination: Path, *, share: bool = False) -> 
     if destination.exists():
         raise FileError(f"{destination} exists already: choose another name or remove it")
     unfinished = destination.with_name(f"{destination.name}.adapted")
+    with database.read() as connection:
+        rows = all_collections(connection)
     try:
         unfinished.unlink(missing_ok=True)
         database.copy_to(unfinished, shown=destination)
-        lost = _adapt(database, unfinished, share=share)
+        without_source = None
+        with Database(unfinished) as copy:
+            if share:
+                without_source = _forget_private(copy)
+            else:  # relative sources lead elsewhere from there
+                before: dict[int, str] = {row["collection_id"]: row["source"] for row in rows}
+                with copy.write() as connection:
+                    for row in all_collections(connection):
+                        source = before.get(row["collection_id"])
+                        if source is not None and row["source"] != source:
+                            update_source(connection, row["collection_id"], source)
         unfinished.rename(destination)
+        mark = Mark(destination)  # what this user confirmed of a file holds for the copy
+        if database.mark.is_own:
+            mark.confirm_file()
+        for row in rows:
+            take_along(database, row, mark)
     except OSError as error:
         raise FileError(f"cannot write the copy {destination}: {reason(error)}") from error
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
-    return Copied(destination, destination.stat().st_size, lost)
+    size = destination.stat().st_size
+    return Copied(copy=str(destination), bytes=size, without_source=without_source)
 
 
-def _adapt(database: Database, copied: Path, *, share: bool) -> list[str]:
-    """Make sources right for where the copy is, or leave all out that others need not see."""
-    lost: list[str] = []
-    with database.read() as connection:
-        sources = {row["collection_id"]: row["source"] for row in all_collections(connection)}
-    with Database(copied) as copy:
-        with copy.write() as connection:
-            if share:
-                discoveries = stored_discoveries(connection)
-                erase_documents(connection, [row["document_id"] for row in discoveries])
-                forget_use(connection)
-                lost = forget_paths(connection)
-            else:
-                for row in all_collections(connection):
-                    collection_id = row["collection_id"]
-                    if row["source"] != sources[collection_id]:
-                        update_source(connection, collection_id, sources[collection_id])
-        if share and (problem := write_anew(copy)):
-            raise FileError(f"the copy cannot be cleaned: {problem}")
-    return lost
+def _forget_private(copy: Database) -> list[str]:
+    """Delete all that others need not see; the collections that lose their source."""
+    with copy.write() as connection:
+        discoveries = stored_discoveries(connection)
+        erase_documents(connection, [row["document_id"] for row in discoveries])
+        forget_use(connection)
+        without_source = forget_paths(connection)
+    if problem := write_anew(copy):
+        raise FileError(f"the copy cannot be cleaned: {problem}")
+    return without_source

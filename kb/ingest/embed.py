@@ -1,8 +1,7 @@
 """Give chunks their vectors, a few a transaction: an interruption costs a second of work.
 
 A chunk is embedded by the hash of its text, so that equal texts are embedded once, and a vector
-never reaches a chunk whose text another process has changed meanwhile. Which machine embeds is the
-engine's affair (`kb/ingest/engine.py`); what it answers is stored here, whenever it comes.
+never reaches a chunk whose text another process has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -12,28 +11,28 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from kb.errors import ModelMismatchError
-from kb.formats.chunk import embedding_text, passage
+from kb.ingest.calibration import calibrate, require_same_vectors
 from kb.ingest.engine import Batch, Engine, Threads, Vectors
-from kb.ingest.progress import Progress, no_progress
+from kb.ingest.report import Progress, no_progress
 from kb.model_in_use import ModelInUse
-from kb.models.embedder import BATCH_SIZE, Embedder, are_interchangeable
+from kb.models.embedder import BATCH_SIZE, Embedder, are_interchangeable, is_address
 from kb.store.chunks import (
+    WHOLE_FILE,
+    ChunkRange,
     StoredChunk,
-    chunks_waiting_among,
-    chunks_with_text,
-    chunks_with_vector,
-    chunks_without_vector,
-    count_chunks,
+    chunk_ids,
+    chunks_to_embed,
     count_waiting,
     documents_of_chunks,
     has_more_vectors,
     waiting_chunks,
 )
 from kb.store.connection import Connection, Row
-from kb.store.contents import title_and_text
+from kb.store.contents import texts_to_embed
 from kb.store.database import Database
 from kb.store.embeddings import (
     current_model,
+    delete_if_unused,
     find_model_id,
     insert_model,
     insert_vectors,
@@ -43,7 +42,6 @@ from kb.store.embeddings import (
     switch_model,
     vectors_of,
 )
-from kb.store.ids import WHOLE_FILE, ChunkRange
 from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 
 MANY_TIMES = 20  # as many passages wait as have a vector: another model costs little then
@@ -73,7 +71,7 @@ def embed_pending(
     Args:
         within: a range of chunk ids; others wait on.
         should_stop: asked after each batch once the model has embedded something, so that every
-            call gets on; what is left waits on.
+            call makes progress.
         engine: what runs the model.
 
     Raises:
@@ -96,12 +94,14 @@ def embed_pending(
                 progress("embedding", min(done, total), total)
                 if report.embedded and should_stop():
                     break
+        if report.embedded:
+            calibrate(model.database, embedder)
 
     try:
         embed()
     except ModelMismatchError:
-        # Another process gave the file its first model just now, or one that suits it better.
-        # Where this is not the one asked for, `model.embedder` says so.
+        # Another process gave the file its first model just now, or one that suits it better. If
+        # it is not the configured one, `model.embedder` says so.
         embed()
     with model.database.read() as connection:
         report.waiting = count_waiting(connection, within)
@@ -128,15 +128,16 @@ def reembed(
     with model.database.write() as connection:
         model_id = _insert_model(connection, embedder)
     with model.database.read() as connection:
-        total = count_chunks(connection)
+        order = chunk_ids(connection)
     run = _Run(model.database, embedder, model_id, report, engine, keeps_old=True)
     with model.database.batch():
-        with closing(run.embed(chunks_with_text)) as steps:
+        with closing(run.embed(order)) as steps:
             for done in steps:
-                progress("embedding", min(done, total), total)
+                progress("embedding", min(done, len(order)), len(order))
         with model.database.write() as connection:
             run.require_model(connection)
             switch_model(connection, model_id)
+    calibrate(model.database, embedder)
     model.keep_embedder(embedder)
     # What was stored while the model was changed.
     rest = embed_pending(model, progress=progress, engine=engine)
@@ -144,10 +145,6 @@ def reembed(
     report.reused += rest.reused
     report.waiting = rest.waiting
     return report
-
-
-# Gives the next chunks behind one and up to another, at most so many, in order.
-NextChunks = Callable[[Connection, int, int, int], list[StoredChunk]]
 
 
 @dataclass(slots=True)
@@ -163,69 +160,43 @@ class _Run:
     # The chunks of each text that the engine has, by its hash.
     under_way: dict[bytes, list[StoredChunk]] = field(default_factory=dict)
 
-    def embed(self, chunks: NextChunks, within: ChunkRange = WHOLE_FILE) -> Generator[int]:
-        """Embed chunks; how many are done, after each transaction."""
-
-        def windows() -> Iterator[list[StoredChunk]]:
-            after, last = within[0] - 1, within[1]
-            while True:
-                with self.database.read() as connection:
-                    window = chunks(connection, after, last, WINDOW)
-                if not window:
-                    return
-                after = window[-1].chunk_id
-                yield window
-
-        return self._embed_windows(windows())
-
     def embed_waiting(self, within: ChunkRange) -> Generator[int]:
-        """Embed what waits for a vector, what is asked for most first.
+        """Embed what waits for a vector: beginnings of documents and the newest ones first."""
+        for _ in range(2):  # the second time what was stored meanwhile
+            with self.database.read() as connection:
+                order = waiting_chunks(connection, within)
+            yield from self.embed(order)
 
-        A search meanwhile, or after an interruption, finds each document by its beginning, and
-        all of the newest ones.
-        """
-        with self.database.read() as connection:
-            order = waiting_chunks(connection, within)
-
-        def windows() -> Iterator[list[StoredChunk]]:
-            for start in range(0, len(order), WINDOW):
-                with self.database.read() as connection:
-                    window = chunks_waiting_among(connection, order[start : start + WINDOW])
-                yield window
-
-        yield from self._embed_windows(windows())
-        yield from self.embed(chunks_without_vector, within)  # what was stored meanwhile
-
-    def _embed_windows(self, windows: Iterator[list[StoredChunk]]) -> Generator[int]:
+    def embed(self, chunk_ids: Sequence[int]) -> Generator[int]:
+        """Embed chunks; how many are done, after each transaction."""
         self.under_way.clear()
+        windows = (chunk_ids[at : at + WINDOW] for at in range(0, len(chunk_ids), WINDOW))
         batches = (batch for window in windows for batch in self._batches(window))
         with closing(self.engine.run(self.embedder, batches)) as answers:
             for vectors in answers:
                 self._store(vectors)
                 yield self.report.embedded + self.report.reused
 
-    def _batches(self, window: Sequence[StoredChunk]) -> Iterator[Batch]:
-        """The texts of a window that nobody has embedded or is embedding.
-
-        Known vectors are given to their chunks at once.
-        """
+    def _batches(self, chunk_ids: Sequence[int]) -> Iterator[Batch]:
+        """The texts without a vector; vectors that exist go to their chunks at once."""
         by_hash: dict[bytes, list[StoredChunk]] = {}
-        for chunk in window:
-            same = self.under_way.get(chunk.text_hash)
-            (by_hash.setdefault(chunk.text_hash, []) if same is None else same).append(chunk)
         with self.database.read() as connection:
-            known = vectors_of(connection, self.model_id, list(by_hash))
-            missing = [same[0] for key, same in by_hash.items() if key not in known]
-            texts = _texts(connection, missing)
-        if known:
+            for chunk in chunks_to_embed(connection, chunk_ids, anew=self.keeps_old):
+                same = self.under_way.get(chunk.text_hash)
+                (by_hash.setdefault(chunk.text_hash, []) if same is None else same).append(chunk)
+            existing = vectors_of(connection, self.model_id, list(by_hash))
+            missing = [same[0] for key, same in by_hash.items() if key not in existing]
+            texts = texts_to_embed(connection, missing)
+        if existing:
+            chunks = [chunk for key in existing for chunk in by_hash[key]]
             with self.database.write() as connection:
-                self._use(connection, [c for key in known for c in by_hash[key]])
-            self.report.reused += sum(len(by_hash[key]) for key in known)
+                self._use(connection, chunks)
+            self.report.reused += len(chunks)
             yield {}
-        wanted = [key for key in by_hash if key in texts]
-        self.under_way.update((key, by_hash[key]) for key in wanted)
-        for start in range(0, len(wanted), BATCH_SIZE):
-            yield {key: texts[key] for key in wanted[start : start + BATCH_SIZE]}
+        keys = [key for key in by_hash if key in texts]
+        self.under_way.update((key, by_hash[key]) for key in keys)
+        for start in range(0, len(keys), BATCH_SIZE):
+            yield {key: texts[key] for key in keys[start : start + BATCH_SIZE]}
 
     def _store(self, vectors: Vectors) -> None:
         """Store what the engine answers; what it answers again changes nothing."""
@@ -237,11 +208,13 @@ class _Run:
             self.require_model(connection)
             insert_vectors(connection, self.model_id, new.items())
             self._use(connection, chunks)
+            if not self.keeps_old:  # a call may have replaced the passages meanwhile
+                stored = vectors_of(connection, self.model_id, list(new))
+                delete_if_unused(connection, list(stored.values()))
         self.report.embedded += len(new)
         self.report.reused += len(chunks) - len(new)
 
     def _use(self, connection: Connection, chunks: Sequence[StoredChunk]) -> None:
-        """Give chunks the vectors of their texts and bring the vector index in line."""
         if self.keeps_old:
             return
         self.require_model(connection)
@@ -268,39 +241,23 @@ class _Run:
             ModelMismatchError: it did.
         """
         if self.keeps_old:
-            if find_model_id(connection, *_key(self.embedder)) == self.model_id:
-                return
+            model_id = find_model_id(connection, *_key(self.embedder))
         else:
             current = current_model(connection)
-            if current is not None and current["model_id"] == self.model_id:
-                return
-        raise ModelMismatchError(
-            f"another process changed this file's model while {self.embedder.name} was at work: "
-            "run the command again"
-        )
-
-
-def _texts(connection: Connection, chunks: Sequence[StoredChunk]) -> dict[bytes, str]:
-    """The text to embed of each chunk, by its hash. Reads each document once."""
-    texts: dict[bytes, str] = {}
-    document_id = -1
-    title = content = ""
-    for chunk in sorted(chunks, key=lambda chunk: chunk.document_id):
-        if chunk.document_id != document_id:
-            document_id = chunk.document_id
-            title, content = title_and_text(connection, document_id) or ("", "")
-        lead = chunk.lead_start, chunk.lead_end
-        body = passage(content, chunk.start, chunk.end, lead)
-        texts[chunk.text_hash] = embedding_text(title, chunk.heading_path, body)
-    return texts
+            model_id = current["model_id"] if current is not None else None
+        if model_id != self.model_id:
+            raise ModelMismatchError(
+                f"another process changed this file's model while {self.embedder.name} was at "
+                "work: run the command again"
+            )
 
 
 def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport, engine: Engine) -> None:
     """Take the model that suits the documents, if nearly all of them are still to be embedded.
 
     A note in English may have been the first text of a file that now gets Japanese documents. The
-    few passages that have a vector get the other model's before it is taken: they may lie outside
-    of what is to be embedded now, and are searched meanwhile.
+    few passages that have a vector get the other model's first: they are searched meanwhile, and
+    may lie outside of what is to be embedded now.
     """
     most = (waiting - 1) // MANY_TIMES
     with model.database.read() as connection:
@@ -313,9 +270,10 @@ def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport, engin
     embedder.embed(["width"])  # nothing has changed when it cannot be loaded
     with model.database.write() as connection:
         model_id = _insert_model(connection, embedder)
-        run = _Run(model.database, embedder, model_id, report, engine, keeps_old=True)
+        embedded = chunk_ids(connection, with_vector=True)
+    run = _Run(model.database, embedder, model_id, report, engine, keeps_old=True)
     try:
-        for _ in run.embed(chunks_with_vector):
+        for _ in run.embed(embedded):
             pass
         with model.database.write() as connection:
             run.require_model(connection)
@@ -349,13 +307,16 @@ def _model_in_use(database: Database, embedder: Embedder) -> int:
         model_id = _insert_model(connection, embedder)
         if current is None:
             set_current_model(connection, model_id)
-        elif current["model_id"] != model_id:
+            return model_id
+        if current["model_id"] != model_id:
             raise ModelMismatchError(
                 f"this file's vectors come from {current['name']} with {current['width']} "
                 f"dimensions, not from {embedder.name} with {embedder.width}: "
                 f"run `kb reembed --model {embedder.name}`",
                 model=current["name"],
             )
+    if is_address(embedder.name):
+        require_same_vectors(database, embedder)
     return model_id
 
 

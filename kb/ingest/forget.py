@@ -1,9 +1,8 @@
 """Take a discovery or a secret file back, so that nothing of it stays in the knowledge base.
 
-Deleting rows is not enough. A full-text index keeps the terms of what was deleted until its
-segments are merged; the vocabulary keeps words as they were written; the log of sessions keeps
-questions; and SQLite leaves deleted bytes where they were until the room is used again, older
-wordings of the text among them. So all of these are cleaned and the file is written anew.
+Deleting rows is not enough. A full-text index keeps deleted terms until its segments are merged,
+the vocabulary keeps words as they were written, the log of sessions keeps questions, and SQLite
+leaves deleted bytes where they were. So all of these are cleaned and the file is written anew.
 FTS5's own `secure-delete` is left alone: SQLite before 3.42 cannot read an index that used it.
 """
 
@@ -11,77 +10,89 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kb.errors import DiscoveryNotFound, FileError, UsageError
+from kb.results.memory import ForgottenDiscovery
 from kb.search.query import quote
+from kb.store.chunks import merge_segments, passages_of_document, passages_with
 from kb.store.connection import Connection, Row
 from kb.store.database import Database
-from kb.store.discoveries import stored_discoveries
+from kb.store.discoveries import set_metadata, stored_discoveries
 from kb.store.documents import delete_document
 from kb.store.embeddings import delete_if_unused, vectors_of_document
-from kb.store.keyword_index import merge_segments, passages_of_document, passages_with
-from kb.store.session_history import all_details, delete_events
+from kb.store.sessions import all_details, delete_events
 from kb.store.vocabulary import forget_words
 
-__all__ = ["Forgotten", "erase_documents", "find_discovery", "forget_discovery", "write_anew"]
-
 SHORTEST_ID = 4  # characters of an id's beginning that are enough
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """What became of a discovery that was taken back."""
-
-    discovery_id: str
-    type: str
-    module: str
-    notice: str = ""  # why a trace may be left, and what to do then
-
-
-def forget_discovery(database: Database, wanted: str) -> Forgotten:
-    """Delete a discovery with every trace of it in the file.
-
-    Args:
-        wanted: its id, or enough of the id's beginning to tell it from others.
+def forget_discovery(database: Database, id_start: str) -> ForgottenDiscovery:
+    """Delete a discovery, by its id or a unique beginning, with every trace of it in the file.
 
     Raises:
         DiscoveryNotFound, UsageError: as `find_discovery`.
     """
     with database.write() as connection:
-        row = find_discovery(connection, wanted)
+        row = find_discovery(connection, id_start)
         metadata = json.loads(row["metadata"])
-        said = [row["id"], *(str(value) for value in metadata.values())]
-        erase_documents(connection, [row["document_id"]], said, [row["id"]])
-    notice = write_anew(database)
-    return Forgotten(row["id"], metadata["type"], metadata.get("module", ""), notice)
+        texts = [row["id"], *map(str, metadata.values())]
+        for other in stored_discoveries(connection):  # what it corrected is in force again
+            facts = json.loads(other["metadata"])
+            if facts.get("superseded_by") == row["id"]:
+                del facts["superseded_by"]
+                set_metadata(connection, other["document_id"], facts)
+        erase_documents(connection, [row["document_id"]], texts, [row["id"]])
+    return ForgottenDiscovery(
+        id=row["id"],
+        type=metadata["type"],
+        module=metadata.get("module"),
+        notice=write_anew(database) or None,
+    )
 
 
 def erase_documents(
     connection: Connection,
     document_ids: Sequence[int],
-    said: Sequence[str] = (),
+    more_texts: Sequence[str] = (),
     events: Sequence[str] = (),
 ) -> None:
     """Delete documents, their words, and the questions with those; `write_anew` does the rest.
 
     Args:
-        said: further texts whose words go.
+        more_texts: further texts whose words go.
         events: what goes from the log of sessions, word for word.
     """
-    said = list(said)
+    texts = list(more_texts)
     for document_id in document_ids:
-        said += _texts_of(connection, document_id)
+        for passage in passages_of_document(connection, document_id):
+            texts += passage
         vectors = vectors_of_document(connection, document_id)
         delete_document(connection, document_id)
         delete_if_unused(connection, vectors)
     merge_segments(connection)
-    _forget_words(connection, said, events)
+    words = set().union(*(_folded(connection, text) for text in texts))
+    # Of those that no document holds as they are, but at most in another form.
+    gone = {
+        word
+        for word in words
+        if not any(
+            word in _folded(connection, text)
+            for passage in passages_with(connection, quote(word))
+            for text in passage
+        )
+    }
+    forget_words(connection, gone)
+    event_ids = [
+        event_id
+        for event_id, detail in all_details(connection)
+        if detail in events or gone & _folded(connection, detail)
+    ]
+    delete_events(connection, event_ids)
 
 
 def write_anew(database: Database) -> str:
-    """Write the file without its free pages; what is to be said if that failed."""
+    """Write the file without its free pages; the notice if that failed, else ""."""
     try:
         if database.compact():
             return ""
@@ -95,49 +106,26 @@ def write_anew(database: Database) -> str:
     )
 
 
-def find_discovery(connection: Connection, wanted: str) -> Row:
+def find_discovery(connection: Connection, id_start: str) -> Row:
     """The row of a discovery by its id, or enough of its beginning.
 
     Raises:
         DiscoveryNotFound: none has this id.
         UsageError: several have ids that begin so.
     """
-    beginning = wanted.strip().lower()
+    beginning = id_start.strip().lower()
     rows = stored_discoveries(connection)
     exact = [row for row in rows if row["id"].lower() == beginning]
     near = [row for row in rows if row["id"].lower().startswith(beginning)]
-    found = exact or (near if len(beginning) >= SHORTEST_ID else [])
-    if not found:
+    matches = exact or (near if len(beginning) >= SHORTEST_ID else [])
+    if not matches:
         raise DiscoveryNotFound(
-            f'There is no discovery with the id "{wanted}": `kb recall` shows them with their ids'
+            f'There is no discovery with the id "{id_start}": `kb recall` shows them with their ids'
         )
-    if len(found) > 1:
-        ids = ", ".join(row["id"] for row in found[:MOST_SHOWN])
-        raise UsageError(f'{len(found)} discoveries have ids that begin with "{wanted}": {ids}')
-    return found[0]
-
-
-def _forget_words(connection: Connection, said: Sequence[str], events: Sequence[str]) -> None:
-    """Take words that no document says any more out of the vocabulary, and questions with them."""
-    words = set().union(*(_folded(connection, text) for text in said))
-    gone = {word for word in words if not _is_written(connection, word)}
-    forget_words(connection, gone)
-    event_ids = [
-        event_id
-        for event_id, detail in all_details(connection)
-        if detail in events or gone & _folded(connection, detail)
-    ]
-    delete_events(connection, event_ids)
-
-
-def _is_written(connection: Connection, word: str) -> bool:
-    """Whether any document holds a word as it is, not only another form of it."""
-    passages = passages_with(connection, quote(word))
-    return any(word in _folded(connection, text) for passage in passages for text in passage)
-
-
-def _texts_of(connection: Connection, document_id: int) -> list[str]:
-    return [text for passage in passages_of_document(connection, document_id) for text in passage]
+    if len(matches) > 1:
+        ids = ", ".join(row["id"] for row in matches[:MAX_SHOWN])
+        raise UsageError(f'{len(matches)} discoveries have ids that begin with "{id_start}": {ids}')
+    return matches[0]
 
 
 def _folded(connection: Connection, text: str) -> set[str]:

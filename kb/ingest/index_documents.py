@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from kb.disk.read import MAXIMUM_DOCUMENT, too_large
@@ -13,35 +14,28 @@ from kb.formats.chunk import chunk
 from kb.formats.outline import ParsedDocument
 from kb.formats.parse import parse
 from kb.ingest.budget import within_budget
-from kb.ingest.indexes import BLANK_CONTENT, find_index
-from kb.knowledge_base import KnowledgeBase
+from kb.ingest.indexes import find_index
+from kb.ingest.read_ahead import made_elsewhere
 from kb.models.tokens import load_tokenizer
-from kb.search.bm25 import IndexOptions, count_tokens
-from kb.store.collections import insert_collection
-from kb.store.connection import Connection
+from kb.open_file import OpenFile
+from kb.results.memory import BLANK_CONTENT, AddedDocument
+from kb.search.bm25 import IndexOptions, count_words
+from kb.settings import DEFAULT_INDEX
+from kb.store.collections import find_index_row, insert_collection
 from kb.store.contents import indexed_document
-from kb.store.documents import NewDocument, store_document
-from kb.store.indexes import find_index_row
-from kb.store.names import DEFAULT_INDEX
-from kb.store.tidying import tidy_a_little
+from kb.store.documents import NewDocument, store_called_document
 from kb.text.terms import is_unspaced
 
 MAXIMUM_METADATA = 1_000_000  # characters as JSON
+# Characters from which a text is cut in a process of its own, which takes half a second to start:
+# in this one it would take turns with everybody who searches.
+LARGE = 1_000_000
 MAXIMUM_TITLE = 80  # characters of a first line that serves as title
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
-    """What became of a document that was put into an index."""
-
-    replaced: bool
-    token_count: int
-    waits_for_vectors: bool
-
-
 def add_document(
-    knowledge: KnowledgeBase, name: str, doc_id: str, content: str, metadata: dict[str, Any]
-) -> Added:
+    knowledge: OpenFile, name: str, doc_id: str, content: str, metadata: dict[str, Any]
+) -> AddedDocument:
     """Put a document into an index, in place of an older one.
 
     The text, its keyword entries, citations and vectors change in one transaction. Vectors of new
@@ -72,37 +66,49 @@ def add_document(
         )
     index = find_index(knowledge, name)
     database = index.database if index else knowledge.database
-    options = index.options if index else IndexOptions()
     content_hash = hashlib.sha256(content.encode()).digest()
     with database.read() as connection:
-        tokens = count_tokens(connection, text, options)
+        tokens = count_words(connection, text, index.options if index else IndexOptions())
         known = index and indexed_document(connection, index.collection_id, doc_id)
     if known and (known["content_hash"], known["metadata"]) == (content_hash, listed):
-        return Added(True, tokens, False)
+        return AddedDocument(status="re-indexed", doc_id=doc_id, token_count=tokens)
     # Cut into passages before the file is locked.
-    try:
-        new = within_budget(text, lambda: _prepared(doc_id, text, content_hash, metadata))
-    except DocumentTooComplex as error:
+    make = _prepared if len(text) < LARGE else partial(made_elsewhere, _prepared)
+    new = make(doc_id, text, content_hash, metadata)
+    if isinstance(new, DocumentTooComplex):
         raise DocumentTooComplex(
-            f"The content {error.message}.",
+            f"The content {new.message}.",
             details={"fieldErrors": {"content": ["is too complex to be read"]}},
-        ) from error
+        )
+    new = replace(new, text=text)
     with database.write() as connection:
         row = find_index_row(connection, name)
         if row is None and name != DEFAULT_INDEX:  # removed since
             raise IndexNotFound(f"Index not found: {name}")
-        collection_id = row["collection_id"] if row else _insert_default(connection)
+        if row:
+            collection_id = row["collection_id"]
+        else:
+            options = asdict(IndexOptions())
+            collection_id = insert_collection(connection, DEFAULT_INDEX, "index", options=options)
         known = indexed_document(connection, collection_id, doc_id)
-        store_document(connection, collection_id, new, known["document_id"] if known else None)
-        tidy_a_little(connection)
-    return Added(known is not None, tokens, True)
+        store_called_document(
+            connection, collection_id, new, known["document_id"] if known else None
+        )
+    status = "indexed" if known is None else "re-indexed"
+    return AddedDocument(status=status, doc_id=doc_id, token_count=tokens)
 
 
-def _insert_default(connection: Connection) -> int:
-    return insert_collection(connection, DEFAULT_INDEX, "index", options=asdict(IndexOptions()))
+def _prepared(
+    doc_id: str, text: str, content_hash: bytes, metadata: dict[str, Any]
+) -> NewDocument | DocumentTooComplex:
+    """The document without its text, or why there is none."""
+    try:
+        return within_budget(text, lambda: _cut(doc_id, text, content_hash, metadata))
+    except DocumentTooComplex as error:
+        return error
 
 
-def _prepared(doc_id: str, text: str, content_hash: bytes, metadata: dict[str, Any]) -> NewDocument:
+def _cut(doc_id: str, text: str, content_hash: bytes, metadata: dict[str, Any]) -> NewDocument:
     """Parse as Markdown and cut into passages. All of the text is content, front matter too."""
     parsed = parse(text, "content.md")
     blocks = tuple(
@@ -112,7 +118,7 @@ def _prepared(doc_id: str, text: str, content_hash: bytes, metadata: dict[str, A
     parsed = replace(parsed, title=_title(parsed, text), front_matter={}, blocks=blocks)
     return NewDocument(
         path=doc_id,
-        text=text,
+        text="",
         content_hash=content_hash,
         parsed=parsed,
         chunks=chunk(text, parsed, load_tokenizer()),

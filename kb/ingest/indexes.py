@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from kb.errors import IndexExists, IndexNotFound, UnknownBackend
-from kb.knowledge_base import KnowledgeBase
+from kb.open_file import OpenFile
+from kb.results.memory import CreatedIndex
 from kb.search.bm25 import IndexOptions
-from kb.store.collections import all_collections, find_collection_id, insert_collection
+from kb.settings import DEFAULT_INDEX
+from kb.store.collections import (
+    all_collections,
+    find_collection_id,
+    find_index_row,
+    index_names,
+    insert_collection,
+)
 from kb.store.database import Database
-from kb.store.indexes import find_index_row, index_names
-from kb.store.names import DEFAULT_INDEX
 from kb.text.nearest import nearest
 
 BACKENDS = ("sqlite", "memory")
-BLANK_CONTENT = "Content must be a non-empty string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class Index:
     options: IndexOptions
 
 
-def find_index(knowledge: KnowledgeBase, name: str) -> Index | None:
+def find_index(knowledge: OpenFile, name: str) -> Index | None:
     """An index by its name; None for the default one while nothing is in it.
 
     Raises:
@@ -40,17 +45,20 @@ def find_index(knowledge: KnowledgeBase, name: str) -> Index | None:
                 options = IndexOptions.from_json(row["options"])
                 return Index(name, database, row["collection_id"], options)
             names += index_names(connection)
-    hint = _other_kind(knowledge, name)
-    if name == DEFAULT_INDEX and not hint:
-        return None
-    if hint:
+    if hint := _other_kind(knowledge, name):
         raise IndexNotFound(f"Index not found: {name}", hint=hint)
+    if name == DEFAULT_INDEX:
+        return None
     raise IndexNotFound(
-        f"Index not found: {name}", near=lambda: nearest(name, [*names, DEFAULT_INDEX])
+        f"Index not found: {name}",
+        near=lambda: nearest(name, [*names, DEFAULT_INDEX]),
+        hint="search_create_index makes one",
     )
 
 
-def create_index(knowledge: KnowledgeBase, name: str, backend: str, options: IndexOptions) -> None:
+def create_index(
+    knowledge: OpenFile, name: str, backend: str, options: IndexOptions
+) -> CreatedIndex:
     """Make an index.
 
     Raises:
@@ -59,23 +67,22 @@ def create_index(knowledge: KnowledgeBase, name: str, backend: str, options: Ind
     """
     if backend not in BACKENDS:
         raise UnknownBackend(f"Unknown backend: {backend}", backends=list(BACKENDS))
-    if hint := _other_kind(knowledge, name):
-        raise IndexExists(f"Index already exists: {name}", hint=hint)
-    if name == DEFAULT_INDEX:
-        raise IndexExists(f"Index already exists: {name}")
+    hint = _other_kind(knowledge, name)
+    is_taken = bool(hint) or name == DEFAULT_INDEX
     for database in knowledge.databases:
         with database.read() as connection:
-            if find_collection_id(connection, name) is not None:
-                raise IndexExists(f"Index already exists: {name}")
+            is_taken = is_taken or find_collection_id(connection, name) is not None
+    if is_taken:
+        raise IndexExists(f"Index already exists: {name}", **({"hint": hint} if hint else {}))
     target = knowledge.memory if backend == "memory" else knowledge.database
     with target.write() as connection:
-        # Another process may have made it since.
-        if find_collection_id(connection, name) is not None:
+        if find_collection_id(connection, name) is not None:  # made by another process since
             raise IndexExists(f"Index already exists: {name}")
         insert_collection(connection, name, "index", options=asdict(options))
+    return CreatedIndex(status="created", index_name=name, backend=backend)
 
 
-def _other_kind(knowledge: KnowledgeBase, name: str) -> str:
+def _other_kind(knowledge: OpenFile, name: str) -> str:
     """What to do with a name that belongs to a collection of another kind; "" if it does not."""
     with knowledge.database.read() as connection:
         row = next((row for row in all_collections(connection) if row["name"] == name), None)

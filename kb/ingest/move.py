@@ -8,55 +8,43 @@ may go on writing while it is copied; what they did is done to the copy before t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kb.errors import CollectionNotFound, UsageError
-from kb.formats.archive_kinds import RESEARCH
 from kb.formats.parse import parse
-from kb.ingest.progress import Progress, no_progress
+from kb.formats.research import RESEARCH
+from kb.ingest.reach import take_along
+from kb.ingest.report import Progress, no_progress
 from kb.models.embedder import are_interchangeable
-from kb.store.chunks import count_waiting
+from kb.results.care import MovedCollection
+from kb.settings import DEFAULT_INDEX
+from kb.store.chunks import collection_range, count_waiting
 from kb.store.collections import (
     all_collections,
     collection_name,
     finish_sync,
     free_name,
-    insert_collection_like,
+    store_collection,
 )
 from kb.store.connection import Connection, Row
 from kb.store.contents import stored_files
 from kb.store.database import Database
-from kb.store.discoveries import KIND as DISCOVERIES
-from kb.store.discoveries import make_discoveries
+from kb.store.discoveries import KIND as DISCOVERIES, make_discoveries
 from kb.store.documents import (
     NewDocument,
     delete_collection,
     delete_document,
     store_document,
+    whole_document,
 )
 from kb.store.embeddings import current_model, insert_model, insert_vectors, set_current_model
-from kb.store.ids import collection_range
-from kb.store.names import DEFAULT_INDEX
-from kb.store.stored import whole_document
 from kb.store.tidying import tidy
 from kb.text.times import utc_now
-
-__all__ = ["Moved", "copy_documents", "move_collection"]
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What became of one collection."""
-
-    collection: str
-    name: str  # in the other file, where its own may have been taken
-    documents: int
-    waiting: int  # passages without a vector there
 
 
 def move_collection(
     source: Database, target: Database, row: Row, progress: Progress = no_progress
-) -> Moved:
+) -> MovedCollection:
     """Move one collection with all its documents.
 
     Args:
@@ -73,18 +61,16 @@ def move_collection(
         )
     since = utc_now()
     with source.read() as old, target.write() as new:
-        known = stored_files(old, row["collection_id"])
-        collection_id, name = _place(new, row, known)
-        there = {one["path"]: one["content_hash"] for one in stored_files(new, collection_id)}
-        ids = [one["document_id"] for one in known if one["path"] not in there]
-        if wrong := [
-            one["path"]
-            for one in known
-            if there.get(one["path"]) not in (None, one["content_hash"])
-        ]:
-            raise UsageError(
-                f'"{row["name"]}" was not moved, since {wrong[0]} has another text in {target.path}'
-            )
+        copied = stored_files(old, row["collection_id"])
+        collection_id, name = _target_collection(new, row, copied)
+        take_along(source, row, target.mark)
+        hashes = _hashes(stored_files(new, collection_id))
+        for path, content_hash in _hashes(copied).items():
+            if hashes.get(path, content_hash) != content_hash:
+                raise UsageError(
+                    f'"{row["name"]}" was not moved, since {path} has another text in {target.path}'
+                )
+        ids = [file["document_id"] for file in copied if file["path"] not in hashes]
         copy_documents(old, new, collection_id, ids, progress)
         if row["synced_at"]:
             finish_sync(new, collection_id, row["version"], row["description"])
@@ -93,15 +79,15 @@ def move_collection(
             raise CollectionNotFound(
                 f'the collection "{row["name"]}" was removed while it was moved'
             )
-        # What somebody has stored or taken out since the copy began: nobody can any more.
+        # What others have stored or deleted since the copy began; from here on they cannot.
         now = stored_files(old, row["collection_id"])
         with target.write() as new:
-            _catch_up(old, new, collection_id, known, now, since)
+            _catch_up(old, new, collection_id, copied, now, since)
             waiting = count_waiting(new, collection_range(collection_id))
         delete_collection(old, row["collection_id"])
     tidy(target)
     tidy(source)
-    return Moved(row["name"], name, len(now), waiting)
+    return MovedCollection(collection=row["name"], name=name, documents=len(now), waiting=waiting)
 
 
 def copy_documents(
@@ -116,40 +102,35 @@ def copy_documents(
     Vectors go with them where both files have the same model; a file without one takes the
     other's.
     """
-    model_id = _model(old, new)
+    model_id = _shared_model(old, new)
     for done, document_id in enumerate(document_ids):
         progress("documents", done, len(document_ids))
-        stored = whole_document(old, document_id)
+        document, vectors = whole_document(old, document_id)
         if model_id is not None:
-            insert_vectors(new, model_id, stored.vectors)
-        store_document(new, collection_id, _with_blocks(stored.new))
+            insert_vectors(new, model_id, vectors.items())
+        store_document(new, collection_id, _with_blocks(document))
 
 
 def _catch_up(
     old: Connection,
     new: Connection,
     collection_id: int,
-    known: Sequence[Row],
+    copied: Sequence[Row],
     now: Sequence[Row],
     since: str,
 ) -> None:
-    """Do in the copy what was done to the collection since.
-
-    Args:
-        known: the documents as they were copied.
-        now: as they are.
-        since: when copying began.
+    """Do in the copy what was done to the collection after `since`, when copying began.
 
     Raises:
         UsageError: the other file has a document of the name of a new one.
     """
+    keys = ("document_id", "content_hash", "indexed_at")
     before, after = (
-        {one["path"]: (one["document_id"], one["content_hash"], one["indexed_at"]) for one in rows}
-        for rows in (known, now)
+        {row["path"]: tuple(row[key] for key in keys) for row in rows} for rows in (copied, now)
     )
     # The same text may have been stored with other metadata, within one second.
-    same = {path for path, one in after.items() if before.get(path) == one and one[2] < since}
-    copies = {one["path"]: one["document_id"] for one in stored_files(new, collection_id)}
+    same = {path for path, state in after.items() if before.get(path) == state and state[2] < since}
+    copies = {row["path"]: row["document_id"] for row in stored_files(new, collection_id)}
     for path in copies.keys() & (after.keys() - before.keys()):
         raise UsageError(f"not moved, since {path} was stored in both files meanwhile")
     for path in copies.keys() & (before.keys() - same):
@@ -157,34 +138,35 @@ def _catch_up(
     copy_documents(old, new, collection_id, [after[path][0] for path in after if path not in same])
 
 
-def _place(new: Connection, row: Row, known: Sequence[Row]) -> tuple[int, str]:
-    """The collection that the documents go into, and its name."""
+def _hashes(rows: Sequence[Row]) -> dict[str, bytes]:
+    return {row["path"]: row["content_hash"] for row in rows}
+
+
+def _target_collection(new: Connection, row: Row, files: Sequence[Row]) -> tuple[int, str]:
     if row["kind"] == DISCOVERIES:
         return make_discoveries(new), row["name"]
-    rows = {one["name"]: one for one in all_collections(new)}
-    if (same := rows.get(row["name"])) is not None:
-        is_default = row["name"] == DEFAULT_INDEX and same["kind"] == row["kind"] == "index"
-        there = {
-            one["path"]: one["content_hash"] for one in stored_files(new, same["collection_id"])
-        }
-        is_copy = bool(there) and there == {one["path"]: one["content_hash"] for one in known}
-        if is_default or is_copy:
-            return same["collection_id"], row["name"]
+    rows = {other["name"]: other for other in all_collections(new)}
+    if (namesake := rows.get(row["name"])) is not None:
+        is_default = row["name"] == DEFAULT_INDEX and namesake["kind"] == row["kind"] == "index"
+        hashes = _hashes(stored_files(new, namesake["collection_id"]))
+        if is_default or (hashes and hashes == _hashes(files)):
+            return namesake["collection_id"], row["name"]
     name = free_name(row["name"], rows)
-    return insert_collection_like(new, row, name), name
+    return store_collection(new, {**row, "collection_id": 0, "name": name}), name
 
 
-def _model(old: Connection, new: Connection) -> int | None:
-    """The model there that has made the vectors here; None where another one has."""
-    model, there = current_model(old), current_model(new)
+def _shared_model(old: Connection, new: Connection) -> int | None:
+    """The model in the new file that has made the old one's vectors; None where another has."""
+    model, target = current_model(old), current_model(new)
     if model is None:
         return None
-    key = {name: model[name] for name in ("name", "sha256", "width")}
-    if there is not None:
-        same = all(there[name] == model[name] for name in ("name", "width"))
-        same = same and are_interchangeable(model["name"], model["sha256"], there["sha256"])
-        return int(there["model_id"]) if same else None
-    model_id = insert_model(new, **key, slope=model["slope"], intercept=model["intercept"])
+    if target is not None:
+        is_same = all(target[name] == model[name] for name in ("name", "width"))
+        builds = model["sha256"], target["sha256"]
+        is_same = is_same and are_interchangeable(model["name"], *builds)
+        return int(target["model_id"]) if is_same else None
+    key = {name: model[name] for name in ("name", "sha256", "width", "slope", "intercept")}
+    model_id = insert_model(new, **key)
     set_current_model(new, model_id)
     return model_id
 

@@ -1,8 +1,7 @@
 """A file of a collection -> a document that is ready to be stored.
 
-A text is parsed where we are, within a budget of time; another format is converted in a child
-process first. Nothing is done before somebody asks for the document, since most files of a sync
-are unchanged, and their hash says so.
+Text is parsed here, within a budget of time; other formats are converted in a child process first.
+A document is made only on request: most files of a sync are unchanged, and their hash says so.
 """
 
 from __future__ import annotations
@@ -10,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+import posixpath
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from kb.disk.globs import Globs
-from kb.disk.read import MAXIMUM_DOCUMENT
+from kb.disk.read import MAXIMUM_DOCUMENT, UNKNOWN_STATE, FileState
 from kb.disk.skipped import skipped_parts
 from kb.formats.archive import (
     METADATA_FILE,
@@ -28,19 +30,22 @@ from kb.formats.archive import (
     read_archive,
     walk_archive,
 )
-from kb.formats.archive_kinds import URL_CONTENT
-from kb.formats.chunk import chunk
-from kb.formats.convert.formats import ARTICLE, Format, format_of
+from kb.formats.chunk import Chunk, chunk
+from kb.formats.convert.address import saved_address
+from kb.formats.convert.formats import Format, format_of
 from kb.formats.convert.process import Converter
-from kb.formats.parse import MAXIMUM_CONVERTED, accepts, parse, parse_converted
+from kb.formats.dates import file_date
+from kb.formats.outline import ParsedDocument
+from kb.formats.parse import MAXIMUM_CONVERTED, accepts, parse, parse_converted, unnamed_format
+from kb.formats.research import URL_CONTENT
 from kb.ingest.budget import within_budget
 from kb.models.tokens import load_tokenizer
 from kb.sources.address import git_address, is_git, is_web, local
 from kb.sources.bundle import unpacked
-from kb.sources.captured import captured
-from kb.sources.entries import checked, listed_files, with_entries
+from kb.sources.captured import captured, checked, listed_files, with_entries
 from kb.sources.folder import (
     Accepts,
+    Opened,
     Report,
     SourceFile,
     SourceText,
@@ -50,22 +55,13 @@ from kb.sources.folder import (
     walk,
 )
 from kb.sources.git import cloned
-from kb.sources.opened import Opened
+from kb.sources.includes import with_shown
+from kb.sources.manifest import MANIFEST_NAME
 from kb.store.connection import Row
 from kb.store.documents import NewDocument
 
-__all__ = [
-    "Preparation",
-    "ReadFile",
-    "files_of",
-    "is_inside",
-    "opened",
-    "prepare_document",
-    "trusted_time",
-]
-
-# File systems count time in steps of up to two seconds (FAT). A file that is younger than that
-# when it is read can change once more without a change of its time, so its time is not kept.
+# FAT counts time in steps of two seconds. A file that is younger when it is read can change once
+# more at the same time, so its time is not stored.
 TRUSTED_AGE_NS = 2_000_000_000
 
 
@@ -81,35 +77,31 @@ def opened(collection: Row, *, fetch: bool = True) -> Iterator[Opened]:
     """
     source = collection["source"]
     allow_private = bool(json.loads(collection["options"]).get("allow_private"))
-    wants = _wants(collection)
+    limits = _size_limits(collection)
     if is_git(source):
-        found: AbstractContextManager[Opened] = cloned(git_address(source), wants)
+        opening: AbstractContextManager[Opened] = cloned(git_address(source), limits)
     elif is_web(source):
-        found = captured(source, wants, allow_private=allow_private)
+        opening = captured(source, limits, allow_private=allow_private)
     else:
-        found = unpacked(local(source))
+        opening = unpacked(local(source))
     with (
-        found as root,
-        with_entries(root, wants, allow_private=allow_private, fetch=fetch) as whole,
+        opening as root,
+        with_entries(root, limits, allow_private=allow_private, fetch=fetch) as whole,
     ):
         yield whole
 
 
-def _wants(collection: Row) -> Accepts:
+def _size_limits(collection: Row) -> Accepts:
     """Which files of a source are fetched: those that the walk could take."""
     include = json.loads(collection["include"])
     globs = Globs(include, descend=False) if include else None
     beside = (METADATA_FILE, RESULT_FILE) if collection["kind"] == "archive" else ()
 
-    def most_bytes(path: str) -> int:
+    def max_bytes(path: str) -> int:
         is_named = path.rpartition("/")[2] in beside or (globs is not None and globs.match(path))
         return accepts(path) or (MAXIMUM_DOCUMENT if is_named else 0)
 
-    return most_bytes
-
-
-def nothing_skipped(path: str) -> None:
-    """Nobody asks which files are of other formats."""
+    return max_bytes
 
 
 def files_of(
@@ -118,51 +110,54 @@ def files_of(
     *,
     report: Report,
     withhold: Withhold,
-    skip: Callable[[str], None] = nothing_skipped,
+    skip: Callable[[str], None] = lambda _: None,
 ) -> list[SourceFile]:
     """The files of a source that are a collection's documents, as its kind and globs say.
 
     Args:
         skip: called with the path of each file that is left out for its format; never where
-            globs say what is wanted.
+            globs choose the files.
 
     Raises:
         SourceError, UsageError: as `kb.sources.folder.walk`.
     """
-    for path, problem in source.problems:
+    for path, problem in (*source.problems, *source.manifest.problems):
         report(path, problem)
-    for where, problem in source.manifest.problems:
-        report(where, problem)
     include, exclude = json.loads(collection["include"]), json.loads(collection["exclude"])
-    named = Globs(include, descend=False) if include else None
-    unwanted = Globs(exclude, descend=True)
-
-    def is_wanted(path: str) -> bool:
-        return (named is None or named.match(path)) and not unwanted.match(path)
-
-    def most_bytes(path: str) -> int:
-        most = accepts(path)
-        if not most and not skipped_parts(path):
-            skip(path)
-        return most
-
+    matches = glob_filter(include, exclude)
     entries = {entry.path: entry for entry in source.manifest.entries}
-    files = {file.path: file for file in source.fetched if is_wanted(file.path)}
-    if source.manifest.entries:
-        own = [one for one in entries.values() if not one.url and is_wanted(one.path)]
-        for file in listed_files(source, own, report=report, withhold=withhold, accepts=accepts):
+    files = {file.path: file for file in source.fetched if matches(file.path)}
+    if entries:
+        local_entries = [
+            entry for entry in entries.values() if not entry.url and matches(entry.path)
+        ]
+        for file in listed_files(
+            source, local_entries, report=report, withhold=withhold, accepts=accepts
+        ):
             files[file.path] = file
-    if source.manifest.globs or not source.manifest.entries:
-        taken = include or source.manifest.globs
-        if collection["kind"] == "archive":
-            walked = walk_archive(source.root, taken, exclude, report=report, withhold=withhold)
-        else:
-            walked = walk(
-                source.root, taken, exclude, report=report, withhold=withhold, accepts=most_bytes
-            )
-        for file in walked:
+    if source.manifest.globs or not entries:
+        globs = include or source.manifest.globs
+
+        def max_bytes(path: str) -> int:
+            limit = accepts(path)
+            if not (limit or globs or path == MANIFEST_NAME or skipped_parts(path)):
+                skip(path)
+            return limit
+
+        take = walk_archive if collection["kind"] == "archive" else partial(walk, accepts=max_bytes)
+        for file in take(source.root, globs, exclude, report=report, withhold=withhold):
             files.setdefault(file.path, file)
+    if (state := source.state) is not None:
+        for path, file in files.items():
+            files[path] = replace(file, changed_ns=state.changed_ns, inode=state.inode)
     return checked(sorted(files.values(), key=lambda file: file.path), entries, report)
+
+
+def glob_filter(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], bool]:
+    """The test whether a collection's globs let a path in that its manifest lists."""
+    included = Globs(include, descend=False) if include else None
+    excluded = Globs(exclude, descend=True)
+    return lambda path: (included is None or included.match(path)) and not excluded.match(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +169,11 @@ class ReadFile:
     prepare: Callable[[], NewDocument]
     notice: str = ""  # what the user should know of its reading
     source: SourceText | None = None  # None: it is converted
+
+    def state_of(self, file: SourceFile) -> FileState:
+        """The file's state, unless what it shows may change without it."""
+        includes = self.source is not None and self.source.includes
+        return UNKNOWN_STATE if includes else trusted_state(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,6 @@ class Preparation:
 
     @classmethod
     def of(cls, collection: Row) -> Preparation:
-        """How a collection's kind, globs and settings want it."""
         return cls(
             Converter(),
             json.loads(collection["options"]),
@@ -198,10 +197,7 @@ class Preparation:
 
     def format_of(self, file: SourceFile) -> Format | None:
         """The format from which a file has to be converted; an archive holds text alone."""
-        if self.is_archive:
-            return None
-        kind = format_of(file.path, by_name=self.by_name)
-        return ARTICLE if file.url and kind is not None and kind.module == "page" else kind
+        return None if self.is_archive else format_of(file.path, by_name=self.by_name)
 
     def read(self, file: SourceFile) -> ReadFile:
         """Read a file.
@@ -210,40 +206,34 @@ class Preparation:
             SourceError: it cannot be read.
         """
         kind = self.format_of(file)
-        if kind is not None:
-            data = read_data(file, MAXIMUM_CONVERTED)
-            content_hash = hashlib.sha256(data).digest()
-            return ReadFile(content_hash, lambda: self._convert(file, kind, data, content_hash))
-        source = read_archive(file) if self.is_archive else read(file)
-        return ReadFile(
-            source.content_hash,
-            lambda: prepare_document(file, source, self.options),
-            source.notice,
-            source,
-        )
+        if kind is None:
+            text = read_archive(file) if self.is_archive else with_shown(file, read(file))
+            kind = None if self.is_archive else unnamed_format(text.text, file.path)
+            if kind is None:
+                prepare = partial(prepare_document, file, text, self.options)
+                return ReadFile(text.content_hash, prepare, text.notice, text)
+        data = read_data(file, MAXIMUM_CONVERTED)
+        content_hash = hashlib.sha256(data).digest()
+        return ReadFile(content_hash, partial(self._convert, file, kind, data, content_hash))
 
     def _convert(
-        self,
-        file: SourceFile,
-        kind: Format,
-        data: bytes,
-        content_hash: bytes,
+        self, file: SourceFile, kind: Format, data: bytes, content_hash: bytes
     ) -> NewDocument:
-        converted = self.converter.convert(kind, file.url or file.path.rsplit("/", 1)[-1], data)
+        saved = ""
+        if kind.module == "page" and not file.url:
+            folder = posixpath.dirname(file.path) or "."
+            saved = saved_address(
+                *(data, file.path),
+                lambda path: os.path.isfile(file.location.parent / posixpath.relpath(path, folder)),
+            )
+        name = file.url or saved or file.path.rsplit("/", 1)[-1]
+        converted = self.converter.convert(kind, name, data, ocr=self.options.get("ocr", ""))
 
         def prepared() -> NewDocument:
             parsed = parse_converted(converted, file.path)
-            return NewDocument(
-                path=file.path,
-                text=converted.text,
-                content_hash=content_hash,
-                parsed=parsed,
-                chunks=chunk(converted.text, parsed, load_tokenizer()),
-                file_size=file.size,
-                modified_ns=trusted_time(file),
-                metadata=_origin(file),
-                places=converted.places,
-            )
+            metadata = {"url": saved} if saved else _origin(file)
+            new = _document(file, converted.text, content_hash, parsed, metadata)
+            return replace(new, origins=converted.origins)
 
         return within_budget(converted.text, prepared)
 
@@ -256,41 +246,86 @@ def prepare_document(
     Raises:
         DocumentTooComplex: it takes too long, or has too many lines.
     """
-    return within_budget(source.text, lambda: _prepare(file, source, options or {}))
+
+    def prepared() -> NewDocument:
+        page = source.text[: source.shown[0].heading[0] - 1] if source.shown else source.text
+        parsed = parse(page, markdown_path(file.path))
+        metadata = _origin(file)
+        if isinstance(source, ArchiveText):
+            facts = archive_facts(file, source, parsed, options or {})
+            parsed = replace(parsed, title=facts.title or parsed.title)
+            metadata = facts.as_metadata()
+        new = _document(file, page, source.content_hash, parsed, metadata)
+        new = replace(new, encoding=source.encoding)
+        if not source.includes:
+            return new
+        chunks = (*new.chunks, *_shown_chunks(source, parsed, len(new.chunks)))
+        return replace(new, text=source.text, chunks=chunks, file=UNKNOWN_STATE)
+
+    return within_budget(source.text, prepared)
 
 
-def _prepare(file: SourceFile, source: SourceText, options: Mapping[str, Any]) -> NewDocument:
-    parsed = parse(source.text, markdown_path(file.path))
-    metadata = _origin(file)
-    if isinstance(source, ArchiveText):
-        facts = archive_facts(file, source, parsed, options)
-        parsed = replace(parsed, title=facts.title or parsed.title)
-        metadata = facts.as_metadata()
+def _document(
+    file: SourceFile,
+    text: str,
+    content_hash: bytes,
+    parsed: ParsedDocument,
+    metadata: dict[str, Any],
+) -> NewDocument:
     return NewDocument(
         path=file.path,
-        text=source.text,
-        content_hash=source.content_hash,
+        text=text,
+        content_hash=content_hash,
         parsed=parsed,
-        chunks=chunk(source.text, parsed, load_tokenizer()),
-        encoding=source.encoding,
-        file_size=file.size,
-        modified_ns=trusted_time(file),
+        chunks=chunk(text, parsed, load_tokenizer()),
+        file=trusted_state(file),
         metadata=metadata,
+        file_date=file_date(file.modified_ns),
     )
 
 
+def _shown_chunks(source: SourceText, page: ParsedDocument, count: int) -> Iterator[Chunk]:
+    """Passages of what a page shows: of the line that shows it, with the path as their lead."""
+    for shown in source.shown:
+        around = [
+            section
+            for section in page.sections
+            if section.start_line <= shown.line <= section.end_line
+        ]
+        section, path = (around[-1].position, around[-1].heading_path) if around else (None, "")
+        text, heading = source.text[slice(*shown.body)], source.text[slice(*shown.heading)]
+        parsed = parse(text, shown.path)
+        # It is cut at its own blocks, with room for all that stands in front of each passage.
+        of_sections = ("heading", "definition", "front_matter")
+        blocks = [
+            replace(block, kind="paragraph" if block.kind in of_sections else block.kind)
+            for block in parsed.blocks
+        ]
+        title = f"{page.title} {path} {heading}"
+        parsed = replace(parsed, title=title, sections=(), blocks=tuple(blocks))
+        for part in chunk(text, parsed, load_tokenizer()):
+            count += 1
+            start, end = (shown.body[0] + at for at in (part.start_character, part.end_character))
+            lines = shown.line, shown.line
+            yield Chunk(count, section, path, *lines, start, end, shown.heading)
+
+
 def _origin(file: SourceFile) -> dict[str, Any]:
-    """What is stored with a document that was fetched: as of a captured page in an archive."""
+    """The metadata of a document that was fetched: as of a captured page in an archive."""
     if not file.url:
         return {}
     return {"archive": {"source": URL_CONTENT, "date": file.captured[:10], "urls": [file.url]}}
 
 
-def trusted_time(file: SourceFile) -> int | None:
-    """The file's time if a later change is sure to differ from it."""
-    return file.modified_ns if time.time_ns() - file.modified_ns > TRUSTED_AGE_NS else None
+def trusted_state(file: SourceFile) -> FileState:
+    """The file's state, as far as a later change is sure to lead to another."""
+    oldest = time.time_ns() - TRUSTED_AGE_NS
+    state = file.state
+    if state.changed_ns is not None and state.changed_ns >= oldest:
+        state = state._replace(changed_ns=None, inode=None)
+    return state if file.modified_ns < oldest else state._replace(modified_ns=None)
 
 
-def is_inside(path: str, places: Sequence[str]) -> bool:
-    """Whether a path is one of these places or below one; "" and "." are the root."""
-    return any(place in ("", ".", path) or path.startswith(f"{place}/") for place in places)
+def is_inside(path: str, folders: Sequence[str]) -> bool:
+    """Whether a path is one of these or below one; "" and "." are the root."""
+    return any(folder in ("", ".", path) or path.startswith(f"{folder}/") for folder in folders)

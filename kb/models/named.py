@@ -5,20 +5,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from kb.errors import EmbeddingError
-from kb.models.embedder import BUNDLED_CALIBRATION, CALIBRATIONS, PACKAGED_MODELS, unit_vectors
+from kb.models.embedder import (
+    BUNDLED_CALIBRATION,
+    CALIBRATIONS,
+    PACKAGED_MODELS,
+    Floats,
+    unit_vectors,
+)
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-# A model runs one text at a time: nothing is padded, and a core's cache holds one text's numbers.
-TEXTS_A_RUN = 1
+MAX_BATCH = 1  # texts: nothing is padded, and a core's cache holds one text's numbers
 
 
 class FastembedEmbedder:
@@ -51,36 +53,25 @@ class FastembedEmbedder:
                 self._model = self._load_named()
                 self.width = int(self._model.embedding_size)
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str]) -> Floats:
         import numpy as np
 
         if not texts:
             return np.zeros((0, self.width), dtype=np.float32)
-        self.load()
-        try:
-            vectors = np.array(
-                list(self._model.embed(list(texts), batch_size=TEXTS_A_RUN)), dtype=np.float32
-            )
-        except Exception as error:
-            raise EmbeddingError(f"the model {self.name} failed: {error}") from error
-        return unit_vectors(vectors)
+        with self._running():
+            vectors = [*self._model.embed([*texts], batch_size=MAX_BATCH)]
+        return unit_vectors(np.array(vectors, dtype=np.float32))
 
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed_queries(self, texts: Sequence[str]) -> Floats:
         return self.embed(texts)
 
-    def token_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """For each text the unit vectors of its tokens without [CLS] and [SEP].
-
-        Each has the shape (tokens, width); a text without a token has one row of zeros.
-        """
+    def token_vectors(self, texts: Sequence[str]) -> list[Floats]:
+        """As `PackagedEmbedder.token_vectors`; [CLS] and [SEP] are left out."""
         import numpy as np
 
-        self.load()
-        try:
-            output = self._model.model.onnx_embed(list(texts))
-        except Exception as error:
-            raise EmbeddingError(f"the model {self.name} failed: {error}") from error
-        vectors: list[NDArray[np.float32]] = []
+        with self._running():
+            output = self._model.model.onnx_embed([*texts])
+        vectors: list[Floats] = []
         for rows, mask in zip(output.model_output, output.attention_mask, strict=True):
             tokens = rows[: int(mask.sum())][1:-1]
             if not len(tokens):
@@ -88,9 +79,22 @@ class FastembedEmbedder:
             vectors.append(unit_vectors(tokens))
         return vectors
 
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        self.load()
+        try:
+            yield
+        except Exception as error:
+            raise EmbeddingError(f"the model {self.name} failed: {error}") from error
+
     def _load_named(self) -> Any:
-        text_embedding = _fastembed()
-        known = [model["model"] for model in text_embedding.list_supported_models()]
+        try:
+            from fastembed import TextEmbedding
+            from loguru import logger
+        except ImportError as error:
+            raise EmbeddingError(f"fastembed cannot be loaded: {error}") from error
+        logger.disable("fastembed")  # our own error says what failed, once
+        known = [model["model"] for model in TextEmbedding.list_supported_models()]
         if self.name not in known:
             from kb.text.nearest import nearest
 
@@ -102,7 +106,7 @@ class FastembedEmbedder:
             # Without it a missing model takes 41 s of retries to fail.
             os.environ["HF_HUB_OFFLINE"] = "1"
         try:
-            return text_embedding(
+            return TextEmbedding(
                 self.name, threads=self._threads, local_files_only=not self._allow_download
             )
         except Exception as error:
@@ -112,31 +116,31 @@ class FastembedEmbedder:
             ) from error
 
 
-def load_cross_encoder(name: str, *, allow_download: bool) -> Any:
-    """A fastembed cross-encoder.
+class CrossEncoder:
+    """A fastembed cross-encoder that is on this machine, or may be downloaded."""
 
-    Raises:
-        EmbeddingError: unknown, or not on this machine while downloads are not allowed.
-    """
-    if not allow_download:
-        os.environ["HF_HUB_OFFLINE"] = "1"
-    try:
-        from fastembed.rerank.cross_encoder import TextCrossEncoder
+    weight = 1.0
 
-        return TextCrossEncoder(name, local_files_only=not allow_download)
-    except Exception as error:
-        raise EmbeddingError(
-            f"the reranker {name} is not on this machine: allow its download with --download, "
-            "or leave --reranker out",
-            details=str(error),
-        ) from error
+    def __init__(self, name: str, *, allow_download: bool = False) -> None:
+        self.name = name
+        self._allow_download = allow_download
+        self._model: Any = None
 
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        if self._model is None:
+            self._model = self._load()
+        return [float(score) for score in self._model.rerank(query, list(passages))]
 
-def _fastembed() -> Any:
-    try:
-        from fastembed import TextEmbedding
-        from loguru import logger
-    except ImportError as error:
-        raise EmbeddingError(f"fastembed cannot be loaded: {error}") from error
-    logger.disable("fastembed")  # our own error says what failed, once
-    return TextEmbedding
+    def _load(self) -> Any:
+        if not self._allow_download:
+            os.environ["HF_HUB_OFFLINE"] = "1"
+        try:
+            from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+            return TextCrossEncoder(self.name, local_files_only=not self._allow_download)
+        except Exception as error:
+            raise EmbeddingError(
+                f"the reranker {self.name} is not on this machine: allow its download with "
+                "--download, or leave --reranker out",
+                details=str(error),
+            ) from error

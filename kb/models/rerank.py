@@ -9,14 +9,9 @@ place where the user names one. Gains and cost: docs/decisions/0003-ranking.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-from kb.models.embedder import Embedder, available_cores
-from kb.models.named import load_cross_encoder
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from kb.models.embedder import Embedder, Floats, available_cores
 
 CANDIDATES = 20
 LATE_INTERACTION_WEIGHT = 0.3  # 0.5 lost on three of seven judged collections
@@ -25,7 +20,7 @@ LATE_INTERACTION_WEIGHT = 0.3  # 0.5 lost on three of seven judged collections
 class TokenEmbedder(Embedder, Protocol):
     """An embedder that gives the vectors of single tokens too."""
 
-    def token_vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def token_vectors(self, texts: Sequence[str]) -> list[Floats]:
         """For each text the unit vectors of its tokens: shape (tokens, width)."""
         ...
 
@@ -49,29 +44,13 @@ class LateInteraction:
         self._embedder = embedder
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        wanted = self._embedder.token_vectors([query])[0]
+        terms = self._embedder.token_vectors([query])[0]
         # One passage a batch: padding to the longest would cost more than it saves.
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(available_cores()) as pool:
-            found = pool.map(lambda text: self._embedder.token_vectors([text])[0], passages)
-            return [float((wanted @ tokens.T).max(axis=1).mean()) for tokens in found]
-
-
-class CrossEncoder:
-    """A fastembed cross-encoder that is on this machine, or may be downloaded."""
-
-    weight = 1.0
-
-    def __init__(self, name: str, *, allow_download: bool = False) -> None:
-        self.name = name
-        self._allow_download = allow_download
-        self._model: Any = None
-
-    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        if self._model is None:
-            self._model = load_cross_encoder(self.name, allow_download=self._allow_download)
-        return [float(score) for score in self._model.rerank(query, list(passages))]
+            vectors = pool.map(lambda text: self._embedder.token_vectors([text])[0], passages)
+            return [float((terms @ tokens.T).max(axis=1).mean()) for tokens in vectors]
 
 
 def blend(old: Sequence[float], new: Sequence[float], weight: float) -> list[int]:

@@ -10,20 +10,18 @@ from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING
 
-from kb import PACKAGE
+from kb.settings import PACKAGE
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
 
-__all__ = ["load_tokenizer", "small_tokenizer", "tokenizer_for"]
-
 VOCABULARY = PACKAGE / "assets" / "english-tokens.txt"  # a piece a line, by their numbers
 FIRST, LAST, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 SPECIAL = ("[PAD]", UNKNOWN, FIRST, LAST, "[MASK]")
 INSIDE = "##"  # before pieces that do not begin a word
-LONGEST_PIECE = 18
-LONGEST_WORD = 100  # a longer one is unknown as a whole
+MAX_PIECE = 18
+MAX_WORD = 100  # a longer one is unknown as a whole
 
 FEW_TEXTS = 30
 SHORT = 2_000  # characters
@@ -35,18 +33,15 @@ def load_tokenizer() -> Tokenizer:
     from tokenizers.models import WordPiece
 
     return _tokenizer(
-        WordPiece.from_file(
-            str(VOCABULARY), unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD
-        )
+        WordPiece.from_file(str(VOCABULARY), unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD)
     )
 
 
 def tokenizer_for(text: str) -> Tokenizer:
-    """A tokenizer that takes this text apart as the whole one does.
+    """A tokenizer that splits this text as the whole one does.
 
-    It knows only the pieces that occur in the text, while a process has few short ones: 5 ms for
-    the first, then .3, in place of 20. A search by the command line has a question and some
-    sentences.
+    While a process has few short texts, it knows only the pieces in the text: 5 ms for the first,
+    then .3, in place of 20. A search by the command line has a question and some sentences.
     """
     if load_tokenizer.cache_info().currsize or len(text) > SHORT or next(_asked) >= FEW_TEXTS:
         _vocabulary.cache_clear()
@@ -60,7 +55,18 @@ def small_tokenizer(text: str) -> Tokenizer:
 
     known = _vocabulary()
     pieces = {piece: known[piece] for piece in _possible_pieces(text) if piece in known}
-    return _tokenizer(WordPiece(pieces, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD))
+    return _tokenizer(WordPiece(pieces, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD))
+
+
+def english_number(word: str) -> int | None:
+    """The place of an English word (in small letters) in the vocabulary, common ones first.
+
+    None of a rare word, of most names and of a misspelt word.
+    """
+    if load_tokenizer.cache_info().currsize:
+        number: int | None = load_tokenizer().token_to_id(word)
+        return number
+    return _vocabulary().get(word)
 
 
 _asked = count()
@@ -69,15 +75,15 @@ _asked = count()
 def _tokenizer(model: WordPiece) -> Tokenizer:
     from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 
-    made = Tokenizer(model)
-    made.normalizer = normalizers.BertNormalizer()
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.post_processor = processors.TemplateProcessing(
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{FIRST} $A {LAST}",
         special_tokens=[(name, model.token_to_id(name)) for name in (FIRST, LAST)],
     )
-    made.add_special_tokens([*SPECIAL])
-    return made
+    tokenizer.add_special_tokens([*SPECIAL])
+    return tokenizer
 
 
 @cache
@@ -94,8 +100,8 @@ def _possible_pieces(text: str) -> Iterator[str]:
     plain = normalizers.BertNormalizer().normalize_str(text)
     words = {word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(plain)}
     for word in words:
-        if len(word) > LONGEST_WORD:
+        if len(word) > MAX_WORD:
             continue
         for start in range(len(word)):
-            for end in range(start + 1, min(start + LONGEST_PIECE, len(word)) + 1):
+            for end in range(start + 1, min(start + MAX_PIECE, len(word)) + 1):
                 yield INSIDE * (start > 0) + word[start:end]

@@ -7,60 +7,27 @@ files are read, git itself is not started.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kb.disk.git import git_branch
 from kb.disk.read import is_there, read_bytes, reason
 from kb.errors import ConfigurationError, UsageError
 from kb.settings import user_configuration
+from kb.store.projects import path_hash
+from kb.text.json_text import JsonError, parse_json
 from kb.text.nearest import nearest
-
-__all__ = [
-    "CONFIG_FILES",
-    "ActiveProject",
-    "ExternalDocs",
-    "Project",
-    "ProjectConfig",
-    "allowed_folders",
-    "find_config",
-    "load_project",
-]
 
 CONFIG_FILES = (".kb/config.json", ".csharp-compounding-docs/config.json")
 MAXIMUM_CONFIG_BYTES = 1_000_000
 
 
-def _usable_pattern(pattern: str) -> str:
-    try:
-        from kb.disk.globs import Globs  # here: most projects have no pattern
-
-        Globs([pattern], descend=False)
-    except UsageError as error:
-        raise ValueError(error.message) from error
-    return pattern
-
-
-def _few(patterns: Any) -> Any:
-    """All of them are looked at before any is compiled; what is wrong with one is told there."""
-    from kb.disk.globs import require_few
-
-    if isinstance(patterns, list):
-        try:
-            require_few([one for one in patterns if isinstance(one, str)])
-        except UsageError as error:
-            raise ValueError(error.message) from error
-    return patterns
-
-
-Pattern = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_usable_pattern)]
-Patterns = Annotated[list[Pattern], BeforeValidator(_few)]
+Patterns = list[Annotated[str, Field(min_length=1, max_length=500)]]
 
 
 class ExternalDocs(BaseModel):
@@ -90,7 +57,7 @@ class ProjectConfig(BaseModel):
     project_name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=100)]
     external_docs: ExternalDocs | None = None
     semantic_search: SemanticSearch | None = None
-    archives: Any = None  # read by kb/project/archives.py: a fault there stops no activation
+    archives: Any = None  # read by kb/project/in_use.py: a fault there stops no activation
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +74,8 @@ class Project:
 
     @property
     def path_hash(self) -> str:
-        """What tells folders apart: 16 hex digits of SHA-256 of the root, "/" between names."""
-        path = self.root.as_posix().rstrip("/") or "/"
-        return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        """What tells folders apart."""
+        return path_hash(self.root)
 
     @property
     def key(self) -> dict[str, str]:
@@ -151,13 +117,17 @@ def load_project(
     problems, config = _validated(content)
     docs_folder = None
     raw_docs = content.get("external_docs") if isinstance(content, dict) else None
-    raw_path = raw_docs.get("path") if isinstance(raw_docs, dict) else None
+    raw_docs = raw_docs if isinstance(raw_docs, dict) else {}
+    raw_path = raw_docs.get("path")
     if isinstance(raw_path, str) and raw_path:
         docs_folder, problem = folder_inside(root, raw_path, allowed)
         if problem:
             problems.setdefault("external_docs.path", []).append(problem)
+    for key in ("include_patterns", "exclude_patterns"):
+        for where, problem in _wrong_patterns(raw_docs.get(key)):
+            problems.setdefault(f"external_docs.{key}{where}", []).append(problem)
     if problems or config is None:
-        texts = [f"{where}: {text}" for where, found in problems.items() for text in found]
+        texts = [f"{where}: {text}" for where, listed in problems.items() for text in listed]
         raise ConfigurationError(
             f"{name} cannot be used: {'; '.join(texts)}",
             configFile=name,
@@ -251,17 +221,15 @@ def _named_config(config_path: str, start: Path) -> Path:
 
 def read_json(file: Path, name: str) -> Any:
     try:
-        data = read_bytes(file.resolve(), MAXIMUM_CONFIG_BYTES)
-        return json.loads(data.decode("utf-8-sig"))
+        return parse_json(read_bytes(file.resolve(), MAXIMUM_CONFIG_BYTES))
     except OSError as error:
         raise ConfigurationError(f"cannot read {name}: {reason(error)}", path=str(file)) from error
-    except (ValueError, RuntimeError) as error:  # deep nesting, a loop of links
-        where = str(error) if isinstance(error, json.JSONDecodeError) else "it is not UTF-8 JSON"
-        raise ConfigurationError(f"{name} is not JSON: {where}", path=str(file)) from error
+    except (JsonError, RuntimeError) as error:  # a loop of links
+        why = f"{name} is not JSON that can be read: {error}"
+        raise ConfigurationError(why, path=str(file)) from error
 
 
 def _validated(content: Any) -> tuple[dict[str, list[str]], ProjectConfig | None]:
-    """What is wrong, by key, and the configuration when nothing is."""
     problems: dict[str, list[str]] = {}
     try:
         return problems, ProjectConfig.model_validate(content)
@@ -277,6 +245,28 @@ def _validated(content: Any) -> tuple[dict[str, list[str]], ProjectConfig | None
                 text = "must be a JSON object"
             problems.setdefault(key, []).append(text)
         return problems, None
+
+
+def _wrong_patterns(patterns: Any) -> Iterator[tuple[str, str]]:
+    """Which of the patterns cannot be used, and why; "" stands for all where they are too many."""
+    if not isinstance(patterns, list):
+        return
+    from kb.disk.globs import Globs, require_few  # here: most projects have no pattern
+
+    texts = {f".{place}": text for place, text in enumerate(patterns) if isinstance(text, str)}
+    try:
+        require_few(list(texts.values()))
+    except UsageError as error:
+        yield "", error.message
+        return
+    with contextlib.suppress(UsageError):  # together they are kept for the walk
+        Globs(list(texts.values()), descend=False)
+        return
+    for where, text in texts.items():
+        try:
+            Globs([text], descend=False)
+        except UsageError as error:
+            yield where, error.message
 
 
 def folder_inside(root: Path, path: str, allowed: Sequence[Path]) -> tuple[Path | None, str]:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from kb.errors import ConfigurationError, EmbeddingError
 from kb.ingest.follow import embed_for
-from kb.ingest.progress import Progress
-from kb.ingest.registration import Plan
-from kb.ingest.report import SyncReport
+from kb.ingest.registration import Plan, Registration
+from kb.ingest.report import Progress, SyncReport
 from kb.ingest.sync import sync_collection
 from kb.model_in_use import ModelInUse
 from kb.project.config import ActiveProject, ExternalDocs, Project
-from kb.store.collections import insert_collection, unstored_row, update_collection
+from kb.store.collections import store_collection, unstored_row
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.documents import delete_collection
@@ -47,20 +46,23 @@ def bring_up(
     if docs is None or project.docs_folder is None:
         with database.write() as connection:
             project_id = _store_project(connection, project)
-            known = external_collection(connection, project_id)
-            if known is not None:
-                delete_collection(connection, known["collection_id"])
+            stored = external_collection(connection, project_id)
+            if stored is not None:
+                delete_collection(connection, stored["collection_id"])
         active = ActiveProject(project, project_id, None)
         return Activation(active, None, list(project.warnings))
     registration = _ExternalDocs(project, docs, project.docs_folder)
+    database.mark.confirm_source(
+        storable(project.docs_folder)
+    )  # inside of it, or allowed by the user
     # The folder is there: when its last document goes, these docs follow the folder.
     report = sync_collection(database, registration, may_become_empty=True, progress=progress)
     with database.read() as connection:
-        found = find_project(connection, project.key)
-        collection = external_collection(connection, found)
-    assert found is not None
+        stored_id = find_project(connection, project.key)
+        collection = external_collection(connection, stored_id)
+    assert stored_id is not None
     assert collection is not None
-    active = ActiveProject(project, found, collection)
+    active = ActiveProject(project, stored_id, collection)
     result = Activation(active, report, list(project.warnings))
     if not report.total:
         result.warnings.append(
@@ -99,19 +101,19 @@ def as_stored(database: Database, project: Project) -> Activation:
         ConfigurationError: it was never activated where the file is written.
     """
     with database.read() as connection:
-        found = find_project(connection, project.key)
-        if found is None:
+        stored_id = find_project(connection, project.key)
+        if stored_id is None:
             raise ConfigurationError(
                 f"this file is only read, and the project {project.config.project_name} is not in "
                 "it: activate it where the file is written"
             )
-        active = ActiveProject(project, found, external_collection(connection, found))
+        active = ActiveProject(project, stored_id, external_collection(connection, stored_id))
     warning = "the file is only read: its documents are as stored, not as in their folder"
     return Activation(active, None, [*project.warnings, warning])
 
 
 @dataclass(frozen=True, slots=True)
-class _ExternalDocs:
+class _ExternalDocs(Registration):
     """The registration of a project and its external docs: made when they have been read."""
 
     project: Project
@@ -133,20 +135,7 @@ class _ExternalDocs:
 
     def store(self, connection: Connection) -> int:
         project_id = _store_project(connection, self.project)
-        row = self.plan(connection).row
-        if not row["collection_id"]:
-            return insert_collection(
-                connection,
-                row["name"],
-                "external",
-                source=row["source"],
-                include=self.docs.include_patterns,
-                exclude=self.docs.exclude_patterns,
-                project_id=project_id,
-            )
-        fields = ("collection_id", "kind", "source", "include", "exclude")
-        update_collection(connection, **{name: row[name] for name in fields})
-        return int(row["collection_id"])
+        return store_collection(connection, {**self.plan(connection).row, "project_id": project_id})
 
 
 def _store_project(connection: Connection, project: Project) -> int:

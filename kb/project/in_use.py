@@ -7,20 +7,22 @@ import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kb.disk.git import git_branch
 from kb.disk.watch import FolderWatcher
 from kb.errors import ConfigurationError, KbError, PermissionDenied
-from kb.ingest.progress import Progress, no_progress
-from kb.knowledge_base import KnowledgeBase
+from kb.formats.research import RESEARCH, URL_CONTENT
+from kb.ingest.report import Progress, no_progress
 from kb.model_in_use import ModelInUse
-from kb.project.archives import configured_archives
+from kb.open_file import OpenFile
 from kb.project.config import (
     ActiveProject,
     allowed_folders,
     find_config,
+    folder_inside,
     load_project,
+    read_json,
 )
 from kb.store.projects import external_collection, find_project
 
@@ -42,7 +44,7 @@ class ProjectInUse:
 
     def __init__(
         self,
-        knowledge: KnowledgeBase,
+        knowledge: OpenFile,
         model: ModelInUse,
         allowed_docs: Sequence[str] = (),
         *,
@@ -72,8 +74,8 @@ class ProjectInUse:
             return {}, []
         problems: list[str] = []
         allowed = allowed_folders(self._allowed_docs, problems.append)
-        found, wrong = configured_archives(self._start(), allowed)
-        return found, [*problems, *wrong]
+        archives, wrong = configured_archives(self._start(), allowed)
+        return archives, [*problems, *wrong]
 
     def keep_fresh(self) -> None:
         """Follow the folders of projects that are activated from now on: a server does."""
@@ -181,7 +183,6 @@ class ProjectInUse:
             return result.waiting
 
     def _follow(self, active: ActiveProject) -> None:
-        """Take a project for the active one, and follow its docs."""
         old, self._active = self._active, active
         folder = active.project.docs_folder
         if self._watcher is not None and old is not None and old.project.docs_folder == folder:
@@ -198,3 +199,50 @@ class ProjectInUse:
         except ConfigurationError:
             return self.knowledge.project
         return Path.cwd()
+
+
+SOURCES = {"research": RESEARCH, "url_content": URL_CONTENT}  # by key
+
+
+def configured_archives(
+    start: Path, allowed: Sequence[Path]
+) -> tuple[dict[str, tuple[Path, str]], list[str]]:
+    """The folders of archives, and what is wrong with those that cannot be used.
+
+    Args:
+        start: where the configuration is looked for, upwards; without one there are no archives.
+        allowed: folders outside the project that the user lets documents lie in.
+
+    Returns:
+        by key as people know it, the folder and what it holds; problems in words.
+    """
+    try:
+        file = find_config(start)
+    except ConfigurationError:
+        return {}, []
+    name = f"{file.parent.name}/{file.name}"
+    try:
+        content = read_json(file, name)
+    except ConfigurationError as error:
+        return {}, [error.message]
+    archives: Any = content.get("archives") if isinstance(content, dict) else None
+    if archives is None:
+        return {}, []
+    if not isinstance(archives, dict):
+        return {}, [f"{name}: archives must be a JSON object"]
+    root = file.parent.parent.resolve()
+    folders: dict[str, tuple[Path, str]] = {}
+    problems: list[str] = []
+    for key, path in archives.items():
+        where = f"{name}: archives.{str(key)[:100]}"
+        if key not in SOURCES:
+            problems.append(f"{where} is not used; there are {' and '.join(SOURCES)}")
+            continue
+        folder, problem = (None, "must be a path")
+        if isinstance(path, str) and path:
+            folder, problem = folder_inside(root, path, allowed)
+        if folder is None:
+            problems.append(f"{where}: {problem}")
+        else:
+            folders[where] = (folder, SOURCES[key])
+    return folders, problems

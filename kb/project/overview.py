@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import re
+import tomllib
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kb.disk.grep import SKIPPED_FOLDERS
 from kb.disk.inside import is_hidden_from_tools
+from kb.disk.read import read_bytes
 from kb.errors import ModuleNotFound, SourceError
 from kb.ingest.discoveries import all_discoveries
 from kb.project.in_use import ProjectInUse
-from kb.project.manifests import read_stack
 from kb.project.source_files import language_of, module_of, role_of
-from kb.project.tree import tree_is_here
-from kb.sources.folder import walk
-from kb.store.connection import Connection
-from kb.store.contents import count_documents
+from kb.project.tree import files_are_here
+from kb.sources.folder import SourceFile, walk
+from kb.store.contents import documents_of_collections
 from kb.store.database import Database
-from kb.store.session_history import details_of_session, files_of_session, newest_sessions
-from kb.store.sessions import file_scores
+from kb.store.sessions import details_of_session, file_scores, files_of_session, newest_sessions
 from kb.text.counted import most_first
-from kb.text.file_names import storable
+from kb.text.file_names import on_disk, storable
 from kb.text.nearest import nearest
-
-__all__ = [
-    "current_session",
-    "module_names",
-    "module_overview",
-    "project_overview",
-    "recent_sessions",
-]
 
 MOST_FILES = 50
 MOST_KEY_FILES = 20
 MOST_EVENTS = 50
 MOST_SESSIONS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    path: str
-    size: int  # bytes
 
 
 def project_overview(project: ProjectInUse) -> dict[str, Any]:
@@ -55,17 +43,18 @@ def project_overview(project: ProjectInUse) -> dict[str, Any]:
         sizes[module_of(file.path)] += file.size
         languages[language_of(file.path) or "other"] += 1
     with project.knowledge.database.read() as connection:
-        discoveries = Counter(one.get("module", "") for one in all_discoveries(connection))
+        discoveries = Counter(row.get("module", "") for row in all_discoveries(connection))
         key_files = [
             {"path": file.path, "score": round(file.score, 4), "reads": file.access_count}
             for file in file_scores(connection)
             if not file.is_archived
         ]
+        counts = documents_of_collections(connection)
         collections = [
             {
                 **project.knowledge.names.shown(row),
                 "kind": row["kind"],
-                "documents": count_documents(connection, row["collection_id"]),
+                "documents": counts[row["collection_id"]],
             }
             for row in project.knowledge.names.collections(connection)
         ]
@@ -76,13 +65,8 @@ def project_overview(project: ProjectInUse) -> dict[str, Any]:
         "stack": read_stack(root, (file.path for file in files)) if files else [],
         "languages": dict(most_first(languages)),
         "modules": [
-            {
-                "name": name,
-                "files": count,
-                "bytes": sizes[name],
-                "discoveries": discoveries[name],
-            }
-            for name, count in sorted(modules.items(), key=lambda item: (-item[1], item[0]))
+            {"name": name, "files": n, "bytes": sizes[name], "discoveries": discoveries[name]}
+            for name, n in most_first(modules)
             if name
         ],
         "keyFiles": key_files[:MOST_KEY_FILES],
@@ -102,17 +86,17 @@ def module_overview(project: ProjectInUse, name: str) -> dict[str, Any]:
     Raises:
         ModuleNotFound: neither a file nor a discovery belongs to it.
     """
-    by_module: dict[str, list[_File]] = {}
+    by_module: dict[str, list[SourceFile]] = {}
     for file in _project_files(project):
         by_module.setdefault(module_of(file.path).casefold(), []).append(file)
     with project.knowledge.database.read() as connection:
         discoveries = all_discoveries(connection)
         scores = {file.path: file.score for file in file_scores(connection)}
-    learned = [one for one in discoveries if one.get("module", "").casefold() == name.casefold()]
+    learned = [row for row in discoveries if row.get("module", "").casefold() == name.casefold()]
     files = by_module.get(name.casefold(), []) if name else []
     if not files and not learned:
-        known = sorted({*filter(None, by_module), *(one.get("module", "") for one in discoveries)})
-        near = nearest(name, filter(None, known))
+        names = {*by_module, *(row.get("module", "") for row in discoveries)} - {""}
+        near = nearest(name, sorted(names))
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise ModuleNotFound(f'Module "{name}" not found.{hint}', module=name, suggestions=near)
     files.sort(key=lambda file: (-scores.get(file.path, 0.0), file.path))
@@ -137,7 +121,7 @@ def module_overview(project: ProjectInUse, name: str) -> dict[str, Any]:
 def module_names(project: ProjectInUse) -> list[str]:
     """The modules that hold files, or of which something was learned."""
     with project.knowledge.database.read() as connection:
-        learned = {one.get("module", "") for one in all_discoveries(connection)}
+        learned = {row.get("module", "") for row in all_discoveries(connection)}
     return sorted({*learned, *(module_of(file.path) for file in _project_files(project))} - {""})
 
 
@@ -147,15 +131,20 @@ def current_session(database: Database, session_id: str) -> dict[str, Any]:
         return {"session": "none", "notice": "no session is under way: one begins with a client"}
     with database.read() as connection:
         rows = newest_sessions(connection, MOST_SESSIONS)
-        known = next((row for row in rows if row["id"] == session_id), {"id": session_id})
+        session = next((row for row in rows if row["id"] == session_id), {"id": session_id})
+        queries, recorded = (
+            details_of_session(connection, session_id, kind, MOST_EVENTS)
+            for kind in ("query", "discovery")
+        )
+        ids = {row["detail"] for row in recorded}
         return {
-            **{key: value for key, value in known.items() if value is not None},
+            **{key: value for key, value in session.items() if value is not None},
             "filesRead": files_of_session(connection, session_id, MOST_EVENTS),
             "queries": [
                 {"tool": row["tool"], "query": row["detail"], "date": row["happened_at"]}
-                for row in _details(connection, session_id, "query")
+                for row in queries
             ],
-            "discoveries": _session_discoveries(connection, session_id),
+            "discoveries": [row for row in all_discoveries(connection) if row["id"] in ids],
         }
 
 
@@ -170,23 +159,113 @@ def recent_sessions(database: Database) -> dict[str, Any]:
     }
 
 
-def _session_discoveries(connection: Connection, session_id: str) -> list[dict[str, Any]]:
-    ids = {row["detail"] for row in _details(connection, session_id, "discovery")}
-    return [one for one in all_discoveries(connection) if one["id"] in ids]
-
-
-def _details(connection: Connection, session_id: str, kind: str) -> list[dict[str, Any]]:
-    return details_of_session(connection, session_id, kind, MOST_EVENTS)
-
-
-def _project_files(project: ProjectInUse) -> list[_File]:
+def _project_files(project: ProjectInUse) -> list[SourceFile]:
     """The files of the project that the tools show; none where only its file was copied."""
-    with project.knowledge.database.read() as connection:
-        if not tree_is_here(project, connection):
-            return []
+    if not files_are_here(project):
+        return []
     exclude = [f"{name}/" for name in SKIPPED_FOLDERS]
     try:
-        found = walk(project.root, ["*"], exclude, report=lambda path, message: None, hidden=True)
-        return [_File(f.path, f.size) for f in found if not is_hidden_from_tools(f.path)]
+        files = walk(project.root, ["*"], exclude, report=lambda path, message: None, hidden=True)
+        return [file for file in files if not is_hidden_from_tools(file.path)]
     except SourceError:
         return []
+
+
+# What a project is made of, as its package manifests say. They are read, never run
+
+
+MAXIMUM_BYTES = 1_000_000
+MOST_MANIFESTS = 20
+MOST_DEPENDENCIES = 30
+
+
+def read_stack(root: Path, paths: Iterable[str]) -> list[dict[str, Any]]:
+    """One row a manifest, those nearest to the root first; a broken one is only named."""
+    manifests = [path for path in paths if PurePosixPath(path).name in MANIFESTS]
+    manifests.sort(key=lambda path: (path.count("/"), path))
+    rows = []
+    for path in manifests[:MOST_MANIFESTS]:
+        language, read = MANIFESTS[PurePosixPath(path).name]
+        row: dict[str, Any] = {"manifest": path, "language": language}
+        try:
+            text = read_bytes(root / on_disk(path), MAXIMUM_BYTES).decode("utf-8-sig")
+            row |= {key: value for key, value in read(text).items() if value}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            # Anybody's file: whatever it holds in place of what we look for.
+            row["unreadable"] = True
+        rows.append(row)
+    return rows
+
+
+def _pyproject(text: str) -> dict[str, Any]:
+    content = tomllib.loads(text)
+    project = content.get("project") or content.get("tool", {}).get("poetry", {})
+    listed = project.get("dependencies", [])
+    return _row(project.get("name"), project.get("version"), map(_requirement, listed))
+
+
+def _package_json(text: str) -> dict[str, Any]:
+    content = json.loads(text)
+    listed = [*content.get("dependencies", {}), *content.get("devDependencies", {})]
+    return _row(content.get("name"), content.get("version"), listed)
+
+
+def _cargo(text: str) -> dict[str, Any]:
+    content = tomllib.loads(text)
+    package = content.get("package", {})
+    return _row(package.get("name"), package.get("version"), content.get("dependencies", {}))
+
+
+def _requirements(text: str) -> dict[str, Any]:
+    lines = [line.strip() for line in text.splitlines()]
+    return _row(None, None, [_requirement(line) for line in lines if line[:1].isalnum()])
+
+
+def _by_expressions(name: str, dependency: str) -> Callable[[str], dict[str, Any]]:
+    """Reads what is called by one expression and lists what another one finds."""
+
+    def read(text: str) -> dict[str, Any]:
+        names = re.findall(name, text, re.MULTILINE) if name else []
+        return _row(names[0] if names else None, None, re.findall(dependency, text, re.MULTILINE))
+
+    return read
+
+
+def _pom(text: str) -> dict[str, Any]:
+    # By expression, since an XML parser expands what a hostile file defines.
+    named = re.findall(r"<artifactId>\s*([^<\s]+)\s*</artifactId>", text)
+    return _row(named[0] if named else None, None, named[1:])
+
+
+_GRADLE = _by_expressions("", r"""(?:implementation|api)\s*+\(?+\s*+["']([^"']+)["']""")
+MANIFESTS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "pyproject.toml": ("Python", _pyproject),
+    "requirements.txt": ("Python", _requirements),
+    "package.json": ("JavaScript", _package_json),
+    "Cargo.toml": ("Rust", _cargo),
+    "go.mod": (
+        "Go",
+        _by_expressions(
+            r"^module[ \t]++(\S++)", r"^(?:require[ \t]++|\t)([\w.-]++/\S++)[ \t]++v\S++[ \t]*+$"
+        ),
+    ),
+    "pom.xml": ("Java", _pom),
+    "build.gradle": ("Java", _GRADLE),
+    "build.gradle.kts": ("Kotlin", _GRADLE),
+    "Gemfile": ("Ruby", _by_expressions("", r"""^[ \t]*+gem[ \t]++["']([^"']++)""")),
+    "CMakeLists.txt": ("C++", _by_expressions(r"(?i)\bproject\s*\(\s*([\w.-]+)", "(?!)")),
+}
+
+
+def _row(name: Any, version: Any, dependencies: Iterable[Any]) -> dict[str, Any]:
+    listed = [name for name in dependencies if isinstance(name, str) and name]
+    return {
+        "name": name if isinstance(name, str) else None,
+        "version": version if isinstance(version, str) else None,
+        "dependencies": list(dict.fromkeys(listed))[:MOST_DEPENDENCIES],
+    }
+
+
+def _requirement(text: Any) -> str:
+    match = re.match(r"[\w.-]+", text) if isinstance(text, str) else None
+    return match[0] if match else ""

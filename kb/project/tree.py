@@ -1,41 +1,38 @@
-"""The project's files as the tools see them: on disk where the tree is, else as stored.
+"""The project's files as the tools see them: on disk where they are, else as stored.
 
-A knowledge base file that was copied elsewhere has no tree beside it, but the texts of all its
-documents.
+A knowledge base file that was copied elsewhere has no files beside it, but the texts of all its
+documents. Paths are the same in both: a stored document is called as it lies in the project.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from heapq import merge
+from pathlib import Path
 
-from kb.disk.grep import GrepResult, grep, grep_texts
+from kb.disk.globs import composed
+from kb.disk.grep import CONTEXT_LINES, SKIPPED_FOLDERS, GrepResult, grep, grep_texts
 from kb.disk.inside import is_hidden_from_tools, read_inside
+from kb.disk.open_databases import is_open_database
 from kb.disk.secret import begins_as_private_key
 from kb.errors import FileNotFound, PermissionDenied, SourceError
 from kb.project.in_use import ProjectInUse
 from kb.project.source_files import language_of
-from kb.sources.address import is_remote, local
-from kb.store.connection import Connection
-from kb.store.contents import stored_text, texts_of_collection
+from kb.sources.address import document_file, is_remote, kept, local
+from kb.store.connection import Connection, Row
+from kb.store.contents import document_paths, paths_at_both_ends, stored_text
 from kb.store.database import Database
 from kb.text.decode import NoTextError, decode
+from kb.text.nearest import nearest
 from kb.text.times import stored_time
 
-__all__ = [
-    "DISK",
-    "STORED",
-    "TextFile",
-    "grep_project",
-    "read_text",
-    "stored_texts",
-    "tree_is_here",
-]
-
 DISK, STORED = "disk", "stored"
+NOT_HERE = "The folder of the documents is not here:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,36 +44,60 @@ class TextFile:
     size: int  # bytes
     modified: str  # UTC; "" when it is not known
     origin: str  # DISK or STORED
+    notice: str = ""
 
     @property
     def language(self) -> str:
         return language_of(self.path)
 
 
-def tree_is_here(project: ProjectInUse, connection: Connection) -> bool:
-    """Whether the project's folder is on this machine, and not only its knowledge base file.
-
-    The file does not say where its project is, so this is told by the folders that collections
-    come from: one of them is there, or there is none. Sources inside a project are kept relative
-    to it. In the project's `.kb` folder, or where `--db` names another place, such a source tells
-    of the present project even where it has been deleted; of a file that lies openly in the
-    project's root it tells nothing, since those of a copy seem to lie beside the copy.
-    """
+def files_are_here(project: ProjectInUse) -> bool:
+    """Whether the project's folder holds any file but the knowledge base itself."""
     if not project.knowledge.has_project:
         return False
-    rows = project.knowledge.names.collections(connection)
-    sources = [
-        local(row["source"]) for row in rows if row["source"] and not is_remote(row["source"])
+    project.knowledge.beside.databases()  # open from here on, and no files of the project
+    for folder, folders, names in os.walk(project.root):
+        folders[:] = [
+            name
+            for name in folders
+            if name not in SKIPPED_FOLDERS and not is_hidden_from_tools(name)
+        ]
+        files = (Path(folder, name) for name in names if not is_hidden_from_tools(name))
+        if any(not is_open_database(file) for file in files):
+            return True
+    return False
+
+
+def documents_are_here(project: ProjectInUse, connection: Connection) -> bool:
+    """Whether the documents lie on this machine, and not only in the knowledge base file.
+
+    Told by some documents of each collection that comes from inside the project, or where there is
+    none, from elsewhere on this machine: any of them is at its place. A file without such
+    documents says nothing, and the project is what its folder holds.
+    """
+    root = Path(os.path.realpath(project.root))
+    rows = [
+        row
+        for row in project.knowledge.names.collections(connection)
+        if row["source"] and not is_remote(row["source"])
     ]
-    lies_openly = project.knowledge.database.path.parent == project.root
-    return not sources or any(
-        os.path.exists(source) or (not lies_openly and source.is_relative_to(project.root))
-        for source in sources
-    )
+    inside = [row for row in rows if local(row["source"]).is_relative_to(root)]
+    for sample in (inside, [row for row in rows if row not in inside]):
+        has_documents = False
+        for row in sample:
+            for path in paths_at_both_ends(connection, row["collection_id"]):
+                # Documents of a bundle are as near as the bundle.
+                places = local(row["source"]), document_file(row["source"], path)
+                if any(map(os.path.isfile, places)):
+                    return files_are_here(project)
+                has_documents = True
+        if has_documents:
+            return False
+    return files_are_here(project)
 
 
 def read_text(project: ProjectInUse, path: str) -> TextFile:
-    """A file of the project, from the disk or, where there is no tree, as stored.
+    """A file of the project, from the disk or, where the documents are not here, as stored.
 
     Raises:
         PermissionDenied: as `kb.disk.inside.read_inside`, or it is a private key.
@@ -87,11 +108,8 @@ def read_text(project: ProjectInUse, path: str) -> TextFile:
         if not project.knowledge.has_project:
             raise FileNotFound("File not found", path=path)
         file = read_inside(project.root, path)
-    except FileNotFound:
-        stored = _read_stored(project, path)
-        if stored is None:
-            raise
-        return stored
+    except FileNotFound as error:
+        return _read_stored(project, path, error)
     try:
         text = decode(file.data).text
     except NoTextError as error:
@@ -102,53 +120,132 @@ def read_text(project: ProjectInUse, path: str) -> TextFile:
     return TextFile(file.path, text, len(file.data), modified, DISK)
 
 
-def stored_texts(project: ProjectInUse, connection: Connection) -> Iterator[tuple[str, str]]:
-    """Path and text of every stored document, by path; hidden names are left out.
-
-    Where there are several collections the path begins with the collection's name.
-    """
-    collections = project.knowledge.names.collections(connection)
-    for row in collections:
-        prefix = f"{row['name']}/" if len(collections) > 1 else ""
-        for path, text in texts_of_collection(connection, row["collection_id"]):
-            if not is_hidden_from_tools(path):
-                yield prefix + path, text
-
-
 def grep_project(
-    project: ProjectInUse, pattern: str, file_pattern: str, case_sensitive: bool, limit: int
-) -> tuple[GrepResult, str]:
-    """Search the project's files, on disk where they are; where it was searched is told too.
+    project: ProjectInUse,
+    pattern: str,
+    file_pattern: str,
+    case_sensitive: bool,
+    limit: int,
+    context_lines: int = CONTEXT_LINES,
+) -> tuple[GrepResult, str, str]:
+    """Search the project's files: what was found, where, and what to tell the reader.
+
+    Where the documents are not here, their stored texts are searched together with the files that
+    are: of a project whose documents were moved away, the rest.
 
     Raises:
         InvalidPattern: the pattern is malformed or too large.
         UsageError: a glob that can match nothing.
     """
+    search = (pattern, file_pattern, case_sensitive, limit, context_lines)
     with contextlib.ExitStack() as reads:
-        connection = reads.enter_context(project.knowledge.database.read())
-        if not tree_is_here(project, connection):
-            beside = [reads.enter_context(one.read()) for one in _beside(project)]
-            texts = (pair for one in (connection, *beside) for pair in stored_texts(project, one))
-            return grep_texts(texts, pattern, file_pattern, case_sensitive, limit), STORED
-    return grep(project.root, pattern, file_pattern, case_sensitive, limit), DISK
+        first, *others = _databases(project)
+        connections = [reads.enter_context(first.read())]
+        if documents_are_here(project, connections[0]):
+            return grep(project.root, *search), DISK, ""
+        connections += [reads.enter_context(database.read()) for database in others]
+        texts = merge(
+            *(_stored_texts(project, connection) for connection in connections),
+            key=lambda text: text[0],
+        )
+        result = grep_texts(texts, *search)
+    notice = f"{NOT_HERE} what is stored of them was searched."
+    if not files_are_here(project):
+        return result, STORED, notice
+    here = grep(project.root, *search)
+    result = GrepResult(
+        sorted([*result.matches, *here.matches], key=lambda match: (match.file, match.line))[
+            :limit
+        ],
+        result.total_matches + here.total_matches,
+        result.files_searched + here.files_searched,
+        result.truncated or here.truncated,
+    )
+    return result, STORED, f"{notice[:-1]}, and the files that are."
 
 
-def _beside(project: ProjectInUse) -> list[Database]:
-    """The files that are read together with the project's own."""
-    return project.knowledge.beside.databases()
+def _databases(project: ProjectInUse) -> list[Database]:
+    return [project.knowledge.database, *project.knowledge.beside.databases()]
 
 
-def _read_stored(project: ProjectInUse, path: str) -> TextFile | None:
-    """The stored document that a path names, by itself or after its collection's name."""
+def _stored_texts(project: ProjectInUse, connection: Connection) -> Iterator[tuple[str, str]]:
+    """Path and text of every stored document that is not on disk; hidden names are left out."""
+    root = str(project.root) if files_are_here(project) else ""
+    for called, collection_id, path in sorted(_stored_paths(project, connection)):
+        if is_hidden_from_tools(called) or (root and os.path.exists(f"{root}/{called}")):
+            continue
+        if stored := stored_text(connection, collection_id, path):
+            yield called, stored[0]
+
+
+def _stored_paths(project: ProjectInUse, connection: Connection) -> Iterator[tuple[str, int, str]]:
+    """Every stored document: its path in the project, its collection's row id, its own id."""
+    for row in project.knowledge.names.collections(connection):
+        place = _place(row, connection.folder)
+        for path in document_paths(connection, row["collection_id"]):
+            yield _path_at(place, path), row["collection_id"], path
+
+
+def _place(row: Row, folder: str) -> str:
+    """Where in the project a collection's documents lie; its name where the file does not tell."""
+    place = kept(row["source"], folder)
+    if place == ".":
+        return ""
+    return place.removeprefix("./") if place.startswith("./") else str(row["name"])
+
+
+def _path_at(place: str, path: str) -> str:
+    # A collection of one file is that file.
+    if posixpath.basename(place) == path:
+        return place
+    return f"{place}/{path}" if place else path
+
+
+def _read_stored(project: ProjectInUse, path: str, error: FileNotFound) -> TextFile:
+    """The stored document that a path names: as it lies in the project, by its collection's name,
+    or by itself.
+
+    Raises:
+        FileNotFound: the error itself, where the documents are here; else with near names.
+    """
     with project.knowledge.database.read() as connection:
-        if tree_is_here(project, connection):
-            return None
-    for database in (project.knowledge.database, *_beside(project)):
+        if documents_are_here(project, connection):
+            raise error
+    names: list[str] = []
+    for database in _databases(project):
         with database.read() as connection:
-            for row in project.knowledge.names.collections(connection):
-                for inner in (path, path.removeprefix(f"{row['name']}/")):
-                    found = stored_text(connection, row["collection_id"], inner)
-                    if found is not None:
-                        text, size = found
-                        return TextFile(path, text, size, "", STORED)
+            if (stored := _stored_at(project, connection, posixpath.normpath(path))) is None:
+                paths = [called for called, _, _ in _stored_paths(project, connection)]
+                names += paths
+                same = next((name for name in paths if composed(name) == composed(path)), "")
+                stored = _stored_at(project, connection, same)
+        if stored is not None:
+            text, size = stored
+            return TextFile(path, text, size, "", STORED, f"{NOT_HERE} this is its stored text.")
+    near = nearest(path, names)
+    raise FileNotFound(
+        "File not found",
+        path=path,
+        notice=f"{NOT_HERE} what is stored can be read.",
+        **({"suggestions": near} if near else {}),
+    ) from error
+
+
+def _stored_at(project: ProjectInUse, connection: Connection, path: str) -> tuple[str, int] | None:
+    rows = project.knowledge.names.collections(connection)
+    for places in (
+        [_place(row, connection.folder) for row in rows],
+        [row["name"] for row in rows],
+        ["" for _ in rows],
+    ):
+        for row, place in zip(rows, places, strict=True):
+            if stored := stored_text(connection, row["collection_id"], _inner(place, path)):
+                return stored
     return None
+
+
+def _inner(place: str, path: str) -> str:
+    """What `_path_at` made a path of; "" for one that lies elsewhere."""
+    if place in ("", path):
+        return posixpath.basename(path) if place else path
+    return path.removeprefix(f"{place}/") if path.startswith(f"{place}/") else ""

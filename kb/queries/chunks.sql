@@ -25,26 +25,13 @@ WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 SELECT chunk_id, path FROM chunks JOIN documents USING (document_id)
 WHERE chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 
--- name: chunks_without_vector
--- Chunks behind one and up to another that wait for their embedding, in document order.
-SELECT chunk_id, chunks.document_id, coalesce(heading_path, ''),
-       chunks.start_character, chunks.end_character,
-       coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
-FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
-LEFT JOIN sections
-  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
-WHERE vector_id IS NULL AND chunk_id > :after AND chunk_id <= :last
+-- name: ordered_chunk_ids
+-- All chunks, or those that have a vector, in order.
+SELECT chunk_id FROM chunks WHERE vector_id IS NOT NULL OR NOT :with_vector
 ORDER BY chunk_id LIMIT :limit;
 
--- name: waiting_chunks
--- Chunks of a range that wait for their embedding: those that begin a document, then the others;
--- of the newest documents first, to which those without a time belong: they came just now.
-SELECT chunk_id FROM chunks JOIN documents USING (document_id)
-WHERE vector_id IS NULL AND chunk_id BETWEEN :first AND :last
-ORDER BY position > 1, modified_ns IS NOT NULL, modified_ns DESC, chunk_id;
-
--- name: chunks_waiting_among
--- As chunks_without_vector, of some (JSON list), in their order there.
+-- name: chunks_to_embed
+-- Of some chunks (JSON list) those that wait for their embedding, or all, in their order there.
 SELECT chunk_id, chunks.document_id, coalesce(heading_path, ''),
        chunks.start_character, chunks.end_character,
        coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
@@ -52,7 +39,14 @@ FROM json_each(:chunk_ids) CROSS JOIN chunks ON chunk_id = json_each.value
 LEFT JOIN chunk_leads USING (chunk_id)
 LEFT JOIN sections
   ON sections.document_id = chunks.document_id AND sections.position = chunks.section
-WHERE vector_id IS NULL ORDER BY json_each.key;
+WHERE :anew OR vector_id IS NULL ORDER BY json_each.key;
+
+-- name: waiting_chunks
+-- Chunks of a range that wait for their embedding: those that begin a document, then the others;
+-- of the newest documents first, to which those without a time belong: they came just now.
+SELECT chunk_id FROM chunks JOIN documents USING (document_id)
+WHERE vector_id IS NULL AND chunk_id BETWEEN :first AND :last
+ORDER BY position > 1, modified_ns IS NOT NULL, modified_ns DESC, chunk_id;
 
 -- name: count_chunks_without_vector$
 -- How many chunks of a range wait for their embedding.
@@ -65,36 +59,32 @@ SELECT EXISTS (
 );
 
 -- name: count_chunks_and_vectors
--- How many chunks a range has, and how many of them have their embedding.
-SELECT count(*), count(vector_id) FROM chunks WHERE chunk_id BETWEEN :first AND :last;
+-- How many chunks some ranges (JSON list of pairs) have, and how many of them have their embedding.
+SELECT count(*), count(vector_id)
+FROM json_each(:ranges) CROSS JOIN chunks ON chunk_id BETWEEN value ->> 0 AND value ->> 1;
 
 -- name: has_more_vectors$
 -- Whether more than so many chunks have a vector.
 SELECT count(*) > :most
 FROM (SELECT 1 FROM chunks WHERE vector_id IS NOT NULL LIMIT :most + 1);
 
--- name: chunks_with_vector
--- As `chunks_with_text`, of those that have a vector.
-SELECT chunk_id, chunks.document_id, coalesce(heading_path, ''),
-       chunks.start_character, chunks.end_character,
-       coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
-FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
-LEFT JOIN sections
-  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
-WHERE vector_id IS NOT NULL AND chunk_id > :after AND chunk_id <= :last
-ORDER BY chunk_id LIMIT :limit;
+-- name: merge_keyword_segments!
+-- Merge the keyword index into one segment, which drops the terms of what was deleted.
+INSERT INTO keyword_index (keyword_index) VALUES ('optimize');
 
--- name: chunks_with_text
--- Every chunk with the range of its text, in order; for another model.
-SELECT chunk_id, chunks.document_id, coalesce(heading_path, ''),
-       chunks.start_character, chunks.end_character,
-       coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0), text_hash
-FROM chunks LEFT JOIN chunk_leads USING (chunk_id)
-LEFT JOIN sections
-  ON sections.document_id = chunks.document_id AND sections.position = chunks.section
-WHERE chunk_id > :after AND chunk_id <= :last
-ORDER BY chunk_id LIMIT :limit;
+-- name: passages_of_document
+-- All that the keyword index takes of a document's passages.
+SELECT title, heading, body, extra FROM chunk_texts WHERE document_id = :document_id;
 
--- name: count_chunks$
--- All chunks of the file.
-SELECT count(*) FROM chunks;
+-- name: passages_with
+-- What passages with a word say, whatever form it has; of many the first.
+SELECT title, heading, body, extra FROM keyword_index WHERE keyword_index MATCH :query LIMIT 1000;
+
+-- name: passages_of_documents
+-- The passages of these documents (JSON list of ids), in order, with their leads.
+SELECT chunks.document_id, section, start_line, end_line,
+       chunks.start_character, chunks.end_character,
+       coalesce(chunk_leads.start_character, 0), coalesce(chunk_leads.end_character, 0)
+FROM json_each(:document_ids) CROSS JOIN chunks ON chunks.document_id = json_each.value
+LEFT JOIN chunk_leads USING (chunk_id)
+ORDER BY chunks.document_id, chunks.position;

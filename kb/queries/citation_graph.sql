@@ -1,11 +1,12 @@
 -- Statements of kb/store/citation_graph.py.
 
 -- name: citations_made
--- The citations that a document makes, in order. A link to itself cites nothing: no target.
+-- The citations that a document makes, in order. A link to itself cites nothing: no target, and
+-- one to its own sections is left out.
 SELECT
   source_document_id, nullif(target_document_id, :document_id) AS target_document_id,
   target_url, context, start_character, end_character, confidence, kind, line
-FROM citations WHERE source_document_id = :document_id
+FROM citations WHERE source_document_id = :document_id AND target_url NOT LIKE '#%'
 ORDER BY line, citation_id LIMIT :limit;
 
 -- name: citations_received
@@ -61,14 +62,3 @@ FROM citations
 WHERE target_document_id IS NOT source_document_id
 GROUP BY source_document_id, coalesce(target_document_id, target_key)
 ORDER BY source, target, target_key;
-
--- name: unresolved_links
--- Links to pages and files, not to the web, whose target is no document.
-SELECT
-  collections.name AS collection, collections.source, documents.path, citations.line,
-  citations.target_url, citations.target_key, citations.kind
-FROM citations
-JOIN documents ON documents.document_id = citations.source_document_id
-JOIN collections USING (collection_id)
-WHERE citations.target_document_id IS NULL AND citations.target_key NOT LIKE 'url:%'
-ORDER BY collections.name, documents.path, citations.line, citations.citation_id;

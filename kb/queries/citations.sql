@@ -57,3 +57,30 @@ CROSS JOIN collections USING (collection_id);
 -- name: set_citation_target!
 -- Resolve a link, or unresolve it.
 UPDATE citations SET target_document_id = :target_document_id WHERE citation_id = :citation_id;
+
+-- name: unresolved_links
+-- The links of a collection that may lead to something else than a document of their key: those
+-- without a target, or all.
+SELECT
+  citations.citation_id, citations.target_url, citations.target_key, citations.kind,
+  citations.target_document_id, documents.path
+FROM documents
+CROSS JOIN citations ON citations.source_document_id = documents.document_id
+WHERE documents.collection_id = :collection_id
+  AND (citations.target_document_id IS NULL OR :resolved)
+  AND citations.target_key NOT LIKE 'url:%' AND citations.kind <> 'similar';
+
+-- name: documents_for_links
+-- What tells where the documents of a collection are read.
+SELECT document_id, path, metadata FROM documents WHERE collection_id = :collection_id;
+
+-- name: labels_of_collection
+-- The labels that documents of a collection answer to.
+SELECT document_keys.key, documents.path
+FROM documents JOIN document_keys USING (document_id)
+WHERE documents.collection_id = :collection_id AND document_keys.key LIKE 'label:%';
+
+-- name: set_citation_key!
+-- Say where a link leads, by its key and if it does by its document.
+UPDATE citations SET target_key = :target_key, target_document_id = :target_document_id
+WHERE citation_id = :citation_id;

@@ -13,10 +13,6 @@ SELECT
           WHERE documents.collection_id = collections.collection_id) AS has_documents
 FROM collections ORDER BY name;
 
--- name: count_collections$
--- How many collections there are, of every kind.
-SELECT count(*) FROM collections;
-
 -- name: collection_id$
 -- A collection's id by its name.
 SELECT collection_id FROM collections WHERE name = :name;
@@ -32,35 +28,44 @@ WHERE substr(name, 1, length(:prefix)) = :prefix ORDER BY name LIMIT :limit;
 
 -- name: insert_collection!
 -- Register a collection.
-INSERT INTO collections (name, kind, source, include, exclude, options, description, version,
-                         project_id, created_at)
-VALUES (:name, :kind, :source, :include, :exclude, :options, :description, :version,
-        :project_id, :created_at);
+INSERT INTO collections (name, kind, source, include, exclude, options, description, project_id,
+                         created_at)
+VALUES (:name, :kind, :source, :include, :exclude, :options, :description, :project_id,
+        :created_at);
 
 -- name: update_collection!
--- Change a collection and where its documents come from; a NULL keeps what there is.
+-- Change a collection.
 UPDATE collections
-SET kind = coalesce(:kind, kind), source = coalesce(:source, source),
-    include = coalesce(:include, include), exclude = coalesce(:exclude, exclude),
-    description = coalesce(:description, description)
+SET kind = :kind, source = :source, include = :include, exclude = :exclude, options = :options,
+    description = :description
 WHERE collection_id = :collection_id;
 
 -- name: update_source!
 -- Say where the documents of a collection come from.
 UPDATE collections SET source = :source WHERE collection_id = :collection_id;
 
--- name: shorten_source!
--- Write a source in another way, unless it was changed meanwhile.
-UPDATE collections SET source = :shorter
-WHERE collection_id = :collection_id AND source = :source;
-
 -- name: finish_collection_sync!
 -- Note the end of a complete sync, and what the source's manifest says; a NULL keeps what there is.
+-- A source may be written in another way, unless it was changed meanwhile.
 UPDATE collections
 SET synced_at = :synced_at, version = coalesce(:version, version),
-    description = coalesce(:description, description)
+    description = coalesce(:description, description),
+    source = CASE source WHEN :source THEN :shorter ELSE source END
 WHERE collection_id = :collection_id;
 
 -- name: delete_collection!
 -- Delete a collection whose documents are gone already.
 DELETE FROM collections WHERE collection_id = :collection_id;
+
+-- name: index_by_name
+-- A named index.
+SELECT collection_id, name, options FROM collections WHERE name = :name AND kind = 'index';
+
+-- name: index_names
+-- The names of all indexes, to suggest near ones.
+SELECT name FROM collections WHERE kind = 'index' ORDER BY name;
+
+-- name: collection_marks
+-- What copies of a file have in common, a row for each collection.
+SELECT name, kind, source, created_at FROM collections
+WHERE project_id IS NULL ORDER BY name;

@@ -38,13 +38,43 @@ SELECT path AS id, title, character_count AS size
 FROM documents WHERE collection_id = :collection_id
 ORDER BY path LIMIT :limit OFFSET :offset;
 
+-- name: collection_documents_by_date
+-- One page of a collection's documents, the newest first, those without a date at the end.
+SELECT path AS id, title, character_count AS size,
+       (SELECT substr(max(key), 6) FROM document_keys
+        WHERE document_keys.document_id = documents.document_id
+          AND key >= 'date:' AND key < 'date;') AS date
+FROM documents WHERE collection_id = :collection_id
+ORDER BY date DESC NULLS LAST, path LIMIT :limit OFFSET :offset;
+
+-- name: newest_documents
+-- The documents of some collections (JSON list of ids) with the newest dates.
+SELECT collections.name AS collection, documents.path AS id, documents.title,
+       substr(key, 6) AS date
+FROM document_keys CROSS JOIN documents USING (document_id) JOIN collections USING (collection_id)
+WHERE key >= 'date:' AND key < 'date;'
+  AND documents.collection_id IN (SELECT value FROM json_each(:collection_ids))
+ORDER BY key DESC, collections.name, documents.path LIMIT :limit;
+
 -- name: count_documents$
 -- How many documents a collection holds.
 SELECT count(*) FROM documents WHERE collection_id = :collection_id;
 
+-- name: documents_of_collections
+-- How many documents each collection has.
+SELECT collection_id, count(*) FROM documents GROUP BY collection_id;
+
 -- name: document_paths
 -- The ids of a collection's documents, to suggest near ones.
 SELECT path FROM documents WHERE collection_id = :collection_id ORDER BY path;
+
+-- name: document_paths_at_both_ends
+-- The first and the last ids of a collection's documents.
+SELECT path FROM (SELECT path FROM documents WHERE collection_id = :collection_id
+                  ORDER BY path LIMIT :limit)
+UNION ALL
+SELECT path FROM (SELECT path FROM documents WHERE collection_id = :collection_id
+                  ORDER BY path DESC LIMIT :limit);
 
 -- name: document
 -- A document with its text.
@@ -102,13 +132,15 @@ WHERE document_id BETWEEN :first AND :last ORDER BY document_id;
 
 -- name: stored_file
 -- What the file knows of one path.
-SELECT document_id, path, content_hash, file_size, modified_ns
-FROM documents WHERE collection_id = :collection_id AND path = :path;
+SELECT document_id, path, content_hash, file_size, modified_ns, changed_ns, inode
+FROM documents LEFT JOIN file_states USING (document_id)
+WHERE collection_id = :collection_id AND path = :path;
 
 -- name: stored_files
 -- What the file knows of each document's source, to find what changed.
-SELECT document_id, path, content_hash, file_size, modified_ns, indexed_at
-FROM documents WHERE collection_id = :collection_id;
+SELECT document_id, path, content_hash, file_size, modified_ns, changed_ns, inode, indexed_at
+FROM documents LEFT JOIN file_states USING (document_id)
+WHERE collection_id = :collection_id;
 
 -- name: stored_private_keys
 -- The paths of the documents of a collection whose text begins as a private key.
@@ -153,3 +185,21 @@ WHERE collections.kind IN (SELECT value FROM json_each(:kinds));
 -- How many passages each collection has, and how many of them a vector.
 SELECT chunk_id >> 32 AS collection_id, count(*) AS passages, count(vector_id) AS embedded
 FROM chunks GROUP BY collection_id;
+
+-- name: places_of_documents
+-- Where the parts of these documents (JSON list of ids) stand in their files, in order.
+SELECT document_id, start_line, kind, label FROM places
+WHERE document_id IN (SELECT value FROM json_each(:document_ids))
+ORDER BY document_id, start_line;
+
+-- name: sections_of_documents
+-- The headings of these documents (JSON list of ids), in order.
+SELECT document_id, position, heading_path, start_line, end_line FROM sections
+WHERE document_id IN (SELECT value FROM json_each(:document_ids))
+ORDER BY document_id, position;
+
+-- name: indexed_texts
+-- What the keyword index covers of some chunks (JSON list).
+SELECT chunk_texts.chunk_id, title, heading, body, extra
+FROM chunk_texts
+WHERE chunk_texts.chunk_id IN (SELECT value FROM json_each(:chunk_ids));

@@ -1,9 +1,5 @@
 -- Statements of kb/store/discoveries.py.
 
--- name: discoveries_collection$
--- The collection of the discoveries.
-SELECT collection_id FROM collections WHERE kind = 'discoveries' ORDER BY collection_id LIMIT 1;
-
 -- name: discovery_chunks
 -- The passages of the discoveries of a type and module; '' stands for any.
 SELECT chunks.chunk_id
@@ -18,6 +14,10 @@ SELECT chunks.chunk_id, documents.document_id, documents.path AS id, documents.c
        documents.metadata
 FROM chunks JOIN documents USING (document_id)
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+
+-- name: set_discovery_metadata!
+-- New metadata of a discovery, whose text stays.
+UPDATE documents SET metadata = :metadata WHERE document_id = :document_id;
 
 -- name: all_discoveries
 -- Every discovery, by module, type and date.

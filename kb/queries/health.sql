@@ -4,6 +4,46 @@
 -- Compare the index of passages with their texts; it is an error when they differ.
 INSERT INTO keyword_index (keyword_index, rank) VALUES ('integrity-check', 1);
 
+-- name: sampled_chunks
+-- So many chunks and one more of each collection, at even distances, with all that belongs to each.
+WITH RECURSIVE
+steps (step) AS (SELECT 0 UNION ALL SELECT step + 1 FROM steps WHERE step < :samples),
+bounds (first, last) AS MATERIALIZED (
+  SELECT
+    collection_id << 32,
+    (SELECT max(chunk_id) FROM chunks
+     WHERE chunk_id BETWEEN collection_id << 32 AND (collection_id << 32) + 4294967295)
+  FROM collections
+),
+sampled (chunk_id) AS MATERIALIZED (
+  SELECT DISTINCT (
+    SELECT chunk_id FROM chunks WHERE chunk_id >= first + (last - first) * step / :samples
+    ORDER BY chunk_id LIMIT 1)
+  FROM bounds CROSS JOIN steps WHERE last IS NOT NULL
+)
+SELECT
+  chunk_id,
+  chunk_texts.body,
+  vector_id IS NULL OR length(vectors.vector) IS width AND is_current
+    AND length(signs) = length(offsets) / 2 * ((width + 63) / 64 * 8) AS fits
+FROM sampled JOIN chunks USING (chunk_id)
+LEFT JOIN chunk_texts USING (chunk_id)
+LEFT JOIN vectors USING (vector_id)
+LEFT JOIN models USING (model_id)
+LEFT JOIN vector_slabs ON slab_id = chunk_id >> 10;
+
+-- name: is_indexed$
+-- Whether the keyword index finds a chunk by a word.
+SELECT EXISTS (
+  SELECT 1 FROM keyword_index WHERE keyword_index MATCH :match AND rowid = :chunk_id);
+
+-- name: quick_counts
+-- Of documents, of passages, and of passages that the keyword index knows the lengths of.
+SELECT
+  (SELECT count(*) FROM documents),
+  (SELECT count(*) FROM chunks),
+  (SELECT count(*) FROM keyword_index_docsize);
+
 -- name: rebuild_keyword_index!
 -- Make the index of passages anew from their texts.
 INSERT INTO keyword_index (keyword_index) VALUES ('rebuild');
@@ -19,74 +59,44 @@ WHERE NOT EXISTS (
   SELECT 1 FROM report_paragraphs
   WHERE report_paragraphs.paragraph_id = report_signatures.paragraph_id);
 
--- name: delete_orphan_documents!
--- Delete documents whose collection is gone.
+-- name: delete_orphans!
+-- Delete what belongs to rows that are gone, in the order in which rows belong to each other, and
+-- forget links and vectors that are gone.
 DELETE FROM documents
 WHERE NOT EXISTS (
   SELECT 1 FROM collections WHERE collections.collection_id = documents.collection_id);
-
--- name: delete_orphan_sections!
--- Delete headings whose document is gone.
+DELETE FROM file_states
+WHERE NOT EXISTS (
+  SELECT 1 FROM documents WHERE documents.document_id = file_states.document_id);
 DELETE FROM sections
 WHERE NOT EXISTS (
   SELECT 1 FROM documents WHERE documents.document_id = sections.document_id);
-
--- name: delete_orphan_chunks!
--- Delete passages whose document is gone.
 DELETE FROM chunks
 WHERE NOT EXISTS (SELECT 1 FROM documents WHERE documents.document_id = chunks.document_id);
-
--- name: delete_orphan_citations!
--- Delete links whose document is gone.
 DELETE FROM citations
 WHERE NOT EXISTS (
   SELECT 1 FROM documents WHERE documents.document_id = citations.source_document_id);
-
--- name: forget_orphan_targets!
--- Links to documents that are gone lead nowhere.
 UPDATE citations SET target_document_id = NULL
 WHERE target_document_id IS NOT NULL AND NOT EXISTS (
   SELECT 1 FROM documents WHERE documents.document_id = citations.target_document_id);
-
--- name: forget_orphan_vectors!
--- Passages whose vector is gone wait for a new one.
 UPDATE chunks SET vector_id = NULL
 WHERE vector_id IS NOT NULL AND NOT EXISTS (
   SELECT 1 FROM vectors WHERE vectors.vector_id = chunks.vector_id);
-
--- name: delete_orphan_document_vectors!
--- Delete the mean directions of documents that are gone.
 DELETE FROM document_vectors
 WHERE NOT EXISTS (
   SELECT 1 FROM documents WHERE documents.document_id = document_vectors.document_id);
-
--- name: delete_orphan_keys!
--- Delete the names of documents that are gone.
 DELETE FROM document_keys
 WHERE NOT EXISTS (
   SELECT 1 FROM documents WHERE documents.document_id = document_keys.document_id);
-
--- name: delete_orphan_paragraphs!
--- Delete paragraphs of reports that are gone.
 DELETE FROM report_paragraphs
 WHERE NOT EXISTS (
   SELECT 1 FROM documents WHERE documents.document_id = report_paragraphs.document_id);
-
--- name: delete_orphan_signatures!
--- Delete signatures of paragraphs that are gone.
 DELETE FROM report_signatures
 WHERE NOT EXISTS (
   SELECT 1 FROM report_paragraphs
   WHERE report_paragraphs.paragraph_id = report_signatures.paragraph_id);
-
--- name: delete_orphan_events!
--- Delete events of sessions that are gone.
 DELETE FROM session_events
 WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = session_events.session_id);
-
--- name: count_misshapen_vectors$
--- Vectors that are not as wide as their model says.
-SELECT count(*) FROM vectors JOIN models USING (model_id) WHERE length(vector) <> width;
 
 -- name: delete_misshapen_vectors!
 -- Delete them, once no passage has them any more.
@@ -100,37 +110,40 @@ UPDATE chunks SET vector_id = NULL
 WHERE vector_id IN (
   SELECT vector_id FROM vectors JOIN models USING (model_id) WHERE length(vector) <> width);
 
--- name: count_chunks_of_other_models$
--- Passages whose vector another model made than the current one.
-SELECT count(*) FROM chunks JOIN vectors USING (vector_id)
-WHERE vectors.model_id <> (SELECT model_id FROM models WHERE is_current);
-
--- name: count_wrong_slabs$
--- Parts of the vector index that do not cover the vectors of their passages, or cover none.
-SELECT count(*) FROM (
-  SELECT chunk_id >> 10 AS slab_id, count(*) AS vectors
-  FROM chunks WHERE vector_id IS NOT NULL GROUP BY 1) AS covered
-FULL JOIN vector_slabs USING (slab_id)
-WHERE length(offsets) IS NOT 2 * vectors
-   OR length(signs) IS NOT vectors * ((:width + 63) / 64 * 8);
-
--- name: count_wrong_document_vectors$
--- Documents of several vectors without a mean direction, or with one of another width.
-SELECT count(*) FROM (
-  SELECT document_id FROM chunks WHERE vector_id IS NOT NULL
-  GROUP BY document_id HAVING count(*) > 1) AS several
-LEFT JOIN document_vectors USING (document_id)
-WHERE length(vector) IS NOT :width;
+-- name: wrong_vectors
+-- How many vectors, passages, parts of the vector index and documents are not as they should be.
+SELECT
+  -- Vectors that are not as wide as their model says.
+  (SELECT count(*) FROM vectors JOIN models USING (model_id) WHERE length(vector) <> width),
+  -- Passages whose vector another model made than the current one.
+  (SELECT count(*) FROM chunks JOIN vectors USING (vector_id)
+  WHERE vectors.model_id <> (SELECT model_id FROM models WHERE is_current)),
+  -- Parts of the vector index that do not cover the vectors of their passages, or cover none.
+  (SELECT count(*) FROM (
+    SELECT chunk_id >> 10 AS slab_id, count(*) AS vectors
+    FROM chunks WHERE vector_id IS NOT NULL GROUP BY 1) AS covered
+  FULL JOIN vector_slabs USING (slab_id)
+  WHERE length(offsets) IS NOT 2 * vectors
+     OR length(signs) IS NOT vectors * ((:width + 63) / 64 * 8)),
+  -- Documents of several vectors without a mean direction, or with one of another width.
+  (SELECT count(*) FROM (
+    SELECT document_id FROM chunks WHERE vector_id IS NOT NULL
+    GROUP BY document_id HAVING count(*) > 1) AS several
+  LEFT JOIN document_vectors USING (document_id)
+  WHERE length(vector) IS NOT :width);
 
 -- name: health_counts
 -- What there is to be looked through.
 SELECT
   (SELECT count(*) FROM documents) AS documents,
-  (SELECT count(*) FROM chunks) AS chunks,
+  (SELECT count(*) FROM chunks) AS passages,
   (SELECT count(*) FROM chunks WHERE vector_id IS NULL) AS waiting,
-  (SELECT count(*) FROM vectors) AS vectors;
+  (SELECT count(*) FROM vectors) AS vectors,
+  (SELECT count(*) FROM vectors JOIN models USING (model_id)
+   WHERE is_current AND NOT EXISTS (
+     SELECT 1 FROM chunks WHERE chunks.vector_id = vectors.vector_id)) AS unused;
 
--- name: unreadable_values
+-- name: unreadable
 -- Columns that hold what kb never writes there: no list, no object, no time, no count.
 SELECT 'collections.include' FROM collections
 WHERE CASE WHEN json_valid(include) THEN json_type(include) END IS NOT 'array'

@@ -1,32 +1,44 @@
--- Statements of kb/search/keywords.py.
+-- Statements of kb/search/keywords.py. Ranges are read once: as JSON they would be for every row.
 
 -- name: keyword_hits_among
 -- As keyword_hits, of some chunks alone (JSON list). With a bare rowid the query would be run once
 -- for each of them.
-SELECT rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
-FROM keyword_index
-WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
-  AND +rowid IN (SELECT value FROM json_each(:chunk_ids))
+WITH
+ranges (first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(:ranges))
+SELECT keyword_index.rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
+FROM ranges CROSS JOIN keyword_index
+WHERE keyword_index MATCH :match
+  AND keyword_index.rowid BETWEEN ranges.first AND ranges.last
+  AND +keyword_index.rowid IN (SELECT value FROM json_each(:chunk_ids))
 ORDER BY rank, chunk_id LIMIT :limit;
 
 -- name: keyword_hits_except
 -- As keyword_hits, without some chunks (JSON list).
-SELECT rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
-FROM keyword_index
-WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
-  AND +rowid NOT IN (SELECT value FROM json_each(:chunk_ids))
+WITH
+ranges (first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(:ranges))
+SELECT keyword_index.rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
+FROM ranges CROSS JOIN keyword_index
+WHERE keyword_index MATCH :match
+  AND keyword_index.rowid BETWEEN ranges.first AND ranges.last
+  AND +keyword_index.rowid NOT IN (SELECT value FROM json_each(:chunk_ids))
 ORDER BY rank, chunk_id LIMIT :limit;
 
 -- name: keyword_hits
--- Chunks of one range of ids that match, best first. Weights: title, heading, body, extra.
-SELECT rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
-FROM keyword_index
-WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
+-- Chunks of some ranges of ids (JSON list of pairs) that match, best first. Weights: title, heading, body, extra.
+WITH
+ranges (first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(:ranges))
+SELECT keyword_index.rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
+FROM ranges CROSS JOIN keyword_index
+WHERE keyword_index MATCH :match
+  AND keyword_index.rowid BETWEEN ranges.first AND ranges.last
 ORDER BY rank, chunk_id LIMIT :limit;
 
 -- name: keyword_hits_by_known_words
 -- As keyword_hits, where the weights of the expression's words (JSON list) are known.
-SELECT rowid AS chunk_id, known_bm25(keyword_index, :idf, :title, :heading, :body, :extra) AS rank
-FROM keyword_index
-WHERE keyword_index MATCH :match AND rowid BETWEEN :first AND :last
+WITH
+ranges (first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(:ranges))
+SELECT keyword_index.rowid AS chunk_id, known_bm25(keyword_index, :idf, :title, :heading, :body, :extra) AS rank
+FROM ranges CROSS JOIN keyword_index
+WHERE keyword_index MATCH :match
+  AND keyword_index.rowid BETWEEN ranges.first AND ranges.last
 ORDER BY rank, chunk_id LIMIT :limit;

@@ -12,6 +12,10 @@ DO UPDATE SET root = excluded.root, activated_at = excluded.activated_at;
 SELECT project_id FROM projects
 WHERE name = :name AND branch = :branch AND path_hash = :path_hash;
 
+-- name: projects
+-- Every project on each branch and in each folder where it was activated.
+SELECT project_id, branch, path_hash, root FROM projects ORDER BY root;
+
 -- name: external_collection
 -- The external documentation of a project.
 SELECT collection_id, name, kind, source, include, exclude, options, description, version,
@@ -21,7 +25,10 @@ FROM collections WHERE project_id = :project_id AND kind = 'external';
 -- name: external_documents
 -- What is shown of the documents of these chunks (JSON list).
 SELECT chunks.chunk_id, documents.document_id, documents.path, documents.title, documents.summary,
-       documents.character_count, chunks.start_line, chunks.end_line
+       documents.character_count, chunks.start_line, chunks.end_line,
+       (SELECT substr(key, 6) FROM document_keys
+        WHERE document_keys.document_id = documents.document_id
+          AND key BETWEEN 'date:' AND 'date;') AS date
 FROM chunks JOIN documents USING (document_id)
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
 

@@ -11,6 +11,9 @@ SELECT
   json_extract(documents.metadata, '$.archive.urls[0]') AS own_url,
   json_extract(collections.options, '$.base_url') AS base_url,
   documents.title,
+  (SELECT substr(key, 6) FROM document_keys
+   WHERE document_keys.document_id = documents.document_id
+     AND key BETWEEN 'date:' AND 'date;') AS date,
   chunk_texts.heading AS heading_path,
   (SELECT heading FROM sections
    WHERE sections.document_id = chunks.document_id AND position = chunks.section) AS heading,

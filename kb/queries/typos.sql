@@ -1,18 +1,21 @@
 -- Statements of kb/search/typos.py.
 
 -- name: words_with_prefix
--- The words that begin with a prefix, with their stems; `after` is the first text behind them.
-SELECT word, stem FROM vocabulary WHERE word >= :prefix AND word < :after ORDER BY word;
+-- For each prefix (JSON list) the words that begin so, with their stems.
+SELECT prefixes.value, word, stem FROM json_each(:prefixes) AS prefixes CROSS JOIN vocabulary
+WHERE word >= prefixes.value AND word < prefixes.value || char(1114111)
+ORDER BY prefixes.key, word;
 
--- name: words_between
--- The words from one text to another, of a length between two numbers of letters.
-SELECT word FROM vocabulary
-WHERE word >= :prefix AND word < :after AND length(word) BETWEEN :shortest AND :longest;
-
--- name: endings_between
--- As words_between, read from their ends.
-SELECT ending FROM word_endings
-WHERE ending >= :prefix AND ending < :after AND length(ending) BETWEEN :shortest AND :longest;
+-- name: words_alike
+-- For each typed word (JSON object: word to how it begins, and how it ends, read from the end) those
+-- of about its length that begin so, and those that end so: these reversed.
+SELECT typed.key, word, FALSE FROM json_each(:words) AS typed CROSS JOIN vocabulary
+WHERE word >= typed.value ->> 0 AND word < (typed.value ->> 0) || char(1114111)
+  AND abs(length(word) - length(typed.key)) <= 1
+UNION ALL
+SELECT typed.key, ending, TRUE FROM json_each(:words) AS typed CROSS JOIN word_endings
+WHERE ending >= typed.value ->> 1 AND ending < (typed.value ->> 1) || char(1114111)
+  AND abs(length(ending) - length(typed.key)) <= 1;
 
 -- name: words_of_length
 -- The words of a length between two numbers of letters, one a line.
@@ -23,6 +26,9 @@ WHERE length(word) BETWEEN :shortest AND :longest;
 -- The stems of these words (JSON list).
 SELECT word, stem FROM vocabulary WHERE word IN (SELECT value FROM json_each(:words));
 
--- name: stem_is_known$
--- Whether a word with this stem was ever stored: 1, or no row.
-SELECT 1 FROM vocabulary WHERE word >= :prefix AND word < :after AND stem = :stem LIMIT 1;
+-- name: known_stems
+-- Of these stems (JSON object: stem to how all its words begin), those of words that were ever stored.
+SELECT stems.key FROM json_each(:stems) AS stems
+WHERE EXISTS (
+  SELECT 1 FROM vocabulary
+  WHERE word >= stems.value AND word < stems.value || char(1114111) AND stem = stems.key);

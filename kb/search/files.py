@@ -1,11 +1,16 @@
-"""Several files searched as one: large ones side by side, and one that fails leaves the others."""
+"""Several files searched as one: large ones side by side, and without one that fails.
+
+What a search does with each file are functions, called with the file, a read of it, and more: see
+`kb/search/policy.py`. A file on another machine does the same there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kb.errors import FileError, KbError
 from kb.model_in_use import ModelInUse
@@ -13,26 +18,26 @@ from kb.models.embedder import available_cores
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.names import Names
+from kb.store.sqlite_errors import translated
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 
-# Bytes of the files together, from which on they are read side by side. Below it threads wait for
-# one another: docs/decisions/0022-search-at-size.md.
+# Bytes of the files together from which on they are read side by side; in smaller ones threads wait
+# for one another (docs/decisions/0022-search-at-size.md).
 SIDE_BY_SIDE = 500_000_000
 
 
+class LostReadError(Exception):
+    """A read of a file elsewhere cannot go on; a search that begins again can be answered."""
+
+
 class SearchedFile:
-    """An open file as a search sees it.
+    """An open file as a search sees it; `label` is what people call it."""
 
-    Attributes:
-        names: of the collections and documents in it.
-        label: what people call it.
-    """
-
-    __slots__ = ("label", "model", "names")
+    is_far = False  # on another machine
 
     def __init__(self, model: ModelInUse, names: Names, label: str = "The file") -> None:
         self.model = model
@@ -43,19 +48,26 @@ class SearchedFile:
     def database(self) -> Database:
         return self.model.database
 
+    def read(self) -> AbstractContextManager[Any]:
+        """A read of the file, for `begin`.
+
+        Raises:
+            FileError: it cannot be read.
+        """
+        return self.model.database.read()
+
+    def begin(self, read: Any, step: Callable[..., T], arguments: Sequence[Any]) -> Callable[[], T]:
+        """Begin a step; what gives its result."""
+        return partial(step, self, read, *arguments)
+
 
 class Together:
-    """The files of one search. What cannot be read is left out and told, while others answer.
-
-    Attributes:
-        files: those that answer.
-        lost: what to tell the reader of the others.
-    """
+    """The files of one search: one that cannot be read is left out, and the reader is told."""
 
     def __init__(self, files: Sequence[SearchedFile]) -> None:
-        self.files = list(files)
-        self.lost: list[str] = []
-        self._connections: dict[SearchedFile, Connection] = {}
+        self.files = list(files)  # those that answer
+        self.lost: list[str] = []  # why each of the others does not
+        self._reads: dict[SearchedFile, Any] = {}
 
     @contextlib.contextmanager
     def read(self) -> Iterator[None]:
@@ -63,52 +75,52 @@ class Together:
         with contextlib.ExitStack() as reads:
             for file in [*self.files]:
                 try:
-                    self._connections[file] = reads.enter_context(file.database.read())
+                    self._reads[file] = reads.enter_context(file.read())
                 except FileError as error:
                     self.leave_out(file, error)
             yield
 
-    def each(self, work: Callable[[SearchedFile, Connection], T]) -> dict[SearchedFile, T]:
-        """What some work on each file gives, done one after the other; inside `read`.
+    def each(
+        self,
+        step: Callable[..., T],
+        *arguments: Any,
+        of: Mapping[SearchedFile, Any] | None = None,
+        at_once: bool = False,
+    ) -> dict[SearchedFile, T]:
+        """The result of a step on each file, one after the other; inside `read`.
+
+        Args:
+            of: only these files, each with what the step gets as its last argument.
+            at_once: side by side where the files are large, for the long steps of a search.
 
         Raises:
             KbError: what keeps the only file, or all of them, from answering.
         """
-        return self._collected({file: partial(self._run, work, file) for file in self.files})
+        begun: dict[SearchedFile, Callable[[], T]] = {}
+        for file in self.files:
+            if of is None or file in of:
+                more = arguments if of is None else (*arguments, of[file])
+                begun[file] = file.begin(self._reads[file], step, more)
+        results: dict[SearchedFile, T] = {}
+        with contextlib.ExitStack() as end:
+            if at_once and len(begun) > 1 and sum(map(_size, begun)) >= SIDE_BY_SIDE:
+                begun = _side_by_side(begun, end)
+            for file, finish in begun.items():
+                try:
+                    with translated(file.model.database.path):
+                        results[file] = finish()
+                except FileError as error:
+                    self.leave_out(file, error)
+        return results
 
-    def each_at_once(self, work: Callable[[SearchedFile, Connection], T]) -> dict[SearchedFile, T]:
-        """As `each`, side by side where the files are large: for the long steps of a search."""
-        if len(self.files) == 1 or sum(map(_size, self.files)) < SIDE_BY_SIDE:
-            return self.each(work)
-        from concurrent.futures import wait  # here: as in _pool
+    def refuse_name(self, name: str) -> None:
+        """Refuse the name of a collection that no file has.
 
-        waiting = {file: _pool().submit(self._run, work, file) for file in self.files[1:]}
-
-        def share(file: SearchedFile) -> T:
-            # What no other thread has begun is done here, rather than waited for.
-            if file not in waiting or waiting[file].cancel():
-                return self._run(work, file)
-            return waiting[file].result()
-
-        order = [self.files[0], *reversed(waiting)]
-        try:
-            done = self._collected({file: partial(share, file) for file in order})
-        finally:  # an error must not end the reads of those still at work
-            wait([future for future in waiting.values() if not future.cancelled()])
-        return {file: done[file] for file in self.files}
-
-    def _run(self, work: Callable[[SearchedFile, Connection], T], file: SearchedFile) -> T:
-        with file.database.translated():
-            return work(file, self._connections[file])
-
-    def _collected(self, results: Mapping[SearchedFile, Callable[[], T]]) -> dict[SearchedFile, T]:
-        done: dict[SearchedFile, T] = {}
-        for file, result in results.items():
-            try:
-                done[file] = result()
-            except FileError as error:
-                self.leave_out(file, error)
-        return done
+        Raises:
+            CollectionNotFound: with the nearest names of all files.
+        """
+        others = [other for of_file in self.each(_known).values() for other in of_file]
+        self.each(_collection, name, of={self.files[0]: others})
 
     def leave_out(self, file: SearchedFile, error: KbError) -> None:
         """Go on without a file.
@@ -122,16 +134,46 @@ class Together:
         self.lost.append(left_out(file.label, error))
 
 
+def _side_by_side(
+    begun: Mapping[SearchedFile, Callable[[], T]], end: contextlib.ExitStack
+) -> dict[SearchedFile, Callable[[], T]]:
+    """The same, by some threads; not in the order of the files."""
+    from concurrent.futures import wait  # here: as in _pool
+
+    first, *others = begun
+    waiting = {file: _pool().submit(begun[file]) for file in others}
+    # An error must not end the reads of those still at work.
+    end.callback(lambda: wait([future for future in waiting.values() if not future.cancelled()]))
+
+    def share(file: SearchedFile) -> T:
+        # What no other thread has begun is done here, rather than waited for.
+        if file not in waiting or waiting[file].cancel():
+            return begun[file]()
+        return waiting[file].result()
+
+    return {file: partial(share, file) for file in [first, *reversed(others)]}
+
+
+def _known(file: SearchedFile, connection: Connection) -> set[str]:
+    return file.names.known(connection)
+
+
+def _collection(
+    file: SearchedFile, connection: Connection, name: str, others: Sequence[str]
+) -> None:
+    file.names.collection(connection, name, others=others)
+
+
 def _size(file: SearchedFile) -> int:
-    """Its bytes; 0 of one in memory, or that is gone."""
+    """Its bytes here; 0 of one in memory, elsewhere, or that is gone."""
     try:
-        return file.database.path.stat().st_size
+        return 0 if file.is_far else file.model.database.path.stat().st_size
     except OSError:
         return 0
 
 
 def left_out(label: str, error: KbError) -> str:
-    """What to tell of a file that does not answer."""
+    """The sentence about a file that does not answer."""
     return f"{label} was left out: {error.message.rstrip('.')}."
 
 

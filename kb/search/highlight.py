@@ -1,8 +1,7 @@
 """Where a query's words stand in a text, excerpts round them, and `<mark>` tags.
 
-Archives, indexes and snippets use it. Words are matched as the search matches them: whole words by
-stem, phrases and prefixes exactly, misspelt words by what they were taken for, and runs of
-unspaced script inside sentences.
+Words match as in the search: whole words by stem, phrases and prefixes exactly, misspelt words by
+what they were taken for, and runs of unspaced script inside sentences.
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kb.search.query import Operand, Query
-from kb.search.words import Pattern, Words, find, pattern, split, unspaced_runs
+from kb.search.words import Pattern, Words, find, pattern, split, split_for, unspaced_runs
 from kb.store.connection import Connection
 from kb.text.terms import bigrams, identifier_parts, is_unspaced, words
 
 EXCERPT_CHARACTERS = 160
 ELLIPSIS = "..."
-MOST_SPANS = 1000  # of a long text, the first so many take part in the choice of excerpts
-# A text that is longer is looked at in places, not as a whole: 3 MB took 14 s.
+MAX_SPANS = 1000  # that take part in the choice of excerpts
+# Characters; of a longer text only parts are searched: 3 MB took 14 s.
 LONG_TEXT = 100_000
-BEGINNING = 20_000  # characters of a long text that are always looked at
+BEGINNING = 20_000  # characters of a long text that are always searched
 BEFORE, AFTER = 400, 1_200  # characters round a place that may match
-MOST_PLACES = 4  # of an operand
-MOST_OPERANDS = 50  # that are looked for in a long text
-LETTERS = 4  # that a word keeps whatever its ending
+MAX_PLACES = 4  # of an operand
+MAX_OPERANDS = 50  # that are looked for in a long text
+MIN_LETTERS = 4  # that a word keeps whatever its ending
 
 
 class Span(NamedTuple):
@@ -43,9 +42,7 @@ def spans(
     variants: Mapping[str, Iterable[str]] | None = None,
     case: bool = False,
 ) -> list[Span]:
-    """The places that match an operand of the query, exclusions aside, in order.
-
-    All of them, but of a long text some of each operand.
+    """The places that match an operand of the query, in order; of a long text some for each.
 
     Args:
         variants: for an operand's text, further words that count for it (typos, longer words).
@@ -58,25 +55,25 @@ def spans(
             for span in spans(connection, text[start:end], query, variants=variants, case=case)
         )
     text_words = _Text(connection, text)
-    found: set[Span] = set()
+    matches: set[Span] = set()
     for number, operand in enumerate((*query.must, *query.terms)):
-        wanted = pattern(connection, operand, case=case)
-        places = text_words.places(wanted)
+        sought = pattern(connection, operand, case=case)
+        places = text_words.places(sought)
         if not (places or operand.is_phrase):
-            places = text_words.parts(wanted)
+            places = text_words.parts(sought)
         for word in (variants or {}).get(operand.text, ()):
             places += text_words.places(pattern(connection, Operand(word), case=case))
-        found.update(Span(start, end, number) for start, end in places)
-    return sorted(found)
+        matches.update(Span(start, end, number) for start, end in places)
+    return sorted(matches)
 
 
-def marked(text: str, found: Sequence[Span]) -> str:
+def marked(text: str, matches: Sequence[Span]) -> str:
     """A text with `<mark>` round each span and everything else escaped for HTML."""
     from html import escape  # here: it loads every name of a character
 
     parts: list[str] = []
     done = 0
-    for start, end in merged(found):
+    for start, end in merged(matches):
         parts += [escape(text[done:start], quote=False), "<mark>"]
         parts += [escape(text[start:end], quote=False), "</mark>"]
         done = end
@@ -85,7 +82,7 @@ def marked(text: str, found: Sequence[Span]) -> str:
 
 def excerpts(
     text: str,
-    found: Sequence[Span],
+    matches: Sequence[Span],
     *,
     most: int = 3,
     width: int = EXCERPT_CHARACTERS,
@@ -93,16 +90,16 @@ def excerpts(
 ) -> list[str]:
     """Up to `most` pieces of a text round different operands, in its order, on one line each.
 
-    The piece with the most different operands comes first in the choice, then each that adds an
-    operand, then others. Cuts lie between words and show as "...".
+    The piece with the most operands is chosen first, then each that adds an operand. Cuts lie
+    between words and show as "...".
 
     Args:
         width: about how many characters a piece has.
-        mark: tag the matched words and escape the rest for HTML; False leaves plain text.
+        mark: tag the matched words and escape the rest for HTML.
     """
     chosen: list[tuple[int, int]] = []
     seen: set[int] = set()
-    windows = _windows(found, width)
+    windows = _windows(matches, width)
     while windows and len(chosen) < most:
         best = max(windows, key=lambda w: (len(w[2] - seen), len(w[2]), -w[0]))
         if chosen and not best[2] - seen:
@@ -111,13 +108,13 @@ def excerpts(
         start, end = _word_bounds(text, best[0], best[1], width)
         chosen.append((start, end))
         windows = [w for w in windows if w[1] <= start or w[0] >= end]
-    return [_piece(text, start, end, found, mark=mark) for start, end in sorted(chosen)]
+    return [_piece(text, start, end, matches, mark=mark) for start, end in sorted(chosen)]
 
 
-def merged(found: Iterable[Span]) -> list[tuple[int, int]]:
+def merged(matches: Iterable[Span]) -> list[tuple[int, int]]:
     """The spans as ranges that neither overlap nor touch."""
     ranges: list[tuple[int, int]] = []
-    for span in sorted(found):
+    for span in sorted(matches):
         if ranges and span.start <= ranges[-1][1]:
             ranges[-1] = (ranges[-1][0], max(ranges[-1][1], span.end))
         else:
@@ -131,12 +128,12 @@ def _stretches(
     """The parts of a long text in which operands may stand, apart from each other, in order."""
     lowered = text.lower()
     if len(lowered) != len(text):
-        lowered = text  # a letter that has two in lower case: places would move
+        lowered = text  # a letter that has two in lower case would move places
     ranges = [(0, BEGINNING)]
-    for operand in (*query.must, *query.terms)[:MOST_OPERANDS]:
-        wanted = [operand.text, *variants.get(operand.text, ())]
-        wanted += [word[: max(LETTERS, len(word) - 2)] for one in wanted for word in words(one)]
-        ranges += _around(lowered, [one.lower() for one in wanted])
+    for operand in (*query.must, *query.terms)[:MAX_OPERANDS]:
+        texts = [operand.text, *variants.get(operand.text, ())]
+        texts += [word[: max(MIN_LETTERS, len(word) - 2)] for text in texts for word in words(text)]
+        ranges += _around(lowered, [text.lower() for text in texts])
     joined: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         start, end = _at_space(text, start, -1), _at_space(text, end, 1)
@@ -147,12 +144,12 @@ def _stretches(
     return joined
 
 
-def _around(lowered: str, wanted: Iterable[str]) -> list[tuple[int, int]]:
+def _around(lowered: str, texts: Iterable[str]) -> list[tuple[int, int]]:
     """Round the first places of some texts, those of the first text first."""
     ranges: list[tuple[int, int]] = []
-    for one in filter(None, wanted):
+    for text in filter(None, texts):
         place = -1
-        while len(ranges) < MOST_PLACES and (place := lowered.find(one, place + 1)) >= 0:
+        while len(ranges) < MAX_PLACES and (place := lowered.find(text, place + 1)) >= 0:
             ranges.append((max(place - BEFORE, 0), min(place + AFTER, len(lowered))))
             place += AFTER
     return ranges
@@ -174,58 +171,55 @@ class _Text:
         self._text = text
         self._forms: dict[tuple[bool, bool, bool], Words] = {}
 
-    def words(self, wanted: Pattern) -> Words:
-        key = (wanted.is_stem, wanted.case, wanted.has_pictographs)
+    def words(self, sought: Pattern) -> Words:
+        key = (sought.is_stem, sought.case, sought.has_pictographs)
         if key not in self._forms:
-            stem, case, pictographs = key
-            self._forms[key] = split(
-                self._connection, self._text, stem=stem, case=case, pictographs=pictographs
-            )
+            self._forms[key] = split_for(self._connection, self._text, sought)
         return self._forms[key]
 
-    def places(self, wanted: Pattern) -> list[tuple[int, int]]:
-        words = self.words(wanted)
-        found = [(words.starts[i], words.ends[j - 1]) for i, j in find(words, wanted)]
-        if len(wanted.words) == 1 and not wanted.case and not found:
-            found = self._identifiers(wanted)
-        return found
+    def places(self, sought: Pattern) -> list[tuple[int, int]]:
+        words = self.words(sought)
+        places = [(words.starts[i], words.ends[j - 1]) for i, j in find(words, sought)]
+        if len(sought.words) == 1 and not sought.case and not places:
+            places = self._identifiers(sought)
+        return places
 
-    def parts(self, wanted: Pattern) -> list[tuple[int, int]]:
-        """Where the words of an operand that is not there as a whole stand by themselves."""
-        runs, others = unspaced_runs(wanted)
+    def parts(self, sought: Pattern) -> list[tuple[int, int]]:
+        """The places of the single words of an operand that the text does not hold as a whole."""
+        runs, others = unspaced_runs(sought)
         pieces: list[tuple[str, ...]]
         pieces = [(word,) for word in others] if runs or len(others) > 1 else []
         pieces += [tuple(pair) for run in runs if len(run) > 2 for pair in bigrams(run)]
-        found: list[tuple[int, int]] = []
+        places: list[tuple[int, int]] = []
         for piece in pieces:
             glued = (False, *(True for _ in piece[1:]))
-            if wanted.is_stem:
-                stems = split(self._connection, " ".join(piece), stem=True).words
-                piece = tuple(stems)
-            found += self.places(
-                wanted._replace(words=piece, folded=piece, glued=glued, is_prefix=False)
-            )
-        return found
+            if sought.is_stem:
+                piece = tuple(split(self._connection, " ".join(piece), stem=True).words)
+            part = sought._replace(words=piece, folded=piece, glued=glued, is_prefix=False)
+            places += self.places(part)
+        return places
 
-    def _identifiers(self, wanted: Pattern) -> list[tuple[int, int]]:
+    def _identifiers(self, sought: Pattern) -> list[tuple[int, int]]:
         """Whole identifiers that have the word as a part: `exception` in `HTTPException`."""
-        word = wanted.words[0]
-        words = self.words(wanted)
-        found: list[tuple[int, int]] = []
+        word = sought.words[0]
+        if is_unspaced(word):
+            return []
+        words = self.words(sought)
+        places: list[tuple[int, int]] = []
         for start, end in zip(words.starts, words.ends, strict=True):
             raw = self._text[start:end]
-            if raw.islower() or word not in raw.lower() or is_unspaced(word):
+            if raw.islower() or word not in raw.lower():
                 continue
             parts = " ".join(identifier_parts(raw))
-            terms = [term for _, _, term in self._connection.tokenize(parts, stem=wanted.is_stem)]
-            if any(t.startswith(word) if wanted.is_prefix else t == word for t in terms):
-                found.append((start, end))
-        return found
+            terms = [term for _, _, term in self._connection.tokenize(parts, stem=sought.is_stem)]
+            if any(t.startswith(word) if sought.is_prefix else t == word for t in terms):
+                places.append((start, end))
+        return places
 
 
-def _windows(found: Sequence[Span], width: int) -> list[tuple[int, int, set[int]]]:
+def _windows(matches: Sequence[Span], width: int) -> list[tuple[int, int, set[int]]]:
     """For each span, the stretch from it that holds as many more as fit, and their operands."""
-    ordered = sorted(found)[:MOST_SPANS]
+    ordered = sorted(matches)[:MAX_SPANS]
     windows: list[tuple[int, int, set[int]]] = []
     for number, span in enumerate(ordered):
         end, operands = span.end, {span.operand}
@@ -258,10 +252,10 @@ def _in_word(text: str, place: int) -> bool:
     return not any(character.isspace() for character in around) and not is_unspaced(around)
 
 
-def _piece(text: str, start: int, end: int, found: Sequence[Span], *, mark: bool) -> str:
+def _piece(text: str, start: int, end: int, matches: Sequence[Span], *, mark: bool) -> str:
     inside = [
         span._replace(start=max(span.start, start) - start, end=min(span.end, end) - start)
-        for span in found
+        for span in matches
         if span.start < end and span.end > start
     ]
     piece = text[start:end]

@@ -1,110 +1,190 @@
-"""The lists that the keyword index gives for a query."""
+"""The lists that the keyword index gives for a query.
+
+Rare words find passages, common ones only rank them (`split_by_rarity`, decision 22). In a small
+part of a large file a function that knows the weights of the words gives the scores: in every
+statement SQLite's `bm25()` first counts the passages of the whole file that hold each word, .025 us
+a passage.
+
+A phrase is looked up by its rarest words near each other, and the texts of the few passages that
+hold these are compared: the index itself would go through all passages that hold its words, 1.6 ms
+among 100,000 passages and 10 among a million.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kb.search.candidates import bodies
-from kb.search.in_a_row import holding_in_a_row
-from kb.search.known_scores import Known, known_words
-from kb.search.lookup import Unit, finding_and_following, units
-from kb.search.operators import match_prefixes
-from kb.search.query import Query, match_alternatives, match_literally
-from kb.search.ranking import COLUMN_WEIGHTS
-from kb.search.word_counts import is_small_part
-from kb.store.connection import Connection
-from kb.store.ids import ChunkRange
+from kb.search.occurrences import bodies, matching
+from kb.search.operators import (
+    NO_FILTERS,
+    NOTHING_LATE,
+    Filters,
+    first_passing,
+    match_prefixes,
+    passes,
+)
+from kb.search.query import Query, is_literal, match_alternatives, quote, says_little
+from kb.search.ranking import COLUMN_WEIGHTS, LENGTH_WEIGHT, SATURATION, fts5_idf
+from kb.search.snapshot import Snapshot, max_ranking_df
+from kb.store.chunks import ChunkRange
+from kb.store.connection import IndexedRow
+from kb.store.contents import indexed_texts
 
 DEPTH = 300  # rows of a list whose scores are known; 1,000 ranked no better
-KNOWN_PER_CANDIDATE = 3  # of a file that gives its share: twice as many bring .001 nDCG@10
+SCORES_PER_CANDIDATE = 3  # of a file that gives its share: twice as many bring .001 nDCG@10
+# Passages that the rarest words find. Commoner words only add to the scores of these, if they are
+# enough: nearly all of the best hundred have a rare one (decision 22).
+MAX_FOUND_BY = 2_000
+MAX_FOUND_BY_SHARE = 0.005
+MAX_FOUND_BY_IN_PART = 500  # where each takes five times as long
+MAX_BY_WEIGHTS = 2_000  # passages of a part of the file; for more bm25() is faster
+MAX_LOOKED_AT = 2_000  # passages, the best first, until enough pass by their texts
+MOST_COMMON = 3  # words that very many passages hold, of a query of nothing else
+MAX_COUNTED = 8  # of these, from which they are chosen
 LITERAL_DEPTH = 50
-MOST_BY_KNOWN = 2_000  # passages of a part of the file; of more bm25() takes less
-TYPED_DEPTH = 300  # of these those are looked for that hold what was typed with its signs
+TYPED_DEPTH = 300  # of these, that are searched for what was typed with its signs
+RAREST = (3, 5)  # words that are looked for near each other; more where these are near too often
+MAX_COMPARED = 300  # passages, which take as long as the phrase
 _IN_NAME = re.compile(r"[\w-]")
-NO_NAME_BEFORE, NO_NAME_BEHIND = r"(?<![\w-])", r"(?![\w-])"
 
 
 class WordLists(NamedTuple):
-    """What the keyword index says: scores by id, best first, and what they are made of.
+    """What the keyword index says of a query."""
 
-    Attributes:
-        literal: chunks with the query's words in a row; `typed`: those with its very characters.
-    """
+    alternatives: list[str]  # the MATCH expressions that scores are made of
+    # For the text of a prefix the MATCH expression of the words that begin so.
+    prefixes: dict[str, str]
+    scores: dict[int, float]  # by chunk id, best first
+    literal: list[int]  # chunks with the query as a phrase
+    typed: set[int]  # those of them with its very characters
+    is_cut: bool  # passages that fit may be missing
 
-    alternatives: list[str]
-    units: list[Unit]
-    chunks: dict[int, float]
-    literal: list[int]
-    typed: set[int]
+
+class WeighedTerm(NamedTuple):
+    """A word's weight in the file, and its document frequency in a part of it."""
+
+    idf: float
+    passages: int
 
 
 def word_lists(
-    connection: Connection,
+    snapshot: Snapshot,
     query: Query,
     ranges: Sequence[ChunkRange],
     depth: int,
-    only: set[int] | None,
-    without: set[int] | None,
+    filters: Filters = NO_FILTERS,
 ) -> WordLists:
-    """What the index says of a query, in ids that its operators let pass."""
-    prefixes = match_prefixes(connection, query)
+    """What the index says of a query, of the chunks that its operators let pass."""
+    has_prefix = any(operand.is_prefix for operand in (*query.must, *query.terms))
+    prefixes = match_prefixes(snapshot, query) if has_prefix else {}
     alternatives = [*match_alternatives(query), *prefixes.values()]
-    is_free = only is None and not without
-    part = ranges if is_free and is_small_part(connection, ranges) else ()
-    finding, following = finding_and_following(connection, alternatives, part)
-    known = known_words(connection, [*finding, *following], part) if part else {}
-    most = max(min(DEPTH, KNOWN_PER_CANDIDATE * depth), depth)
-    scores = dict(
-        word_hits(
-            connection,
-            finding,
-            following,
-            ranges,
-            most,
-            enough=depth,
-            known=known,
-            only=only,
-            without=without,
-        )
+    is_part = filters == NO_FILTERS and snapshot.is_small_part(ranges)
+    # What is required finds all that may be found.
+    common = 1 if query.must else MOST_COMMON
+    finding, following = split_by_rarity(
+        snapshot, alternatives, ranges if is_part else (), common=common
     )
-    literal, typed = literal_hits(connection, query, ranges, scores, only, without)
-    units_ = units(query, prefixes)
-    return WordLists([*finding, *following], units_, scores, literal, typed)
+    scored = max(min(DEPTH, SCORES_PER_CANDIDATE * depth), depth)
+    scores = word_hits(
+        snapshot,
+        finding,
+        following,
+        ranges,
+        scored if filters.late == NOTHING_LATE else MAX_LOOKED_AT,
+        enough=depth,
+        weights=weighed_terms(snapshot, [*finding, *following], ranges) if is_part else {},
+        filters=filters,
+    )
+    is_cut = filters.is_cut
+    if filters.late != NOTHING_LATE:
+        passing = first_passing(snapshot.connection, filters, [*scores], depth)
+        is_cut |= len(passing) < depth and len(scores) == MAX_LOOKED_AT
+        scores = {chunk_id: scores[chunk_id] for chunk_id in passing[:scored]}
+    literal, typed = literal_hits(snapshot, query, ranges, scores, filters)
+    return WordLists([*finding, *following], prefixes, scores, literal, typed, is_cut)
+
+
+def split_by_rarity(
+    snapshot: Snapshot,
+    matches: Sequence[str],
+    part: Sequence[ChunkRange] = (),
+    *,
+    common: int = MOST_COMMON,
+) -> tuple[list[str], list[str]]:
+    """The expressions that find passages, and those that only rank these; both the rarest first.
+
+    In a large file an expression that very many passages hold is neither: it takes as long as all
+    others together and tells little. Where no other stands in any passage, the least common find.
+
+    Args:
+        part: where passages are looked for, if it is a small part of the file.
+        common: expressions that very many passages hold, if there are no others.
+    """
+    passages = snapshot.sizes.passages
+    most = max_ranking_df(passages)
+    if passages <= most:
+        return list(matches), []
+    counts = snapshot.estimated_df(matches, most)
+    kept = sorted((match for match in matches if counts[match] < most), key=counts.__getitem__)
+    if not any(counts[match] for match in kept):
+        chosen = {*kept, *_least_common(snapshot, counts.keys() - {*kept}, common)}
+        return [match for match in matches if match in chosen], []
+    room = max(MAX_FOUND_BY, int(passages * MAX_FOUND_BY_SHARE))
+    if part:
+        counts = snapshot.df_within(kept, part)
+        kept.sort(key=counts.__getitem__)
+        room = MAX_FOUND_BY_IN_PART
+    finding: list[str] = []
+    for match in kept:
+        room -= counts[match]
+        if room < 0:
+            break
+        finding.append(match)
+    return finding, kept[len(finding) :]
+
+
+def _least_common(snapshot: Snapshot, matches: Collection[str], most: int) -> list[str]:
+    """Of expressions that very many passages hold, those that rank if there is nothing else."""
+    if len(matches) <= most:
+        return [*matches]
+    telling = sorted(matches, key=lambda match: (says_little(match.strip('"')), match))
+    counts = snapshot.estimated_df(telling[:MAX_COUNTED], snapshot.sizes.passages)
+    return sorted(counts, key=lambda match: (counts[match], match))[:most]
 
 
 def word_hits(
-    connection: Connection,
+    snapshot: Snapshot,
     finding: Sequence[str],
     following: Sequence[str],
     ranges: Sequence[ChunkRange],
     depth: int,
     *,
     enough: int = 0,
-    known: Mapping[str, Known] = MappingProxyType({}),
-    only: set[int] | None = None,
-    without: set[int] | None = None,
-) -> list[tuple[int, float]]:
+    weights: Mapping[str, WeighedTerm] = MappingProxyType({}),
+    filters: Filters = NO_FILTERS,
+) -> dict[int, float]:
     """As `keyword_hits` for any of some expressions, without scoring all that hold common ones.
 
     Args:
-        finding: what passages are found by.
-        following: what only adds to the scores of these, the rarest first. Until there are `depth`
-            passages they are found by two of these as well.
-        enough: if there are fewer then, they are found by any; by default `depth`.
-        known: of all of them, where that spares time.
+        finding: expressions that find passages.
+        following: those that only add to the scores of these, the rarest first. Until there are
+            `depth` passages, two of them find some as well.
+        enough: if there are fewer then, any expression finds them; by default `depth`.
+        weights: of all expressions, where that spares time.
     """
 
     def hits(match: str, words: Sequence[str], leading: Sequence[str]) -> dict[int, float]:
-        """By an expression of some words in this order, of which some find the passages."""
-        if known and sum(known[word].passages for word in leading) <= MOST_BY_KNOWN:
-            idf = json.dumps([known[word].idf for word in words])
-            name = "keyword_hits_by_known_words"
-            return dict(_index_hits(connection, name, match, ranges, depth, idf=idf))
-        return dict(keyword_hits(connection, match, ranges, depth, only=only, without=without))
+        """Those of an expression of some words in this order, of which some find the passages."""
+        if weights and sum(weights[word].passages for word in leading) <= MAX_BY_WEIGHTS:
+            idf = json.dumps([weights[word].idf for word in words])
+            return keyword_hits(snapshot, match, ranges, depth, idf=idf)
+        return keyword_hits(snapshot, match, ranges, depth, filters)
 
     either, others = " OR ".join(finding), " OR ".join(following)
     scores = hits(either, finding, finding)
@@ -115,48 +195,51 @@ def word_hits(
         if len(scores) >= depth:
             break
         rest = " OR ".join(following[number:])
-        # What is found already has its whole score.
+        # The passages in `scores` have their whole score.
         scores = hits(f"({match}) AND ({rest})", following[number - 1 :], [match]) | scores
     if following and len(scores) < (enough or depth):
         every = [*finding, *following]
         scores = hits(" OR ".join(every), every, every)
-    return sorted(scores.items(), key=lambda row: (-row[1], row[0]))[:depth]
+    return dict(sorted(scores.items(), key=lambda row: (-row[1], row[0]))[:depth])
 
 
 def keyword_hits(
-    connection: Connection,
+    snapshot: Snapshot,
     match: str,
-    ranges: Iterable[ChunkRange],
+    ranges: Sequence[ChunkRange],
     depth: int,
+    filters: Filters = NO_FILTERS,
     *,
-    only: set[int] | None = None,
-    without: set[int] | None = None,
-) -> list[tuple[int, float]]:
+    idf: str = "",
+) -> dict[int, float]:
     """Chunk ids with their bm25 score (positive, higher is better), best first.
 
     Args:
-        only: no other chunk is considered; `without`: these are not.
+        idf: the weights of the expression's words as a JSON list, for `known_bm25`.
     """
-    if only is not None:
-        listed = json.dumps(sorted(only))
-        return _index_hits(connection, "keyword_hits_among", match, ranges, depth, chunk_ids=listed)
-    if without:
-        listed = json.dumps(sorted(without))
-        return _index_hits(
-            connection, "keyword_hits_except", match, ranges, depth, chunk_ids=listed
-        )
-    return _index_hits(connection, "keyword_hits", match, ranges, depth)
+    if not match:
+        return {}
+    only, without = filters.only, filters.without
+    statement = "keyword_hits"
+    parameters: dict[str, Any] = {"match": match, "ranges": json.dumps(ranges), "limit": depth}
+    if idf:
+        statement = "keyword_hits_by_known_words"
+        parameters["idf"] = idf
+    elif only is not None or without:
+        statement = "keyword_hits_except" if only is None else "keyword_hits_among"
+        parameters["chunk_ids"] = json.dumps(sorted((without or ()) if only is None else only))
+    rows = snapshot.connection.tuples(statement, **parameters, **COLUMN_WEIGHTS)
+    return {chunk_id: -score for chunk_id, score in rows}
 
 
 def literal_hits(
-    connection: Connection,
+    snapshot: Snapshot,
     query: Query,
     ranges: Sequence[ChunkRange],
     scores: Mapping[int, float],
-    only: set[int] | None = None,
-    without: set[int] | None = None,
+    filters: Filters = NO_FILTERS,
 ) -> tuple[list[int], set[int]]:
-    """Passages that hold the query's very words in a row, and those with its very characters.
+    """Passages that hold the query as a phrase, and those of them with its very characters.
 
     Somebody who types an error message or the name of an option wants its occurrence first. The
     words of an option may be everywhere (`--all`), so that more passages are looked at for it.
@@ -164,56 +247,93 @@ def literal_hits(
     Args:
         scores: of the best passages by the query's words; these come first.
     """
-    if not match_literally(query):
+    if not is_literal(query):
         return [], set()
-    as_typed = _as_typed(query)
-    depth = LITERAL_DEPTH if as_typed is None else TYPED_DEPTH
-    chunk_ids = sorted(holding_in_a_row(connection, query.text, ranges))
-    if only is not None or without:
-        chunk_ids = [
-            one for one in chunk_ids if (only is None or one in only) and one not in (without or ())
-        ]
-    # FTS5 would look for the words in a row twice to score them, to count them first.
+    holding = sorted(holding_phrase(snapshot, query.text, ranges))
+    chunk_ids = [chunk_id for chunk_id in holding if passes(filters, chunk_id)]
+    # Scores of a phrase would take FTS5 a second look-up, to count first.
     chunk_ids.sort(key=lambda chunk_id: -scores.get(chunk_id, 0.0))
-    del chunk_ids[depth:]
-    if as_typed is None:
-        return chunk_ids, set()
+    text = " ".join(query.text.split()).casefold()
+    if text.replace(" ", "").isalnum():  # without signs
+        return chunk_ids[:LITERAL_DEPTH], set()
+    # As a part of a longer name it is another name: `foreign_server_type` is not `foreign_server`.
+    before = r"(?<![\w-])(?<!\d\.)" if _IN_NAME.match(text[0]) else ""
+    behind = r"(?![\w-])(?!\.\d)" if _IN_NAME.match(text[-1]) else ""
+    as_typed = re.compile(before + re.escape(text) + behind)
+    del chunk_ids[TYPED_DEPTH:]
     typed = {
         chunk_id
-        for chunk_id, _, *texts in bodies(connection, chunk_ids)
-        if any(as_typed.search(" ".join(one.split()).casefold()) for one in texts)
+        for chunk_id, _, *texts in bodies(snapshot.connection, chunk_ids)
+        if any(as_typed.search(" ".join(text.split()).casefold()) for text in texts)
     }
-    first = [chunk_id for chunk_id in chunk_ids if chunk_id in typed]
-    others = [chunk_id for chunk_id in chunk_ids if chunk_id not in typed]
-    return [*first, *others][:LITERAL_DEPTH], typed
+    chunk_ids.sort(key=lambda chunk_id: chunk_id not in typed)
+    return chunk_ids[:LITERAL_DEPTH], typed
 
 
-def _as_typed(query: Query) -> re.Pattern[str] | None:
-    """What the very characters of a query are found by; None where it has no signs.
+def holding_phrase(snapshot: Snapshot, text: str, ranges: Sequence[ChunkRange]) -> set[int]:
+    """The passages with a text as a phrase, by stems, in one column of the index."""
+    connection = snapshot.connection
+    text = unicodedata.normalize("NFKC", text)
+    most = max_ranking_df(snapshot.sizes.passages)
+    for near in _rarest_near(snapshot, text, most) if snapshot.sizes.passages > most else ():
+        holding = matching(connection, near, ranges, MAX_COMPARED + 1)
+        if len(holding) <= MAX_COMPARED:
+            phrase = f" {' '.join(connection.stems(text))} "
+            return {
+                chunk_id
+                for chunk_id, *texts in indexed_texts(connection, sorted(holding))
+                if any(phrase in f" {' '.join(connection.stems(part))} " for part in texts if part)
+            }
+    return matching(connection, quote(text), ranges)
 
-    As a part of a longer name they are another name: `foreign_server_type` is not `foreign_server`.
+
+def _rarest_near(snapshot: Snapshot, text: str, most: int) -> Iterator[str]:
+    """Expressions that match wherever a text stands as a phrase."""
+    terms = snapshot.connection.tokenize(text, stem=True)
+    words = {stem: text[start:end] for start, end, stem in terms}.values()
+    telling = [quote(word) for word in words if not says_little(word)]
+    # These were counted to find passages; stop words would have to be counted first.
+    counts = snapshot.estimated_df(telling, most)
+    telling.sort(key=counts.__getitem__)
+    for number in RAREST:
+        chosen = telling[:number]
+        if 1 < len(chosen) < len(words):
+            yield f"NEAR({' '.join(chosen)}, {len(terms)})"
+
+
+def weighed_terms(
+    snapshot: Snapshot, matches: Sequence[str], part: Sequence[ChunkRange]
+) -> dict[str, WeighedTerm]:
+    """The weights of words; none where an expression is more than one word."""
+    if not all(map(snapshot.term, matches)):
+        return {}
+    snapshot.connection.add_index_function(known_bm25)
+    total = snapshot.sizes.passages
+    counts = snapshot.estimated_df(matches, total)
+    passages = snapshot.df_within(matches, part)
+    return {
+        match: WeighedTerm(fts5_idf(counts[match], total), passages[match]) for match in matches
+    }
+
+
+def known_bm25(row: IndexedRow, *parameters: Any) -> float:
+    """As `bm25()`, where smaller is better: 3 us a passage instead of .6.
+
+    Args:
+        parameters: a JSON list of the weights of the expression's words, in their order, and the
+            weight of each column.
     """
-    text = " ".join(query.text.split()).casefold()
-    if text.replace(" ", "").isalnum():
-        return None
-    before = NO_NAME_BEFORE if _IN_NAME.match(text[0]) else ""
-    behind = NO_NAME_BEHIND if _IN_NAME.match(text[-1]) else ""
-    return re.compile(before + re.escape(text) + behind)
+    idf, *columns = parameters
+    mean = row.column_total_size() / row.row_count
+    norm = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * row.column_size() / mean)
+    score = 0.0
+    for number, weight in _weights(idf):
+        title, heading, body, extra = map(len, row.phrase_locations(number))
+        often = columns[0] * title + columns[1] * heading + columns[2] * body + columns[3] * extra
+        score -= weight * often * (SATURATION + 1) / (often + norm)
+    return score
 
 
-def _index_hits(
-    connection: Connection,
-    statement: str,
-    match: str,
-    ranges: Iterable[ChunkRange],
-    depth: int,
-    **parameters: Any,
-) -> list[tuple[int, float]]:
-    if not match:
-        return []
-    parameters |= {"match": match, "limit": depth, **COLUMN_WEIGHTS}
-    found: list[tuple[int, float]] = []
-    for first, last in ranges:
-        found += connection.tuples(statement, first=first, last=last, **parameters)
-    found.sort(key=lambda row: (row[1], row[0]))
-    return [(row_id, -score) for row_id, score in found[:depth]]
+@lru_cache(maxsize=64)
+def _weights(idf: str) -> list[tuple[int, float]]:
+    return list(enumerate(json.loads(idf)))

@@ -1,80 +1,169 @@
-"""Which chunks and documents hold an operand, exactly.
-
-The keyword index proposes, the text decides. Its terms are stems, so a phrase, a prefix or a word
-in quotes is looked up there as widely as needed and then compared with the words of the text:
-
-- A bare word matches by its stem, as the index has it; no check is needed.
-- A bare operand of several words (`+state-of-the-art`) is those stems in a row.
-- A phrase is exactly those words in a row, in a title, a heading or the text. It may reach from
-  one chunk into the next.
-- A prefix is the beginning of a word as written: porter's stem of `relational` is `relat`, which
-  `relatio*` must find all the same.
-
-See docs/decisions/0004-operators-typos-indexes.md for what that costs.
-"""
+"""What the operators of a query let pass: required and excluded words, tags, and paths."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+import json
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
-from kb.search.borders import across_chunks
-from kb.search.candidates import (
-    bodies,
-    match_words_of,
-    matching,
-    matching_any,
-    word_of_each_stem,
-    words_with_prefix,
+from kb.search.occurrences import (
+    MAX_BORDERS,
+    across_borders,
+    chunks_holding,
+    documents_holding,
+    match_of,
+    match_of_word,
+    passing,
+    proposed,
+    slices,
+    words_of,
 )
-from kb.search.query import TAG, Operand, Query, quote
-from kb.search.words import Pattern, holds, holds_prefix, pattern, unspaced_runs
-from kb.store.chunks import documents_of_chunks
+from kb.search.query import TAG, Operand, Query, quote, says_little
+from kb.search.snapshot import Snapshot, max_df, max_ranking_df
+from kb.search.typos import prefixed
+from kb.search.words import is_word_prefix, pattern
+from kb.store.chunks import ChunkRange, chunks_of_documents
 from kb.store.connection import Connection
-from kb.store.ids import ChunkRange
-from kb.text.headings import PATH_SEPARATOR
 from kb.text.nearest import nearest
 
-MOST_PREFIX_WORDS = 500  # that take part in a ranking
-MOST_TAGS_NAMED = 10
+MAX_PREFIX_WORDS = 500  # that take part in a ranking
+COMMON_PREFIX_WORDS = 50  # likewise, of a prefix that very many passages hold
+MAX_TAGS_NAMED = 10
 NO_SUCH_PHRASE = "No passage holds the quoted words in a row: searched without the quotes."
 
-Filters = tuple[set[int] | None, set[int] | None]  # only these ids, or all but these
+# Chunks whose texts are compared with all operands before any is ranked; of more operands let pass,
+# those that rank best are compared.
+MAX_COMPARED = 2_000
+MAX_PROPOSED = 20_000  # chunks that are listed; more are nearly a share of the file
+AT_ONCE = 150  # chunks that are compared until there are enough
+
+
+NOTHING_LATE: tuple[tuple[Operand, ...], tuple[Operand, ...]] = ((), ())
+
+
+class Filters(NamedTuple):
+    """Which rows may be found."""
+
+    only: set[int] | None = None  # no others
+    without: set[int] | None = None
+    # What else a row must hold, and must not: so many may that only those found are compared.
+    late: tuple[tuple[Operand, ...], tuple[Operand, ...]] = NOTHING_LATE
+    is_cut: bool = False  # some rows that fit are not among `only`
+
+
+NO_FILTERS = Filters()
+
+
+def passes(filters: Filters, row_id: int) -> bool:
+    """Whether filters let something pass, as far as that is known without its text."""
+    is_within = filters.only is None or row_id in filters.only
+    return is_within and row_id not in (filters.without or ())
+
+
+def first_passing(
+    connection: Connection, filters: Filters, chunk_ids: Sequence[int], enough: int
+) -> list[int]:
+    """Of some chunks, in their order, the first that pass by their texts: `enough`, or all."""
+    first: list[int] = []
+    for ids in slices(chunk_ids, AT_ONCE):
+        passed = passing(connection, ids, *filters.late)
+        first += [chunk_id for chunk_id in ids if chunk_id in passed]
+        if len(first) >= enough:
+            break
+    return first
 
 
 def chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkRange]) -> Filters:
-    """The only chunks that may be found, or else the chunks that may not; None: no such limit.
+    """The only chunks that may be found, or else those that may not.
 
-    A passage is judged with its title and its headings.
+    A passage holds what its title and headings hold, too.
     """
-    only, without = _filters(query, lambda operand: chunks_holding(connection, operand, ranges))
+    counts = {
+        operand: _most_holding(connection, operand) for operand in (*query.must, *query.must_not)
+    }
+    must = sorted(query.must, key=counts.__getitem__)
+    must_not = sorted(query.must_not, key=counts.__getitem__)
+    only: set[int] | None = None
+    without: set[int] = set()
+    is_cut = False
+    if must and counts[must[0]] > MAX_COMPARED:
+        only, is_cut = _fitting(connection, must, ranges)
+        if only is not None:  # words by themselves need no comparison
+            must = [operand for operand in must if not match_of_word(connection, operand)]
+    for operand in [*must]:
+        is_quick = only is None or match_of_word(connection, operand)
+        if counts[operand] <= MAX_COMPARED and is_quick:
+            holding = chunks_holding(connection, operand, ranges)
+            only = holding if only is None else only & holding
+            must.remove(operand)
     for tag in query.tags:
-        tagged = chunks_tagged(connection, tag, ranges)
+        tagged = _chunks_tagged(connection, tag, ranges)
         only = tagged if only is None else only & tagged
+    is_small = only is not None and len(only) <= MAX_COMPARED
+    room = MAX_COMPARED
+    for operand in [*must_not]:
+        is_quick = not is_small or match_of_word(connection, operand)
+        if is_quick and (room := room - counts[operand]) >= 0:
+            without |= chunks_holding(connection, operand, ranges)
+            must_not.remove(operand)
     for tag in query.tags_not:
-        tagged = chunks_tagged(connection, tag, ranges)
-        if only is not None:
-            only = only - tagged
-        else:
-            without = (without or set()) | tagged
-    if only is not None and without:
-        return only - without, None
-    return only, without
+        without |= _chunks_tagged(connection, tag, ranges)
+    must_not.reverse()  # the commonest leaves the fewest to compare with the others
+    if only is None:
+        return Filters(None, without or None, (tuple(must), tuple(must_not)))
+    only = only - without
+    if is_small and (must or must_not):
+        return Filters(passing(connection, only, must, must_not), is_cut=is_cut)
+    return Filters(only, None, (tuple(must), tuple(must_not)), is_cut)
+
+
+def _most_holding(connection: Connection, operand: Operand) -> int:
+    """How many chunks may hold an operand at most, counted to a little more than are compared."""
+    sought = pattern(connection, operand)
+    if not sought.words:
+        return 0
+    words = [match_of(connection, sought)] if is_word_prefix(sought) else words_of(sought)
+    most = MAX_COMPARED + 1
+    return min(Snapshot(connection).df(words, most).values()) if all(words) else most
+
+
+def _fitting(
+    connection: Connection, must: Sequence[Operand], ranges: Sequence[ChunkRange]
+) -> tuple[set[int] | None, bool]:
+    """The chunks that may hold all of some operands, None if these are very many.
+
+    And whether some are missing.
+    """
+    patterns = [pattern(connection, operand) for operand in must]
+    if not any(match_of(connection, operand) for operand in patterns):
+        return None, False
+    chunk_ids = proposed(connection, patterns, ranges, MAX_PROPOSED + 1)
+    if len(chunk_ids) > MAX_PROPOSED:
+        return None, False
+    is_cut = False
+    for sought in patterns:
+        across = across_borders(connection, sought, ranges, MAX_BORDERS)
+        is_cut |= across is None
+        chunk_ids |= across or set()
+    return chunk_ids, is_cut
 
 
 def enforced(
     connection: Connection, query: Query, ranges: Sequence[ChunkRange]
 ) -> tuple[Query, Filters, str]:
-    """A query with its `chunk_filters`, and what to tell the reader.
+    """A query with its `chunk_filters`, and a notice.
 
-    A text with quotes in it was often pasted: where no passage holds the quoted words, they are
-    searched without the quotes. What `+` and `-` say stays, and so do tags.
+    A text with quotes was often pasted: where no passage holds a quoted phrase, its words are
+    searched without the quotes. `+`, `-` and tags still hold.
     """
+    if not (query.must or query.must_not or query.tags or query.tags_not):
+        return query, NO_FILTERS, ""
     for tag in query.tags:
-        if not chunks_tagged(connection, tag, ranges):
-            return query, (set(), None), _no_such_tag(connection, tag, ranges)
+        if not _chunks_tagged(connection, tag, ranges):
+            return query, Filters(set()), no_such_tag(connection, tag, ranges)
     filters = chunk_filters(connection, query, ranges)
-    if filters[0] != set() or not query.is_quoted:
+    if filters.only != set() or not query.quoted:
         return query, filters, ""
     query = query.without_quotes()
     return query, chunk_filters(connection, query, ranges), NO_SUCH_PHRASE
@@ -83,131 +172,83 @@ def enforced(
 def document_filters(
     connection: Connection, query: Query, ranges: Sequence[ChunkRange], *, case: bool = False
 ) -> Filters:
-    """As `chunk_filters` for whole documents, by their row ids; operands may lie far apart."""
-    return _filters(query, lambda one: documents_holding(connection, one, ranges, case=case))
+    """The only documents that may be found, or else those that may not, by their row ids.
 
-
-def documents_holding(
-    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
-) -> set[int]:
-    """The documents that hold an operand in their title or text, all of them and no other.
-
-    Args:
-        case: upper and lower case must agree; then words are not stemmed either.
+    Operands may lie far apart.
     """
-    chunk_ids = chunks_holding(connection, operand, ranges, case=case)
-    return set(documents_of_chunks(connection, chunk_ids).values())
 
+    def holding(operand: Operand) -> set[int]:
+        return documents_holding(connection, operand, ranges, case=case)
 
-def matching_documents(
-    connection: Connection, match: str, ranges: Sequence[ChunkRange]
-) -> set[int]:
-    """The documents of some ranges that match an expression in one of their chunks."""
-    return set(documents_of_chunks(connection, matching(connection, match, ranges)).values())
-
-
-def chunks_holding(
-    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
-) -> set[int]:
-    """The chunks that hold an operand, all of them and no other; `case`: as it is written."""
-    wanted = pattern(connection, operand, case=case)
-    found = _holding(connection, wanted, ranges)
-    if len(wanted.words) > 1:
-        found |= across_chunks(connection, wanted, ranges)
-    return found
-
-
-def chunks_tagged(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> set[int]:
-    """The chunks of the documents that have a tag, or one below it: `a` has `a/b`."""
-    bounds = {
-        "tag": TAG + tag,
-        "below": f"{TAG}{tag}/",
-        "behind": f"{TAG}{tag}0",
-    }  # "0" follows "/"
-    return {
-        row[0]
-        for first, last in ranges
-        for row in connection.tuples("chunk_ids_tagged", first=first, last=last, **bounds)
-    }
-
-
-def _no_such_tag(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> str:
-    known = [
-        row[0].removeprefix(TAG)
-        for first, last in ranges
-        for row in connection.tuples("known_tags", first=first, last=last)
-    ]
-    near = nearest(tag, known) or known[:MOST_TAGS_NAMED]
-    there_are = f": there are {', '.join(near)}" if near else ""
-    return f'No document has the tag "{tag}"{there_are}.'
-
-
-def match_prefixes(connection: Connection, query: Query) -> dict[str, str]:
-    """For each prefix of a query, by its text, the MATCH expression of a word of each stem.
-
-    Of a short prefix's words some are left out here; required ones are enforced all the same.
-    """
-    found: dict[str, str] = {}
-    for operand in (*query.must, *query.terms):
-        if not operand.is_prefix:
-            continue
-        wanted = pattern(connection, operand)
-        if len(wanted.words) == 1:
-            words = list(word_of_each_stem(connection, wanted.folded[0]).values())
-            if words:
-                found[operand.text] = " OR ".join(map(quote, words[:MOST_PREFIX_WORDS]))
-    return found
-
-
-def _filters(query: Query, holding: Callable[[Operand], set[int]]) -> Filters:
     only: set[int] | None = None
     for operand in query.must:
         only = holding(operand) if only is None else only & holding(operand)
         if not only:
-            return only, None
-    without: set[int] = set().union(*(holding(operand) for operand in query.must_not))
-    if only is not None:
-        return only - without, None
-    return None, without or None
+            return Filters(only)
+    without: set[int] = set().union(*map(holding, query.must_not))
+    return Filters(None, without or None) if only is None else Filters(only - without)
 
 
-def _holding(
-    connection: Connection,
-    wanted: Pattern,
-    ranges: Sequence[ChunkRange],
-) -> set[int]:
-    """The chunks that the index proposes and that pass judgement."""
-    if not wanted.words:
-        return set()
-    if len(wanted.words) == 1 and wanted.is_prefix and not unspaced_runs(wanted)[0]:
-        sure, doubtful = words_with_prefix(connection, wanted)
-        found = matching_any(connection, sure, ranges)
-        rest = matching_any(connection, doubtful, ranges) - found
-        return found | _judged(connection, rest, wanted)
-    candidates = matching(connection, match_words_of(wanted), ranges)
-    return candidates if wanted.is_plain_word else _judged(connection, candidates, wanted)
+def filters_by_document(
+    connection: Connection, query: Query, ranges: Sequence[ChunkRange]
+) -> Filters:
+    """As `document_filters`, as the chunks of those documents."""
+    filters = document_filters(connection, query, ranges)
+    only, without = (
+        None if ids is None else set(chunks_of_documents(connection, sorted(ids)))
+        for ids in filters[:2]
+    )
+    return Filters(only, without)
 
 
-def _judged(connection: Connection, candidates: set[int], wanted: Pattern) -> set[int]:
-    """Of some chunks, those that hold a pattern in their title, names, a heading, lead or text."""
+def match_prefixes(snapshot: Snapshot, query: Query) -> dict[str, str]:
+    """For each prefix of a query, by its text, the MATCH expression of a word of each stem.
 
-    # Titles, names, headings and leads are few and come often.
-    holds_name = cache(lambda text: _holds(connection, text, wanted))
+    Of a short prefix's words some are left out here; required ones are enforced all the same. A
+    prefix that very many passages hold counts as if all did.
+    """
+    matches: dict[str, str] = {}
+    for operand in (*query.must, *query.terms):
+        folded = pattern(snapshot.connection, operand).folded if operand.is_prefix else ()
+        if len(folded) == 1:
+            known = prefixed(snapshot.connection, folded)[folded[0]]
+            words = [*{stem: word for word, stem in known.items()}.values()]
+            if is_common := snapshot.is_common_prefix(folded[0]):
+                words = _some_telling(snapshot, words)
+            if words:
+                match = " OR ".join(map(quote, words[:MAX_PREFIX_WORDS]))
+                matches[operand.text] = match
+                if is_common:
+                    snapshot.take_as_held_by_all(match)
+    return matches
 
-    found: set[int] = set()
-    for chunk_id, _, title, heading, lead, names, body in bodies(connection, candidates):
-        if (
-            holds_name(title)
-            or holds_name(lead)
-            or any(map(holds_name, names.splitlines()))
-            or any(map(holds_name, heading.split(PATH_SEPARATOR)))
-            or _holds(connection, body, wanted)
-        ):
-            found.add(chunk_id)
-    return found
+
+def _some_telling(snapshot: Snapshot, words: list[str]) -> list[str]:
+    """Some of a common prefix's words, which stand in few enough passages together to rank them."""
+    some = [word for word in words if not says_little(word)][:COMMON_PREFIX_WORDS]
+    counts = snapshot.estimated_df(map(quote, some), max_df(snapshot.sizes.passages))
+    some.sort(key=lambda word: counts[quote(word)])
+    standing = accumulate(counts[quote(word)] for word in some)
+    few = sum(passages <= max_ranking_df(snapshot.sizes.passages) for passages in standing)
+    return some[: max(few, 1)] or words[:1]
 
 
-def _holds(connection: Connection, text: str, wanted: Pattern) -> bool:
-    if wanted.is_prefix and len(wanted.words) == 1:
-        return holds_prefix(connection, text, wanted)
-    return holds(connection, text, wanted)
+def no_such_tag(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> str:
+    """The notice that no document has a tag, with those that are near."""
+    rows = connection.tuples("known_tags", ranges=json.dumps(ranges))
+    known = [row[0].removeprefix(TAG) for row in rows]
+    near = nearest(tag, known) or known[:MAX_TAGS_NAMED]
+    there_are = f": there are {', '.join(near)}" if near else ""
+    return f'No document has the tag "{tag}"{there_are}.'
+
+
+def tag_bounds(tag: str) -> dict[str, str]:
+    """The key of a tag, and between which keys those below it lie."""
+    # "0" follows "/"
+    return {"tag": TAG + tag, "below": f"{TAG}{tag}/", "behind": f"{TAG}{tag}0"}
+
+
+def _chunks_tagged(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> set[int]:
+    """The chunks of the documents that have a tag, or one below it: `a` has `a/b`."""
+    rows = connection.tuples("chunk_ids_tagged", ranges=json.dumps(ranges), **tag_bounds(tag))
+    return {row[0] for row in rows}

@@ -1,9 +1,9 @@
 """User words -> operators -> a safe FTS5 MATCH expression.
 
 `+must` and `"phrases"` have to be there, `-mustnot` must not, `prefix*` matches word beginnings,
-bare words are optional and rank. Where documents are filtered by their tags, `tag:NAME` is one
-too; elsewhere it is text. Any string is a valid query: everything a user types reaches
-FTS5 inside double quotes, and a sign counts as an operator only in front of a word.
+bare words are optional and rank. `tag:NAME` filters documents where they have tags; elsewhere it is
+text. Any string is a valid query: everything a user types reaches FTS5 inside double quotes, and a
+sign is an operator only in front of a word.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kb.formats.tags import normal_tag
-from kb.text.file_names import printable
+from kb.text.file_names import clean
 from kb.text.terms import (
     bigrams,
-    has_word,
     is_unspaced,
     pictographs,
     runs,
@@ -26,8 +25,8 @@ from kb.text.terms import (
     words,
 )
 
-# English words that say nothing of the matter. Without them a question is answered 2.8 times as
-# fast and no worse (docs/decisions/0003-ranking.md); a query of nothing else keeps them.
+# Without these a question is answered 2.8 times as fast and no worse
+# (docs/decisions/0003-ranking.md); a query of nothing else keeps them.
 STOP_WORDS = frozenset(
     """
     a about am an and any are as at be been being but by can could did do does doing done for from
@@ -37,9 +36,8 @@ STOP_WORDS = frozenset(
     would you your yours
     """.split()
 )
-# What says as little in scripts without spaces and in Cyrillic. These still find and rank; a query
-# of nothing else tells little, however few passages of a file are in its language. Words in Latin
-# letters are not among them: `der`, `die` and `del` are names somewhere.
+# These still find and rank, but a query of nothing else tells little, however few passages of a
+# file are in its language. None is in Latin letters: `der`, `die` and `del` are names somewhere.
 FUNCTION_WORDS = frozenset(
     """
     の は が を に へ と で も や か ね よ な さ た て だ から まで より など です ます した する
@@ -50,15 +48,15 @@ FUNCTION_WORDS = frozenset(
     и в во не на что с со как а то по из у за о от к до для или где это я он мы вы ли бы
     """.split()
 )
-LONGEST_LITERAL = 12  # words; a longer query is a question, not a quotation
-MOST_OPTIONAL_TERMS = 100  # a longer text ranks by its first distinct words
-# What is longer was pasted, and its signs and quotes are its own. Scripts without spaces have
-# words of any length.
-MOST_OPERATOR_WORDS = 32
-MOST_OPERATOR_CHARACTERS = 1_000
-MOST_CHARACTERS = 10_000  # the rest of a text is left out
-LONGEST_PIECE = 100  # characters of one word of a pasted text
-MOST_TERMS = 300  # distinct words of a pasted text that are looked for
+MAX_LITERAL_WORDS = 12  # a longer query is a question, not a quotation
+MAX_OPTIONAL_TERMS = 100  # a longer text ranks by its first distinct words
+# A longer text was pasted: its signs and quotes are no operators. Both are bounded since words of
+# scripts without spaces have any length.
+MAX_OPERATOR_WORDS = 32
+MAX_OPERATOR_CHARACTERS = 1_000
+MAX_CHARACTERS = 10_000  # the rest of a text is left out
+MAX_PIECE = 100  # characters of one word of a pasted text
+MAX_TERMS = 300  # distinct words of a pasted text that are looked for
 TAG = "tag:"
 _CLOSING = {
     '"': '"', "＂": "＂", "“": "”", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«",
@@ -92,15 +90,12 @@ class Query(NamedTuple):
     terms: tuple[Operand, ...] = ()
     must: tuple[Operand, ...] = ()
     must_not: tuple[Operand, ...] = ()
-    # Words that the file has not, each with what it was taken for; those are among the terms.
+    # Words that the file does not have, each with the likely ones among the terms.
     guesses: tuple[tuple[str, tuple[str, ...]], ...] = ()
     notice: str = ""  # what was left out
-    tags: tuple[str, ...] = ()  # in their normal form: a document has to have all of them
-    tags_not: tuple[str, ...] = ()  # and none of these
-
-    @property
-    def is_blank(self) -> bool:
-        return not (self.terms or self.must or self.must_not)
+    # In their normal form; a document must have all of them, and none of `tags_not`.
+    tags: tuple[str, ...] = ()
+    tags_not: tuple[str, ...] = ()
 
     @property
     def asks_for_nothing(self) -> bool:
@@ -108,63 +103,64 @@ class Query(NamedTuple):
         return not (self.terms or self.must)
 
     @property
-    def has_operators(self) -> bool:
-        return bool(self.must or self.must_not)
-
-    @property
     def is_exact(self) -> bool:
-        """Whether all that is asked for has to be there: then there is no meaning to be near to."""
+        """Whether all that is asked for must be there: then there is no meaning to be near to."""
         return bool(self.must) and not self.terms
 
     @property
-    def is_quoted(self) -> bool:
-        """Whether some phrase is required by its quotes alone."""
-        return any(one.is_phrase and not one.is_required for one in self.must)
+    def quoted(self) -> list[Operand]:
+        """The phrases that their quotes alone require."""
+        return [phrase for phrase in self.must if phrase.is_phrase and not phrase.is_required]
 
     def without_quotes(self) -> Query:
-        """The same words, which need not stand in a row."""
-        quoted = [one for one in self.must if one.is_phrase and not one.is_required]
-        words_ = (Operand(word) for one in quoted for word in one.text.split())
+        """The same words, which need not be next to each other."""
+        quoted = self.quoted
+        unquoted = (Operand(word) for phrase in quoted for word in phrase.text.split())
         return self._replace(
-            must=tuple(one for one in self.must if one not in quoted),
-            terms=tuple(dict.fromkeys([*self.terms, *(w for w in words_ if match_required(w))])),
+            must=tuple(operand for operand in self.must if operand not in quoted),
+            terms=tuple(dict.fromkeys([*self.terms, *filter(_match_required, unquoted)])),
         )
 
     def without_stop_words(self) -> Query:
-        """The query without bare words that say nothing, unless it has nothing else."""
-        telling = tuple(one for one in self.terms if not one.is_stop_word)
+        """The query without stop words among its bare words, unless it has nothing else."""
+        telling = tuple(term for term in self.terms if not term.is_stop_word)
         return self._replace(terms=telling) if telling or self.must else self
 
     @property
     def words_to_embed(self) -> str:
-        """What the embedding model gets: the text without operators and exclusions.
+        """The text for the embedding model, without operators and exclusions.
 
-        Full-width letters and the like become plain ones, which are what models know; emoji beside
-        words are decoration.
+        Models know plain letters, not their full-width forms. Emoji beside words are decoration.
         """
         text = self.text
-        if self.has_operators:
+        if self.must or self.must_not:
             text = " ".join(operand.text for operand in (*self.must, *self.terms))
         if text.isascii():
             return text
         normal = unicodedata.normalize("NFKC", text)
         plain = without_pictographs(normal)
-        return plain if has_word(plain) else normal
+        return plain if words(plain) else normal
 
 
 def parse_query(text: str, *, tags: bool = False) -> Query:
     """Split a query into its operands. Never fails.
 
     Args:
-        tags: `tag:NAME` says which documents are meant.
+        tags: `tag:NAME` filters documents.
     """
-    text, notice = _shortened(clean(text))
-    if len(text) > MOST_OPERATOR_CHARACTERS or len(words(text)) > MOST_OPERATOR_WORDS:
+    notice = ""
+    if len(text) > MAX_CHARACTERS:
+        text = text[:MAX_CHARACTERS]
+        notice = (
+            f"The query is long: what follows its first {MAX_CHARACTERS:,} characters is left out."
+        )
+    text = clean(text)
+    if len(text) > MAX_OPERATOR_CHARACTERS or len(words(text)) > MAX_OPERATOR_WORDS:
         return _pasted(text, notice)
     terms: list[Operand] = []
     must: list[Operand] = []
     must_not: list[Operand] = []
-    tagged: dict[str, list[str]] = {"": [], "-": []}
+    tagged: dict[bool, list[str]] = {True: [], False: []}
     rest = ""  # the text without the tags
     position = 0
     while position < len(text):
@@ -178,11 +174,11 @@ def parse_query(text: str, *, tags: bool = False) -> Query:
         start = position
         tag, position = _read_tag(text, position) if tags else ("", position)
         if tag:
-            tagged["-" if sign == "-" else ""].append(tag)
+            tagged[sign != "-"].append(tag)
             continue
         operand, position = _read_operand(text, position)
         rest = f"{rest} {sign}{text[start:position]}"
-        if not match_required(operand):
+        if not _match_required(operand):
             continue  # punctuation alone
         if sign == "-":
             must_not.append(operand)
@@ -192,25 +188,17 @@ def parse_query(text: str, *, tags: bool = False) -> Query:
             terms.append(operand)
     if any(tagged.values()):
         text = rest.strip()
-        if not (terms or must):  # what has the tag is found by its name
-            text = f"{text} {' '.join(tagged[''])}".strip()
-            terms = [Operand(tag) for tag in tagged[""]]
+        if not (terms or must):  # the tag's name ranks what has the tag
+            text = f"{text} {' '.join(tagged[True])}".strip()
+            terms = [Operand(tag) for tag in tagged[True]]
     return Query(
         text,
         tuple(dict.fromkeys(terms)),
         tuple(dict.fromkeys(must)),
         tuple(dict.fromkeys(must_not)),
         notice=notice,
-        tags=tuple(dict.fromkeys(tagged[""])),
-        tags_not=tuple(dict.fromkeys(tagged["-"])),
-    )
-
-
-def _shortened(text: str) -> tuple[str, str]:
-    if len(text) <= MOST_CHARACTERS:
-        return text, ""
-    return text[:MOST_CHARACTERS], (
-        f"The query is long: what follows its first {MOST_CHARACTERS:,} characters is left out."
+        tags=tuple(dict.fromkeys(tagged[True])),
+        tags_not=tuple(dict.fromkeys(tagged[False])),
     )
 
 
@@ -219,134 +207,105 @@ def _pasted(text: str, notice: str) -> Query:
     terms: dict[Operand, None] = {}
     for word in dict.fromkeys(piece for long in text.split() for piece in _pieces(long)):
         operand = Operand(word.strip("".join(_CLOSING)))
-        if operand not in terms and match_required(operand):
+        if operand not in terms and _match_required(operand):
             terms[operand] = None
-            if len(terms) == MOST_TERMS:
+            if len(terms) == MAX_TERMS:
                 break
     return Query(text, tuple(terms), notice=notice)
 
 
 def _pieces(word: str) -> Iterator[str]:
-    """A word of a pasted text, in parts where it is no word that anybody asks for.
+    """A word of a pasted text, cut where nobody would ask for it as a whole.
 
-    As one phrase thousands of common terms take a minute: every row that holds them is looked at.
+    A phrase of thousands of common terms takes a minute: every row that holds them is looked at.
     """
-    if len(word) <= LONGEST_PIECE and len(words(word)) <= LONGEST_LITERAL:
+    if len(word) <= MAX_PIECE and len(words(word)) <= MAX_LITERAL_WORDS:
         yield word
         return
     for part in words(word) or [word]:
-        for start in range(0, len(part), LONGEST_PIECE):
-            yield part[start : start + LONGEST_PIECE]
+        for start in range(0, len(part), MAX_PIECE):
+            yield part[start : start + MAX_PIECE]
 
 
 def scripts_asked(query: Query) -> frozenset[str] | None:
-    """The scripts but Latin of a question; None where it does not say in which language it is.
+    """The scripts but Latin of a question; None where its language does not show.
 
     Names and options are the same in every language. English shows by its stop words.
     """
-    found = scripts(query.words_to_embed)
-    if not found and not any(term.is_stop_word for term in query.terms):
+    asked = scripts(query.words_to_embed)
+    if not asked and not any(term.is_stop_word for term in query.terms):
         return None
-    return found
-
-
-def clean(text: str) -> str:
-    """Text that SQLite and FTS5 can hold: no NUL, no lone surrogate."""
-    return printable(text.replace("\0", " "))
+    return asked
 
 
 @lru_cache(maxsize=64)
 def match_alternatives(query: Query) -> Sequence[str]:
-    """What lets a row match and rank, each once.
-
-    Operators are no part of it: `kb/search/operators.py` says which chunks may be ranked at all.
-    Several files are asked the same.
-    """
-    if query.asks_for_nothing:
-        return ()
-    parts = [part for operand in query.must for part in match_any(operand)]
+    """The MATCH expressions by which a row ranks, operators aside; cached for several files."""
+    required: list[str] = []
+    for operand in query.must:
+        required += _match_optional(operand)
+        if not operand.is_prefix:
+            # A phrase that reaches from one chunk into the next is in neither as a whole.
+            normal = unicodedata.normalize("NFKC", operand.text)
+            for run in (run for word in words(normal) for run in runs(word)):
+                required += map(_match_run, run) if is_unspaced(run) else [quote(run)]
+            required += map(quote, pictographs(normal))
     telling = [term for term in query.terms if not term.is_stop_word]
-    optional = list(
-        dict.fromkeys(part for term in telling or query.terms for part in match_optional(term))
-    )
-    return tuple(dict.fromkeys([*parts, *optional[:MOST_OPTIONAL_TERMS]]))
+    optional = [part for term in telling or query.terms for part in _match_optional(term)]
+    first = list(dict.fromkeys(optional))[:MAX_OPTIONAL_TERMS]
+    return tuple(dict.fromkeys([*required, *first]))
 
 
-def match_any(operand: Operand) -> list[str]:
-    """Alternatives for a required operand: as a whole, and its words one by one.
+def is_literal(query: Query) -> bool:
+    """Whether to look for the query's very words next to each other.
 
-    A phrase that reaches from one chunk into the next is in neither as a whole.
-    """
-    single = [] if operand.is_prefix else match_words(operand)
-    return list(dict.fromkeys([*match_optional(operand), *single]))
-
-
-@lru_cache(maxsize=64)
-def match_literally(query: Query) -> str:
-    """The MATCH expression of the query's very words in a row; "" when that says nothing.
-
-    Two words or more, or one with signs (`--repo`, `1.0.21`), and no operator; scripts without
+    They are several, or one with signs (`--repo`, `1.0.21`), without operators. Scripts without
     spaces are left to their pairs.
     """
-    found = words(query.text)
-    if query.has_operators or not 1 <= len(found) <= LONGEST_LITERAL:
-        return ""
-    if len(found) == 1 and found[0] == query.text.strip().rstrip(".,;:?!"):
-        return ""
-    if any(is_unspaced(word) for word in found) or any(term.is_prefix for term in query.terms):
-        return ""
-    return quote(unicodedata.normalize("NFKC", query.text))
+    typed = words(query.text)
+    return not (
+        query.must
+        or query.must_not
+        or not 1 <= len(typed) <= MAX_LITERAL_WORDS
+        or (len(typed) == 1 and typed[0] == query.text.strip().rstrip(".,;:?!"))
+        or any(map(is_unspaced, typed))
+        or any(term.is_prefix for term in query.terms)
+    )
 
 
-def match_words(operand: Operand) -> list[str]:
-    """An operand's words and characters one by one."""
-    normal = unicodedata.normalize("NFKC", operand.text)
-    found: list[str] = []
-    for word in words(normal):
-        for run in runs(word):
-            found.extend(map(_unspaced_phrase, run) if is_unspaced(run) else [quote(run)])
-    return found + [quote(term) for term in pictographs(normal)]
-
-
-def match_required(operand: Operand) -> str:
+def _match_required(operand: Operand) -> str:
     """What a row must hold to hold this operand; "" when it has no searchable character."""
     parts: list[str] = []
     normal = unicodedata.normalize("NFKC", operand.text)
-    found = words(normal)
-    if found and not any(is_unspaced(word) for word in found):
+    typed = words(normal)
+    if typed and not any(map(is_unspaced, typed)):
         # Several words in one operand (`1.0.21`, `a-b`, a phrase) become consecutive terms.
         parts.append(quote(normal) + ("*" if operand.is_prefix else ""))
     else:
-        for word in found:
-            parts.extend(_unspaced_phrase(run) for run in runs(word))
-    parts.extend(quote(term) for term in pictographs(normal))
-    if len(parts) > 1:
-        return "(" + " AND ".join(parts) + ")"
-    return parts[0] if parts else ""
+        parts += [_match_run(run) for word in typed for run in runs(word)]
+    parts += map(quote, pictographs(normal))
+    return f"({' AND '.join(parts)})" if len(parts) > 1 else "".join(parts)
 
 
-def match_optional(operand: Operand) -> list[str]:
+def _match_optional(operand: Operand) -> list[str]:
     """Alternatives that each let a row match and rank.
 
     The words of a prefix are left to `operators.match_prefixes`: the index's stems know none.
     """
+    normal = unicodedata.normalize("NFKC", operand.text)
+    typed = words(normal)
+    unspaced = [word for word in typed if is_unspaced(word)]
     if operand.is_prefix and len(words(operand.text)) == 1 and not is_unspaced(operand.text):
         return []
-    normal = unicodedata.normalize("NFKC", operand.text)
-    found = words(normal)
-    alternatives = [match_required(operand)] if not any(map(is_unspaced, found)) else []
-    if len(found) > 1 and not operand.is_phrase:
-        alternatives.extend(
-            quote(word) for word in found if len(word) > 1 and not is_unspaced(word)
-        )
-    for word in found:
-        if is_unspaced(word):
-            for run in runs(word):
-                alternatives.append(_unspaced_phrase(run))
-                if is_unspaced(run) and len(run) > 2:
-                    alternatives.extend(quote(pair) for pair in bigrams(run))
-    if not found:
-        alternatives.extend(quote(term) for term in pictographs(normal))
+    alternatives = [] if unspaced else [_match_required(operand)]
+    if len(typed) > 1 and not operand.is_phrase:
+        alternatives += [quote(word) for word in typed if len(word) > 1 and word not in unspaced]
+    for run in (run for word in unspaced for run in runs(word)):
+        alternatives.append(_match_run(run))
+        if is_unspaced(run) and len(run) > 2:
+            alternatives += map(quote, bigrams(run))
+    if not typed:
+        alternatives += map(quote, pictographs(normal))
     return [alternative for alternative in alternatives if alternative]
 
 
@@ -355,7 +314,7 @@ def quote(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _unspaced_phrase(run: str) -> str:
+def _match_run(run: str) -> str:
     if not is_unspaced(run):
         return quote(run)
     if len(run) == 1:
@@ -370,7 +329,7 @@ def _starts_operand(text: str, position: int) -> bool:
 
 
 def _read_tag(text: str, position: int) -> tuple[str, int]:
-    """The tag that a filter names there, and what follows it; "" where there is no filter."""
+    """The tag of the filter at a position, and the position behind it; "" where there is none."""
     if text[position : position + len(TAG)].casefold() != TAG or position + len(TAG) == len(text):
         return "", position
     start = position + len(TAG)
@@ -384,8 +343,7 @@ def _read_operand(text: str, position: int) -> tuple[Operand, int]:
         closing = _CLOSING[text[position]]
         end = next((i for i in range(position + 1, len(text)) if text[i] in closing), -1)
         if end < 0:
-            # An unbalanced quote quotes nothing.
-            return Operand(""), position + 1
+            return Operand(""), position + 1  # an unbalanced quote quotes nothing
         return Operand(text[position + 1 : end].strip(), is_phrase=True), end + 1
     end = position
     while end < len(text) and not text[end].isspace() and text[end] not in _CLOSING:

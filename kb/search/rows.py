@@ -1,4 +1,4 @@
-"""What is shown of passages that were found."""
+"""What is read of the passages of an answer: rows for who asked, texts for a finer order."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from kb.search.hybrid import Hit
-from kb.store.addresses import address_fields
+from kb.errors import EmbeddingError
+from kb.model_in_use import ModelInUse
+from kb.models.rerank import blend
+from kb.search.files import SearchedFile
+from kb.search.merge import Hit
+from kb.search.query import Query
+from kb.search.ranking import readable_share
+from kb.search.snapshot import Snapshot
 from kb.store.chunks import paths_of_chunks
 from kb.store.connection import Connection, Row
-from kb.store.places import places_of
+from kb.store.contents import address_fields, origins_of
 
 
 def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:
-    """What is shown of each chunk, in the order asked for."""
-    rows = connection.rows("hit_rows", chunk_ids=json.dumps(list(chunk_ids)))
+    """The row of each chunk, in the order asked for."""
+    rows = connection.rows("hit_rows", chunk_ids=json.dumps([*chunk_ids]))
     by_id = {row["chunk_id"]: row for row in rows}
     return [by_id[chunk_id] for chunk_id in chunk_ids if chunk_id in by_id]
 
@@ -27,31 +33,72 @@ def load_documents(connection: Connection, chunk_ids: Sequence[int]) -> list[str
 
 
 def passage_rows(
-    connection: Connection, hits: Sequence[Hit], called: dict[int, dict[str, str]]
+    connection: Connection,
+    hits: Sequence[Hit],
+    called: dict[int, dict[str, str]],
+    *,
+    dates: bool = False,
 ) -> list[Row]:
-    """The rows of some hits, in their order; `called` says how each collection is called."""
+    """The rows of some hits, in their order; `called` says how each collection is shown.
+
+    Args:
+        dates: with the date of each document that has one.
+    """
     rows: list[Any] = []
     by_id = {hit.chunk_id: hit for hit in hits}
-    loaded = load_rows(connection, list(by_id))
-    places = places_of(connection, [row["document_id"] for row in loaded])
+    loaded = load_rows(connection, [*by_id])
+    origins = origins_of(connection, [row["document_id"] for row in loaded])
     for row in loaded:
         hit = by_id[row["chunk_id"]]
-        result: Any = {
+        shown: Any = {
             **called[row["collection_id"]],
             "documentId": row["document"],
             "documentTitle": row["title"],
-            **address_fields(row, row["document"]),
+            **(address_fields(row, row["document"]) if row["own_url"] or row["base_url"] else {}),
             "content": row["content"],
             "chunkIndex": row["position"],
             "totalChunks": row["chunk_count"],
             "startLine": row["start_line"],
             "endLine": row["end_line"],
-            **places.fields(row["document_id"], row["start_line"], row["end_line"]),
+            **origins.fields(row["document_id"], row["start_line"], row["end_line"]),
             "relevanceScore": hit.score,
         }
+        if dates and row["date"]:
+            shown["date"] = row["date"]
         if row["heading"]:
-            result["sectionHeading"] = row["heading"]
+            shown["sectionHeading"] = row["heading"]
         if hit.distance is not None:
-            result["distance"] = round(hit.distance, 4)
-        rows.append(result)
+            shown["distance"] = round(hit.distance, 4)
+        rows.append(shown)
     return rows
+
+
+def embedded_texts(_: SearchedFile, connection: Connection, hits: Sequence[Hit]) -> list[str]:
+    """The texts of some hits as the model embedded them, a step."""
+    from kb.formats.chunk import embedding_text  # here: it brings the parser
+
+    rows = load_rows(connection, [hit.chunk_id for hit in hits])
+    return [embedding_text(row["title"], row["heading_path"], row["content"]) for row in rows]
+
+
+def finer_order(
+    model: ModelInUse, query: Query, hits: Sequence[Hit], texts: Sequence[str]
+) -> tuple[list[int], str]:
+    """The positions of a query's hits, best first by every word of theirs, and a notice.
+
+    Args:
+        texts: of the best hits; the others stay behind them.
+    """
+    order = list(range(len(hits)))
+    with model.database.read() as connection:
+        is_english = Snapshot(connection).model.is_english
+    try:
+        reranker = model.reranker()
+        if reranker is None:
+            return order, "The model gives no token vectors: rerank has no effect."
+        scores = reranker.scores(query.words_to_embed, texts) if texts else []
+    except EmbeddingError as error:
+        return order, f"Not reranked: {error.message}."
+    weight = reranker.weight * (readable_share(query.words_to_embed) if is_english else 1.0)
+    order[: len(texts)] = blend([hit.score for hit in hits[: len(texts)]], scores, weight)
+    return order, ""

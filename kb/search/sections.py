@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
@@ -13,15 +14,17 @@ from kb.text.headings import TYPED_SEPARATOR
 from kb.text.nearest import nearest
 from kb.text.terms import words
 
+_NAME_END = re.compile(r"\s+[<\[({]|[=<\[({]")
+
 
 def find_section(
-    sections: Sequence[Row], wanted: str, document: str, content: str = ""
+    sections: Sequence[Row], name: str, document: str, content: str = ""
 ) -> tuple[Row, list[Row]]:
-    """The section that `wanted` names, and others that it names equally well.
+    """The section of a name, and others that it names equally well.
 
-    In this order: the exact heading, also as it is written with its markup; the heading without
-    regard to case and punctuation; a path of headings (`Install > Linux`; from any ancestor on); an
-    anchor, with or without `#`; a part of a heading; a path of parts.
+    In this order: the exact heading, also with its markup; the heading without regard to case and
+    punctuation; a path of headings (`Install > Linux`; from any ancestor on); an anchor, with or
+    without `#`; a name of a term; a part of a heading; a path of parts.
 
     Args:
         content: the document's text, in which anchors are written.
@@ -29,42 +32,43 @@ def find_section(
     Raises:
         SectionNotFound: with the nearest headings.
     """
-    for tier in _tiers(sections, wanted, content):
-        if tier:
-            return tier[0], tier[1:]
+    first = next(filter(None, _tiers(sections, name, content)), None)
+    if first:
+        return first[0], first[1:]
     headings = [row["heading"] for row in sections]
-    near = nearest(wanted, headings)
+    near = nearest(name, headings)
     raise SectionNotFound(
-        f'Section "{wanted}" not found in document "{document}".',
+        f'Section "{name}" not found in document "{document}".',
         document=document,
-        section=wanted,
+        section=name,
         suggestions=near or headings[:10],
     )
 
 
-def _tiers(sections: Sequence[Row], wanted: str, content: str) -> Iterator[list[Row]]:
-    """The sections that fit, the best way of fitting first; each is only looked for if needed."""
+def _tiers(sections: Sequence[Row], name: str, content: str) -> Iterator[list[Row]]:
+    """The sections that fit a name, the best way of fitting first."""
     from kb.formats.markdown import plain_heading  # here: it brings YAML
 
-    plain = plain_heading(wanted)
-    keys = [key for key in dict.fromkeys((_key(wanted), _key(plain))) if key]
-    yield [row for row in sections if row["heading"] == wanted]
+    plain = plain_heading(name)
+    keys = [key for key in dict.fromkeys((_key(name), _key(plain))) if key]
+    yield [row for row in sections if row["heading"] == name]
     yield [row for row in sections if row["heading"] == plain]
     for key in keys:
         yield [row for row in sections if _key(row["heading"]) == key]
     paths = _heading_paths(sections)
     # Obsidian writes a path of headings with `#`.
     for separator in (TYPED_SEPARATOR, "#"):
-        path = [_key(part) for part in wanted.split(separator)]
+        path = [_key(part) for part in name.split(separator)]
         yield [
             row
             for row, ancestors in zip(sections, paths, strict=True)
             if len(path) > 1 and ancestors[-1] == path[-1] and _is_subsequence(path, ancestors)
         ]
-    yield from _by_anchor(sections, wanted, content.split("\n"))
+    yield from _by_anchor(sections, name, content.split("\n"))
+    yield [row for row in sections if name.strip() in _names(row["heading"])]
     for key in keys:
         yield [row for row in sections if key in _key(row["heading"])]
-    path = [_key(part) for part in wanted.split(TYPED_SEPARATOR)]
+    path = [_key(part) for part in name.split(TYPED_SEPARATOR)]
     yield [
         row
         for row, ancestors in zip(sections, paths, strict=True)
@@ -72,26 +76,46 @@ def _tiers(sections: Sequence[Row], wanted: str, content: str) -> Iterator[list[
     ]
 
 
-def _by_anchor(sections: Sequence[Row], wanted: str, lines: Sequence[str]) -> Iterator[list[Row]]:
-    """Those that an anchor names: one that is written there, else one that renderers make."""
-    name = unquote(wanted.rpartition("#")[2].strip()).casefold()
-    if not name:
+def _by_anchor(sections: Sequence[Row], name: str, lines: Sequence[str]) -> Iterator[list[Row]]:
+    """Those of an anchor: one that is written in the text, else one that renderers make."""
+    anchor = unquote(name.rpartition("#")[2].strip()).casefold()
+    if not anchor:
         return
-    if name.startswith("^") and (line := block_line(lines, name[1:])):
+    if anchor.startswith("^") and (line := block_line(lines, anchor[1:])):
         around = [row for row in sections if row["start_line"] <= line <= row["end_line"]]
         yield around[-1:]
     inside = [row for row in sections if row["start_line"] <= len(lines)]
     yield [
         row
         for row in inside
-        if name in map(str.casefold, written_anchors(lines, row["start_line"]))
+        if anchor in map(str.casefold, written_anchors(lines, row["start_line"]))
     ]
-    made = made_anchors([row["heading"] for row in sections])
+    headings = _without_terms(sections)
+    made = made_anchors([row["heading"] for row in headings])
     yield [
         row
-        for row, anchors in zip(sections, made, strict=True)
-        if name in map(str.casefold, anchors)
+        for row, anchors in zip(headings, made, strict=True)
+        if anchor in map(str.casefold, anchors)
     ]
+
+
+def _without_terms(sections: Sequence[Row]) -> list[Row]:
+    """The headings that renderers count: a term lies in the body of a heading."""
+    headings: list[Row] = []
+    for row in sections:
+        if not headings or headings[-1]["body_end_line"] < row["start_line"]:
+            headings.append(row)
+    return headings
+
+
+def _names(heading: str) -> Iterator[str]:
+    """The short names of a term.
+
+    `-m <text>, --message=<text>` is `-m` and `--message`, `run(task, *, debug=None)` is `run`.
+    """
+    for part in heading.split(", "):
+        yield part
+        yield _NAME_END.split(part, maxsplit=1)[0]
 
 
 def _heading_paths(sections: Sequence[Row]) -> list[list[str]]:
@@ -99,21 +123,21 @@ def _heading_paths(sections: Sequence[Row]) -> list[list[str]]:
     open_sections: list[tuple[int, str]] = []
     paths: list[list[str]] = []
     for row in sections:
-        while open_sections and open_sections[-1][0] >= row["level"]:
+        while open_sections and open_sections[-1][0] < row["start_line"]:
             open_sections.pop()
-        open_sections.append((row["level"], _key(row["heading"])))
+        open_sections.append((row["end_line"], _key(row["heading"])))
         paths.append([key for _, key in open_sections])
     return paths
 
 
-def _is_subsequence(wanted: Sequence[str], there: Sequence[str]) -> bool:
-    rest = iter(there)
-    return all(key in rest for key in wanted)
+def _is_subsequence(path: Sequence[str], ancestors: Sequence[str]) -> bool:
+    rest = iter(ancestors)
+    return all(key in rest for key in path)
 
 
-def _are_parts(wanted: Sequence[str], there: Sequence[str]) -> bool:
-    rest = iter(there)
-    return all(key and any(key in heading for heading in rest) for key in wanted)
+def _are_parts(path: Sequence[str], ancestors: Sequence[str]) -> bool:
+    rest = iter(ancestors)
+    return all(key and any(key in heading for heading in rest) for key in path)
 
 
 def _key(heading: str) -> str:

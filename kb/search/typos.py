@@ -1,26 +1,28 @@
-"""Typos and prefixes: from a word that a user typed to words that the file holds.
+"""Typos and prefixes: from words that a user typed to words that the file holds.
 
-The tables `vocabulary` and `word_endings` hold every word as it is written (the keyword index
-holds stems, too far from a misspelt word), forwards and backwards. A word one edit away has the
-typed word's beginning or its end, so it is among the words that begin or end so. Two edits
-compare the words of like length by rapidfuzz.
+The tables `vocabulary` and `word_endings` hold every word as it is written, forwards and backwards;
+the stems of the keyword index are too far from a misspelt word. A word one edit away has the typed
+word's beginning or end. For two edits rapidfuzz compares the words of similar length.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kb.models.tokens import english_number
 from kb.search.query import Operand, Query
 from kb.store.connection import Connection
 from kb.store.vocabulary import beginning_of_words, may_be_misspelt, stem_of
-from kb.text.terms import is_unspaced
+from kb.text.terms import is_unspaced, words as words_of
 
 ONE_EDIT_FROM = 4  # letters of the typed word
 TWO_EDITS_FROM = 8
-LONGEST_CORRECTED = 12  # words; a longer query finds its documents by the others
-MOST_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
+MAX_CORRECTED = 12  # words; a longer query finds its documents by the others
+MAX_VARIANTS = 20
+AMBIGUOUS_BELOW = 6  # letters; a shorter word has neighbours by chance
+MAX_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
 FOREIGN_FROM = 3  # unknown words; a query of mostly such is in another language
 
 
@@ -32,34 +34,40 @@ class Variant(NamedTuple):
     edits: int
 
 
-def variants(connection: Connection, word: str, limit: int = 20) -> list[Variant]:
-    """Words of the file that a typed word may be a misspelling of, nearest first.
+def variants(connection: Connection, words: Iterable[str]) -> dict[str, list[Variant]]:
+    """Words of the file that typed words may be misspellings of, nearest first.
 
     One insertion, deletion, replacement or swap of neighbours from 4 letters on, two from 8 on.
-    The word itself and words of its own stem are left out, and so is everything for numbers.
+    Words of the same stem are left out, and numbers have no variants.
     """
-    folded = _one_word(connection, word)
-    if folded is None:
-        return []
-    typed, own_stem = folded
-    from rapidfuzz.distance import OSA
-
-    most = 2 if len(typed) >= TWO_EDITS_FROM else 1
-    near = _two_edits_away(connection, typed) if most == 2 else _one_edit_away(connection, typed)
-    stems = dict(connection.tuples("stems_of_words", words=json.dumps(near)))
-    found = [
-        Variant(other, stem, OSA.distance(typed, other))
-        for other, stem in stems.items()
-        if stem != own_stem
-    ]
-    # Of equal distance, a word with the same first letter is the likelier one.
-    found.sort(key=lambda one: (one.edits, one.word[0] != typed[0], one.word))
-    return found[:limit]
+    words = dict.fromkeys(words)
+    known: dict[str, list[Variant]] = connection.known("variants of words")
+    if unknown := [word for word in words if word not in known]:
+        folded = {word: _folded(connection, word) for word in unknown}
+        near = _near(connection, {*filter(None, folded.values())})
+        others = sorted({other for similar in near.values() for other in similar})
+        stems: dict[str, str] = {}
+        if others:
+            stems = stems_of_words(connection, others)
+        for word, typed in folded.items():
+            known[word] = _in_order(connection, typed, near[typed], stems) if typed else []
+    return {word: known[word] for word in words}
 
 
-def prefixed(connection: Connection, prefix: str) -> dict[str, str]:
-    """Words of the file that begin with a prefix (folded, one word), and their stems."""
-    return dict(connection.tuples("words_with_prefix", **prefix_bounds(prefix)))
+def stems_of_words(connection: Connection, words: Iterable[str]) -> dict[str, str]:
+    """The stems of those of some words that the file holds as they are written."""
+    return dict(connection.tuples("stems_of_words", words=json.dumps([*words])))
+
+
+def prefixed(connection: Connection, prefixes: Iterable[str]) -> dict[str, dict[str, str]]:
+    """For each prefix (folded, one word) the words that begin so, in order, and their stems."""
+    prefixes = dict.fromkeys(prefixes)
+    known: dict[str, dict[str, str]] = connection.known("words with prefixes")
+    if new := [prefix for prefix in prefixes if prefix not in known]:
+        known |= {prefix: {} for prefix in new}
+        for prefix, word, stem in connection.tuples("words_with_prefix", prefixes=json.dumps(new)):
+            known[prefix][word] = stem
+    return {prefix: known[prefix] for prefix in prefixes}
 
 
 def prefix_bounds(prefix: str) -> dict[str, str]:
@@ -68,119 +76,158 @@ def prefix_bounds(prefix: str) -> dict[str, str]:
 
 
 def correct(
-    connection: Connection,
-    query: Query,
-    *,
-    even_foreign: bool = False,
-    known: Container[str] | None = None,
+    connection: Connection, query: Query, known: Container[str], *, even_foreign: bool = False
 ) -> tuple[Query, str]:
-    """A query with the likely words beside those that the file has not, and a sentence about them.
-
-    Words that the file knows stay as they are, and so do operators, which mean what they say.
+    """A query with the likely words beside those that no file has, and a sentence about them.
 
     Args:
-        even_foreign: also where most words are unknown. "Wie lade ich eine Datei hoch?" asks
-            English documents for no "date": its meaning has to find them.
-        known: the words that some files know which are searched as one; by default this file's.
+        known: the words that the files have (`words_known`). even_foreign: also where most words
+        are unknown. "Wie lade ich eine Datei hoch?" does not ask
+            English documents for a "date": its meaning has to find them.
     """
-    terms: list[Operand] = []
-    said: list[str] = []
-    guesses: list[tuple[str, tuple[str, ...]]] = []
+    operands = (*query.terms, *query.must)
+    if len(operands) > MAX_CORRECTED:
+        return query, ""
+    if not even_foreign:
+        foreign = sum(
+            not (term.is_prefix or term.is_stop_word or term.text in known) for term in query.terms
+        )
+        if foreign >= FOREIGN_FROM and 2 * foreign > len(query.terms):
+            return query, ""
+    unknown = [
+        operand
+        for operand in operands
+        if not (operand.is_phrase or operand.is_prefix or operand.text in known)
+        and _may_be_typo(operand.text)
+    ]
+    variants_of = variants(connection, [operand.text for operand in unknown]) if unknown else {}
+    likely = {
+        operand: nearest
+        for operand in unknown
+        if (nearest := _likely(operand.text, variants_of[operand.text]))
+    }
+    if not likely:
+        return query, ""
     text = query.text
-    if len(query.terms) + len(query.must) > LONGEST_CORRECTED:
-        return query, ""
-    if known is None:
-        known = known_words(connection, query)
-    if not even_foreign and _is_foreign(query, known):
-        return query, ""
+    terms: list[Operand] = []
+    notices: list[str] = []
     for operand in query.terms:
         terms.append(operand)
-        likely = _likely_words(connection, operand, known)
-        if likely:
-            terms += [Operand(word) for word in likely]
-            guesses.append((operand.text, tuple(likely)))
-            text = text.replace(operand.text, likely[0], 1)
-            said.append(f'No document has "{operand.text}": searched for {_listed(likely)} too.')
-    said += [
-        f'No document has "{operand.text}": did you mean {_listed(likely)}?'
+        if words := likely.get(operand):
+            terms += map(Operand, words)
+            text = text.replace(operand.text, words[0], 1)
+            listed = _listed(words)
+            notices.append(f'No document has "{operand.text}": searched for {listed} too.')
+    notices += [
+        f'No document has "{operand.text}": did you mean {_listed(words)}?'
         for operand in query.must
-        if (likely := _likely_words(connection, operand, known))
+        if (words := likely.get(operand))
     ]
-    if not said:
-        return query, ""
-    found = query._replace(text=text, terms=tuple(dict.fromkeys(terms)), guesses=tuple(guesses))
-    return found, " ".join(said)
+    typed = (operand for operand in query.terms if operand in likely)
+    guesses = tuple((operand.text, tuple(likely[operand])) for operand in typed)
+    corrected = query._replace(text=text, terms=tuple(dict.fromkeys(terms)), guesses=guesses)
+    return corrected, " ".join(notices)
 
 
-def is_known(connection: Connection, word: str) -> bool:
-    """Whether the file holds, or once held, a word with the same stem."""
-    terms = connection.tokenize(word, stem=True)
-    return all(
-        connection.value("stem_is_known", stem=term, **prefix_bounds(beginning_of_words(term)))
-        for _, _, term in terms
-    )
+def _may_be_typo(word: str) -> bool:
+    """Whether a word that stands nowhere may be misspelt: English words and acronyms are not."""
+    if word.isupper() and len(word) < AMBIGUOUS_BELOW:
+        return False
+    return all(english_number(part) is None for part in words_of(word.casefold()))
 
 
-def known_words(connection: Connection, query: Query) -> set[str]:
-    """The bare words of a query that the file knows."""
-    operands = (*query.terms, *query.must)
-    if len(operands) > LONGEST_CORRECTED:
-        return set()
-    return {
-        one.text
-        for one in operands
-        if not (one.is_phrase or one.is_prefix) and is_known(connection, one.text)
-    }
+def _likely(typed: str, near: Sequence[Variant]) -> list[str]:
+    """The nearest words; of a short word only one, of two edits none with another first letter."""
+    words = [
+        variant.word
+        for variant in near
+        if variant.edits == near[0].edits
+        and (variant.edits == 1 or variant.word[0] == typed[0].casefold())
+    ]
+    return words[:MAX_LIKELY_WORDS] if len(typed) >= AMBIGUOUS_BELOW or len(words) == 1 else []
 
 
-def _is_foreign(query: Query, known: Container[str]) -> bool:
-    unknown = sum(
-        not (term.is_prefix or term.is_stop_word or term.text in known) for term in query.terms
-    )
-    return unknown >= FOREIGN_FROM and 2 * unknown > len(query.terms)
+def bare_words(queries: Iterable[Query]) -> set[str]:
+    """The words of some queries that may be misspelt."""
+    typed: set[str] = set()
+    for query in queries:
+        if len(operands := (*query.terms, *query.must)) <= MAX_CORRECTED:
+            bare = (word for word in operands if not (word.is_phrase or word.is_prefix))
+            typed |= {word.text for word in bare}
+    return typed
 
 
-def _likely_words(connection: Connection, operand: Operand, known: Container[str]) -> list[str]:
-    """What a single unknown word probably stands for: the nearest words, three at most."""
-    if operand.is_phrase or operand.is_prefix or operand.text in known:
-        return []
-    near = variants(connection, operand.text)
-    return [one.word for one in near if one.edits == near[0].edits][:MOST_LIKELY_WORDS]
+def words_known(connection: Connection, words: set[str]) -> set[str]:
+    """Those of some words that the file holds, or once held, with any ending."""
+    stems = {word: connection.stems(word) for word in words}
+    known: dict[str, bool] = connection.known("stems")
+    of_all = {stem for of_word in stems.values() for stem in of_word}
+    if new := {stem: beginning_of_words(stem) for stem in of_all if stem not in known}:
+        known |= dict.fromkeys(new, False)
+        rows = connection.tuples("known_stems", stems=json.dumps(new))
+        known |= {row[0]: True for row in rows}
+    return {word for word, of_word in stems.items() if all(map(known.get, of_word))}
 
 
-def _listed(words: list[str]) -> str:
+def _listed(words: Sequence[str]) -> str:
     return " or ".join(f'"{word}"' for word in words)
 
 
-def _one_word(connection: Connection, text: str) -> tuple[str, str] | None:
-    """The folded word and its stem, if it is one for which typos are looked for."""
+def _folded(connection: Connection, text: str) -> str:
+    """The folded word, if it is one for which typos are looked for; else ""."""
     terms = connection.tokenize(text)
     if len(terms) != 1:
-        return None
+        return ""
     word = terms[0][2]
-    if len(word) < ONE_EDIT_FROM or not may_be_misspelt(word) or is_unspaced(word):
-        return None
-    return word, stem_of(connection, word)
+    is_right = len(word) >= ONE_EDIT_FROM and may_be_misspelt(word) and not is_unspaced(word)
+    return word if is_right else ""
 
 
-def _one_edit_away(connection: Connection, typed: str) -> list[str]:
-    """The words at most one edit away.
+def _in_order(
+    connection: Connection, typed: str, near: Iterable[str], stems: Mapping[str, str]
+) -> list[Variant]:
+    from rapidfuzz.distance import OSA
 
-    An edit touches one letter or two neighbours. If it lies in the first half, the word ends as the
-    typed one does behind those two; else it begins as the typed one does.
+    same = stem_of(connection, typed)
+    ordered = [
+        Variant(other, stems[other], OSA.distance(typed, other))
+        for other in near
+        if stems.get(other, same) != same
+    ]
+    # Of equal distance, a word with the same first letter is the likelier one.
+    ordered.sort(key=lambda near: (near.edits, near.word[0] != typed[0], near.word))
+    return ordered[:MAX_VARIANTS]
+
+
+def _near(connection: Connection, words: set[str]) -> dict[str, list[str]]:
+    """For each word those that are few enough edits away."""
+    long = {word for word in words if len(word) >= TWO_EDITS_FROM}
+    candidates = _one_edit_away(connection, sorted(words - long))
+    near = {word: _within(word, sorted(alike), 1) for word, alike in candidates.items()}
+    if long:
+        lengths = {"shortest": min(map(len, long)) - 2, "longest": max(map(len, long)) + 2}
+        joined = connection.value("words_of_length", **lengths)
+        others = joined.split("\n") if joined else []
+        near |= {word: _within(word, others, 2) for word in long}
+    return near
+
+
+def _one_edit_away(connection: Connection, words: Sequence[str]) -> dict[str, set[str]]:
+    """For each word those that may be one edit away.
+
+    An edit touches one letter or two neighbours. Where it lies in the first half, the typed word's
+    end stays, else its beginning.
     """
-    half = (len(typed) - 1) // 2
-    lengths = {"shortest": len(typed) - 1, "longest": len(typed) + 1}
-    beginning = prefix_bounds(typed[:half])
-    ending = prefix_bounds(typed[:half:-1])
-    alike = {word for (word,) in connection.tuples("words_between", **beginning, **lengths)}
-    alike |= {word[::-1] for (word,) in connection.tuples("endings_between", **ending, **lengths)}
-    return _within(typed, sorted(filter(may_be_misspelt, alike)), 1)
-
-
-def _two_edits_away(connection: Connection, typed: str) -> list[str]:
-    joined = connection.value("words_of_length", shortest=len(typed) - 2, longest=len(typed) + 2)
-    return _within(typed, joined.split("\n"), 2) if joined else []
+    alike: dict[str, set[str]] = {word: set() for word in words}
+    if not alike:
+        return alike
+    halves = {word: (len(word) - 1) // 2 for word in words}
+    ends = {word: (word[:half], word[:half:-1]) for word, half in halves.items()}
+    for typed, other, is_reversed in connection.tuples("words_alike", words=json.dumps(ends)):
+        word = other[::-1] if is_reversed else other
+        if may_be_misspelt(word):
+            alike[typed].add(word)
+    return alike
 
 
 def _within(typed: str, words: Sequence[str], most: int) -> list[str]:
@@ -188,5 +235,5 @@ def _within(typed: str, words: Sequence[str], most: int) -> list[str]:
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
 
-    found = process.extract(typed, words, scorer=OSA.distance, score_cutoff=most, limit=None)
-    return [word for word, _, _ in found]
+    near = process.extract(typed, words, scorer=OSA.distance, score_cutoff=most, limit=None)
+    return [word for word, _, _ in near]

@@ -22,8 +22,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kb.errors import UsageError
 
-__all__ = ["SHORTEST_TOKEN", "Access", "Guard", "is_loopback", "make_access", "refused"]
-
 SHORTEST_TOKEN = 16
 REFUSED = -32000  # of JSON-RPC: an error of the server's own
 _ORIGIN = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?")
@@ -80,7 +78,7 @@ def make_access(
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):
             raise UsageError(
-                f"{origin} is no origin: give scheme, host and port as the browser sends them, "
+                f"{origin} is not an origin: give scheme, host and port as the browser sends them, "
                 "such as https://tools.example or http://localhost:6274"
             )
     inside = is_loopback(host)
@@ -95,13 +93,13 @@ def make_access(
         raise UsageError(
             f"the token must have at least {SHORTEST_TOKEN} printable ASCII characters"
         )
-    if token.strip() != token or " " in token:
+    if " " in token:
         raise UsageError("the token must not contain blanks")
-    known = {*LOOPBACK_NAMES, *(name.casefold() for name in names)}
+    allowed = {*LOOPBACK_NAMES, *(name.casefold() for name in names)}
     if not inside:
-        known |= {host.casefold(), socket.gethostname().casefold(), socket.getfqdn().casefold()}
+        allowed |= {host.casefold(), socket.gethostname().casefold(), socket.getfqdn().casefold()}
     return Access(
-        frozenset(known),
+        frozenset(allowed),
         any_address=not inside,
         token=token or secrets.token_urlsafe(32),
         asks=bool(token) or not inside,
@@ -142,6 +140,8 @@ class Guard:
         if (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
             return
+        if scope["path"].endswith("/mcp/"):  # a redirect would lose the body or the token
+            scope = {**scope, "path": scope["path"].removesuffix("/")}
         app = self._for_pages if self._is_from_page(scope) else self._app
         await app(scope, receive, send)
 
@@ -152,6 +152,8 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = HTTPConnection(scope).headers
+        if scope["path"].startswith("/.well-known/"):  # where clients look for a way to sign in
+            return refused(scope, 404, "nothing is published here")
         if "content-length" in headers and "transfer-encoding" in headers:
             # Who reads the one and who reads the other see different requests (RFC 9112, 6.3); as
             # chunks it may never end.

@@ -23,8 +23,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kb.disk.read import reason
 from kb.errors import SourceError
 
-__all__ = ["AccessLog", "Exchange", "exchange_of", "make_writer"]
-
 KEY = "kb.exchange"  # of the ASGI scope
 LONGEST_QUERY = 1000
 STDERR = "-"
@@ -42,21 +40,21 @@ class Exchange:
 
     token: str = ""  # its name
     file: str = ""  # of several
-    asked: str = ""  # a method of the protocol, or an address
+    request: str = ""  # a method of the protocol, or an address
     tool: str = ""
     code: str = ""  # of a tool's error
     query: str = ""
 
     def note_method(self, method: str) -> None:
         """A method as the client wrote it, which may be anything."""
-        self.asked = method if _METHOD.fullmatch(method) else UNKNOWN
+        self.request = method if _METHOD.fullmatch(method) else UNKNOWN
 
     def note_call(self, tool: str, arguments: Any, code: str) -> None:
         """A tool that there is was called."""
         self.tool, self.code = tool, code
         if isinstance(arguments, dict):
-            found = [arguments[name] for name in _QUERIES if name in arguments]
-            self.note_query(found[0] if found else "")
+            queries = [arguments[name] for name in _QUERIES if name in arguments]
+            self.note_query(queries[0] if queries else "")
 
     def note_query(self, query: Any) -> None:
         text = query if isinstance(query, str) else json.dumps(query, default=str)
@@ -65,8 +63,8 @@ class Exchange:
 
 def exchange_of(scope: Scope) -> Exchange:
     """The exchange that a request belongs to."""
-    found: Exchange = scope.setdefault(KEY, Exchange())
-    return found
+    exchange: Exchange = scope.setdefault(KEY, Exchange())
+    return exchange
 
 
 def make_writer(place: str) -> Write:
@@ -124,14 +122,14 @@ class AccessLog:
 
     def _line(self, scope: Scope, status: int, seconds: float) -> str:
         exchange = exchange_of(scope)
-        asked = exchange.asked
-        if not asked and scope["path"].endswith("/mcp") and status < 400:
-            asked = _OF_HTTP.get(scope["method"], "")
+        method = exchange.request
+        if not method and scope["path"].endswith("/mcp") and status < 400:
+            method = _OF_HTTP.get(scope["method"], "")
         shown = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "token": exchange.token,
             "file": exchange.file,
-            "asked": asked or UNKNOWN,
+            "asked": method or UNKNOWN,
             "tool": exchange.tool,
             "status": status,
             "code": exchange.code,

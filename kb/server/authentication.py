@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
@@ -23,22 +23,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kb.errors import KbError
+from kb.library.knowledge_base import KnowledgeBase
+from kb.results.roles import WRITE
 from kb.server.access import Access, refused
 from kb.server.access_log import exchange_of
-from kb.store.database import Database
-from kb.store.roles import WRITE
-from kb.store.tokens import find_token, has_tokens, hash_of, valid_hashes
 from kb.tools.limits import Window
 from kb.tools.session import ALL_RIGHTS, Rights
-
-__all__ = [
-    "ANYBODY",
-    "LOOK_THREADS",
-    "Authentication",
-    "Principal",
-    "principal_of",
-    "shown_tokens",
-]
 
 log = logging.getLogger("kb.server")
 
@@ -47,6 +37,7 @@ T = TypeVar("T")
 COOKIE = "kb_token"
 KEY = "kb.principal"  # of the ASGI scope
 LOOK_SECONDS = 0.25  # between two looks whether what is open may stay so
+MOST_OPEN = 200  # requests and streams of a token at once: each session may ask and listen
 _START = "http.response.start"
 LOOK_THREADS = 4  # of our own, so that nobody who may come in waits for calls that take long
 
@@ -82,8 +73,8 @@ OWNER = Principal("owner")
 
 def principal_of(scope: Scope) -> Principal:
     """Whose request it is."""
-    found: Principal = scope.get(KEY, ANYBODY)
-    return found
+    principal: Principal = scope.get(KEY, ANYBODY)
+    return principal
 
 
 def shown_tokens(connection: HTTPConnection) -> list[str]:
@@ -99,19 +90,26 @@ class Authentication:
     """Around one file's application: lets in whoever shows a token that is valid for the file.
 
     Args:
-        database: whose tokens they are.
+        base: the knowledge base whose tokens they are.
         requests_per_minute: of a token that has no number of its own; None: as many as it likes.
+        is_hidden: whether nobody without a token may learn that there is this file.
+        refuse: what to answer whoever shows no valid token; by default as to a program.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        database: Database,
+        base: KnowledgeBase,
         access: Access,
         requests_per_minute: int | None = None,
+        *,
+        is_hidden: bool = False,
+        refuse: Callable[[Scope], Response] | None = None,
     ) -> None:
         self._app = app
-        self._database = database
+        self._is_hidden = is_hidden
+        self._refuse = refuse or unknown
+        self._base = base
         self._access = access
         self._requests_per_minute = requests_per_minute
         self._windows: dict[str, Window] = {}
@@ -127,14 +125,16 @@ class Authentication:
         except KbError as error:
             log.warning("nobody can be let in: %s", error.message)
             why = "the file cannot be read now: the server's log says why"
-            await refused(scope, 503, why)(scope, receive, send)
+            answer = unknown(scope) if self._is_hidden else refused(scope, 503, why)
+            await answer(scope, receive, send)
             return
         if principal is None:
-            await _unknown(scope)(scope, receive, send)
+            await self._refuse(scope)(scope, receive, send)
             return
         scope[KEY] = principal
         exchange_of(scope).token = principal.name
-        if (refusal := self._too_many(scope, principal)) is not None:
+        refusal = self._too_many(scope, principal) or self._too_many_open(scope, principal)
+        if refusal is not None:
             await refusal(scope, receive, send)
             return
         if principal.key:
@@ -151,7 +151,7 @@ class Authentication:
             if not hashes:
                 continue
             with contextlib.suppress(KbError):  # it is told where the next request comes
-                valid = await self._look(self._valid, hashes)
+                valid = await self._look(self._base.valid_hashes, hashes)
                 for scope, token_hash in list(self._open.items()):
                     if token_hash in hashes - valid:
                         scope.cancel()
@@ -166,25 +166,20 @@ class Authentication:
             began, ended = True, not message.get("more_body", message["type"] == _START)
             await send(message)
 
-        with self._kept_open(principal) as cancelling:
-            await self._app(scope, receive, sent)
+        with anyio.CancelScope() as cancelling:
+            if principal.is_guest:
+                self._open[cancelling] = principal.token_hash
+            try:
+                await self._app(scope, receive, sent)
+            finally:
+                self._open.pop(cancelling, None)
         if not cancelling.cancelled_caught or ended:
             return
         if not began:
-            await _unknown(scope)(scope, receive, send)
+            await unknown(scope)(scope, receive, send)
             return
         with contextlib.suppress(RuntimeError):  # it said how long it would be
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    @contextlib.contextmanager
-    def _kept_open(self, principal: Principal) -> Iterator[anyio.CancelScope]:
-        with anyio.CancelScope() as scope:
-            if principal.is_guest:
-                self._open[scope] = principal.token_hash
-            try:
-                yield scope
-            finally:
-                self._open.pop(scope, None)
 
     async def _principal(self, connection: HTTPConnection) -> Principal | None:
         shown = shown_tokens(connection)
@@ -193,17 +188,12 @@ class Authentication:
         return await self._look(self._found, shown)
 
     def _found(self, shown: list[str]) -> Principal | None:
-        with self._database.read() as connection:
-            for token in shown:
-                if (found := find_token(connection, token)) is not None:
-                    rights = Rights(may_write=found.role == WRITE, may_choose_project=False)
-                    return Principal(found.name, hash_of(token), rights, found.requests_per_minute)
-            asks = self._access.asks or has_tokens(connection)
-            return None if asks else ANYBODY
-
-    def _valid(self, hashes: Collection[bytes]) -> set[bytes]:
-        with self._database.read() as connection:
-            return valid_hashes(connection, hashes)
+        grant, asks = self._base.find_holder(shown)
+        if grant is None:
+            return None if self._access.asks or asks else ANYBODY
+        holder, token_hash = grant
+        rights = Rights(may_write=holder.role == WRITE, may_choose_project=False)
+        return Principal(holder.name, token_hash, rights, holder.requests_per_minute)
 
     async def _look(self, function: Callable[..., T], *arguments: Any) -> T:
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
@@ -221,6 +211,12 @@ class Authentication:
         answer.headers["Retry-After"] = str(wait)
         return answer
 
+    def _too_many_open(self, scope: Scope, principal: Principal) -> Response | None:
+        if list(self._open.values()).count(principal.token_hash) < MOST_OPEN:
+            return None
+        why = f"this token has {MOST_OPEN} requests and streams open already: end some of them"
+        return refused(scope, 429, why)
+
     def _login(self, scope: Scope) -> Response | None:
         """From an address with the token to the same one without, and a cookie instead."""
         fields = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
@@ -234,7 +230,13 @@ class Authentication:
         return answer
 
 
-def _unknown(scope: Scope) -> Response:
-    answer = refused(scope, 401, "a valid token is needed, as `Authorization: Bearer TOKEN`")
+def unknown(scope: Scope) -> Response:
+    """The refusal of whoever shows no valid token, the same whether there is a file or not."""
+    answer = refused(
+        scope,
+        401,
+        "a valid token for this address is needed, as `Authorization: Bearer TOKEN` (where a "
+        "folder of files is served, the address is /NAME/mcp for NAME.db)",
+    )
     answer.headers["WWW-Authenticate"] = "Bearer"
     return answer

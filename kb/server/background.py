@@ -7,8 +7,6 @@ import threading
 import time
 
 from kb.errors import EmbeddingError, FileError
-from kb.store.collections import all_collections
-from kb.store.ids import collection_range
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.background")
@@ -23,7 +21,7 @@ def start_embedding(session: Session) -> None:
 
     A transaction that the end cuts off is rolled back, and its chunks wait for the next run.
     """
-    session.activity.note_addition()  # what an earlier process left waiting
+    session.activity.added.set()  # what an earlier process left waiting
     threading.Thread(target=_run, args=[session], name="embedding", daemon=True).start()
 
 
@@ -37,30 +35,16 @@ def embed_added(session: Session, *, give_way: bool = False) -> None:
     Raises:
         EmbeddingError: the model cannot be used.
     """
-    from kb.ingest.embed import embed_pending  # here: not before the first reply
-
-    session.activity.take_additions()
+    session.activity.added.clear()
     began = time.monotonic()
-    for model in session.models:
-        with model.database.read() as connection:
-            rows = [
-                row for row in all_collections(connection) if row["kind"] in ("index", "archive")
-            ]
-        for row in rows:
-            report = embed_pending(
-                model,
-                within=collection_range(row["collection_id"]),
-                should_stop=lambda: give_way and session.activity.last_call > began,
-            )
-            if report.waiting:
-                session.activity.note_addition()
-                return
+    if session.base.embed_added(lambda: give_way and session.activity.last_call > began):
+        session.activity.added.set()
 
 
 def _run(session: Session) -> None:
     time.sleep(START_SECONDS)
     while True:
-        session.activity.wait_for_addition()
+        session.activity.added.wait()
         patience = time.monotonic() + MOST_PATIENCE
         while time.monotonic() < min(session.activity.last_call + IDLE_SECONDS, patience):
             time.sleep(IDLE_SECONDS / 5)

@@ -19,13 +19,10 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChang
 
 from kb.disk.holders import companion
 from kb.errors import KbError
+from kb.library import browsing
 from kb.server.clients import Client, Clients
 from kb.server.resources import document_uri
-from kb.store.contents import document_hashes
-from kb.store.names import BROWSABLE_KINDS
 from kb.tools.session import Session
-
-__all__ = ["Changes", "difference", "tell_changes"]
 
 log = logging.getLogger("kb.server")
 
@@ -94,27 +91,26 @@ async def _tell_one(client: Client, changes: Changes) -> None:
     if changes.list_changed:
         await channel.send_resource_list_changed()
     for document in changes.updated:
-        for asked in client.subscriptions.get(document_uri(*document), ()):
-            await channel.send_resource_updated(asked)
+        for uri in client.subscriptions.get(document_uri(*document), ()):
+            await channel.send_resource_updated(uri)
 
 
 def _stamp(session: Session) -> tuple[tuple[int, int], ...]:
     """What moves whenever anything is written: times and sizes of the file and of its log."""
-    found = []
+    states = []
     for name in (session.database.path, companion(session.database.path, "-wal")):
         try:
             state = os.stat(name)
         except OSError:
             continue
-        found.append((state.st_mtime_ns, state.st_size))
-    return tuple(found)
+        states.append((state.st_mtime_ns, state.st_size))
+    return tuple(states)
 
 
 def _state(session: Session) -> State | None:
     """The documents that clients may list; None where the file cannot be read just now."""
     try:
-        with session.database.read() as connection:
-            return document_hashes(connection, [*BROWSABLE_KINDS, "external"])
+        return browsing.hashes_of_documents(session.base)
     except KbError as error:
         log.info("changes cannot be seen: %s", error.message)
         return None

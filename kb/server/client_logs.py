@@ -21,8 +21,6 @@ import mcp_types as types
 
 from kb.server.clients import Client, Clients
 
-__all__ = ["ClientLogs"]
-
 Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 _NUMBERS: dict[Level, int] = {
@@ -88,8 +86,8 @@ class ClientLogs(logging.Handler):
     @contextmanager
     def during(self, client: Client, context: Any) -> Iterator[None]:
         """What is logged within, also in threads that are started there, is for this client."""
-        wanted = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
-        level = _NUMBERS[wanted] if wanted in _LEVELS else None
+        name = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
+        level = _NUMBERS[name] if name in _LEVELS else None
         if level is not None:
             self._require(level)
         token = _call.set(_Call(client, context.session, context.request_id, level))
@@ -128,9 +126,11 @@ class ClientLogs(logging.Handler):
             return  # nobody reads as fast as this
 
     async def _pass(self, call: _Call | None, record: logging.LogRecord) -> None:
+        names = [name for name in _LEVELS if _NUMBERS[name] <= record.levelno]
+        level_name: Level = names[-1] if names else "debug"
         message = types.LoggingMessageNotification(
             params=types.LoggingMessageNotificationParams(
-                level=_name(record.levelno), logger=record.name, data=record.getMessage()
+                level=level_name, logger=record.name, data=record.getMessage()
             )
         )
         if call is not None:
@@ -141,8 +141,3 @@ class ClientLogs(logging.Handler):
         for client in self._clients.all():
             if client.log_level is not None and record.levelno >= client.log_level:
                 await client.channel.send_notification(message)
-
-
-def _name(number: int) -> Level:
-    fitting = [name for name in _LEVELS if _NUMBERS[name] <= number]
-    return fitting[-1] if fitting else "debug"

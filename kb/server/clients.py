@@ -19,8 +19,6 @@ from kb.server.authentication import ANYBODY, Principal, principal_of
 from kb.tools.limits import RateLimits
 from kb.tools.session import Session
 
-__all__ = ["Client", "Clients"]
-
 IDLE_SECONDS = 30 * 60  # without a request, after which a client's session ends
 MOST_CLIENTS = 1000  # the one that was silent for longest makes room
 MOST_OF_TOKEN = 100  # sessions: a client that is started again and again leaves some behind
@@ -61,8 +59,8 @@ class Clients:
         """The client that sent a request."""
         client = self.open(_key(context) if self._several else "", _principal(context))
         client.channel, client.last_request = context.session, time.monotonic()
-        if (said := context.session.client_params) is not None:
-            client.session.log.know_client(f"{said.client_info.name} {said.client_info.version}")
+        if names := _program(context):
+            client.session.log.know_client(" ".join(names))
         return client
 
     def open(self, key: str, principal: Principal) -> Client:
@@ -71,12 +69,16 @@ class Clients:
         with self._lock:
             client = self._clients.pop(key, None)
             if client is None:
-                gone = self._made_room()
+                gone = self._made_room(principal)
                 client = self._new(principal)
             self._clients[key] = client  # the latest comes last
         if gone is not None:
             gone.session.end()
         return client
+
+    def find(self, key: str) -> Client | None:
+        """The client of a key, if there is one."""
+        return self._clients.get(key)
 
     def count_of(self, principal: Principal) -> int:
         """How many clients show the same token."""
@@ -104,7 +106,7 @@ class Clients:
     @contextmanager
     def answering(self, session_id: str) -> Iterator[None]:
         """While a request of a client is open, it is not idle."""
-        client = self._clients.get(session_id)
+        client = self.find(session_id)
         if client is not None:
             client.open_requests += 1
         try:
@@ -149,7 +151,11 @@ class Clients:
         session.log.begin()
         return Client(session, principal)
 
-    def _made_room(self) -> Client | None:
+    def _made_room(self, principal: Principal) -> Client | None:
+        """Take out who was silent for longest: of a token that has too many, or of all."""
+        keys = [key for key, it in self._clients.items() if it.principal.key == principal.key]
+        if principal.is_guest and len(keys) >= MOST_OF_TOKEN:
+            return self._clients.pop(keys[0])
         if len(self._clients) < MOST_CLIENTS:
             return None
         return self._clients.pop(next(iter(self._clients)))
@@ -165,7 +171,10 @@ def _key(context: Any) -> str:
         return ""
     if session_id := request.headers.get(SESSION_HEADER):
         return str(session_id)
-    said = context.session.client_params
-    name = [said.client_info.name, said.client_info.version] if said is not None else []
     host = request.client.host if request.client else ""
-    return json.dumps([_principal(context).key, host, *name])
+    return json.dumps([_principal(context).key, host, *_program(context)])
+
+
+def _program(context: Any) -> list[str]:
+    parameters = context.session.client_params
+    return [parameters.client_info.name, parameters.client_info.version] if parameters else []

@@ -3,57 +3,42 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import re
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import anyio.to_thread
-from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic import Field, ValidationError
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from kb.errors import KbError
-from kb.models.embedder import BUILDS
-from kb.search.files import SearchedFile
-from kb.search.results import search_for_people
-from kb.server.access import Access, refused
+from kb.errors import KbError, UsageError
+from kb.server.access import Access
 from kb.server.access_log import exchange_of
-from kb.server.authentication import Authentication, principal_of
-from kb.server.clients import (
-    IDLE_SECONDS,
-    MOST_CLIENTS,
-    MOST_OF_TOKEN,
-    SESSION_HEADER,
-    Clients,
-)
-from kb.server.page.views import page_routes
+from kb.server.authentication import Authentication
+from kb.server.bodies import Bodies, Desk, body_of
+from kb.server.clients import IDLE_SECONDS, MOST_CLIENTS, Clients
+from kb.server.http import HttpSettings
+from kb.server.mcp import make_server
+from kb.server.page.views import ask_for_token, missing, page_routes
+from kb.server.protocol import Protocol
 from kb.server.running import identity
-from kb.server.wire import LONGEST_LINE
-from kb.store.findings import quick
-from kb.tools.arguments import clean_values
+from kb.server.wire import LONGEST_MESSAGE, as_line
+from kb.text.json_text import JsonError, parse_json
+from kb.tools.arguments import field_errors, tolerant
+from kb.tools.parameters import Filtered
+from kb.tools.registry import load_tools
 from kb.tools.session import Session
 
-__all__ = ["Endpoint"]
+log = logging.getLogger("kb.server")
 
-VERSION_HEADER = "mcp-protocol-version"
-_ESCAPED_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-
-
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether something failed here: a client that goes amid its request is no fault."""
-    return not (record.exc_info and isinstance(record.exc_info[1], ClientDisconnect))
-
-
-logging.getLogger("mcp.server.streamable_http").addFilter(_is_ours)
+MOST_ROWS = 1000  # of a search; the command looks for more by itself
 
 
 class Endpoint:
@@ -61,34 +46,41 @@ class Endpoint:
 
     Args:
         with_page: whether the page is served too, for whoever runs the server.
-        requests_per_minute: of each token; None: as many as it likes.
+        is_hidden: whether nobody without a token may learn that there is this file.
     """
 
     def __init__(
         self,
-        server: Server[Any],
         clients: Clients,
         access: Access,
+        settings: HttpSettings,
         *,
-        with_page: bool,
-        requests_per_minute: int | None,
+        with_page: bool = False,
+        is_hidden: bool = False,
     ) -> None:
         self._manager = StreamableHTTPSessionManager(
-            server,
+            make_server(clients.host, load_tools(settings.families), clients),
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             session_idle_timeout=IDLE_SECONDS,
-            max_request_body_size=LONGEST_LINE,
+            # What may come was decided before, and is written anew: a byte may become three.
+            max_request_body_size=4 * LONGEST_MESSAGE,
             max_sessions=MOST_CLIENTS,
         )
+        desk = Desk()
         app = Starlette(
             routes=[
-                Route("/mcp", _Protocol(self._manager, clients)),
-                Route("/api/search", _search(clients.host), methods=["POST"]),
+                Route("/mcp", Protocol(self._manager, clients, desk)),
+                Route("/api/search", _search(clients.host, desk), methods=["POST"]),
                 *(page_routes(clients) if with_page else ()),
-            ]
+            ],
+            exception_handlers={404: missing} if with_page else None,
         )
-        database = clients.host.database
-        self._app = Authentication(app, database, access, requests_per_minute)
+        base = clients.host.base
+        self._app = Authentication(
+            *(Bodies(app), base, access, settings.requests_per_minute),
+            is_hidden=is_hidden,
+            refuse=ask_for_token if with_page else None,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
@@ -102,103 +94,64 @@ class Endpoint:
             beside.cancel_scope.cancel()
 
 
-class _Protocol:
-    """The protocol's endpoint; who leaves it takes the session along."""
+class _Asked(Filtered):
+    """What a search takes, as `kb search` asks for it."""
 
-    def __init__(self, manager: StreamableHTTPSessionManager, clients: Clients) -> None:
-        self._manager = manager
-        self._clients = clients
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        session_id = Request(scope).headers.get(SESSION_HEADER, "")
-        if _opens_session(scope):
-            principal = principal_of(scope)
-            if principal.is_guest and self._clients.count_of(principal) >= MOST_OF_TOKEN:
-                why = f"this token has {MOST_OF_TOKEN} sessions open already: end some of them"
-                await refused(scope, 429, why)(scope, receive, send)
-                return
-            send = self._noting_session(scope, send)
-        with self._clients.answering(session_id):
-            await self._manager.handle_request(scope, _mending(receive), send)
-        if scope["method"] == "DELETE":
-            await anyio.to_thread.run_sync(self._clients.leave, session_id)
-
-    def _noting_session(self, scope: Scope, send: Send) -> Send:
-        """Tells the clients of a session as soon as it is open, not at its first question."""
-
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] < 400:
-                for name, value in message["headers"]:
-                    if name.decode("latin-1").lower() == SESSION_HEADER:
-                        self._clients.open(value.decode("latin-1"), principal_of(scope))
-            await send(message)
-
-        return sent
+    query: str
+    collections: list[str] = []  # noqa: RUF012 - a model copies it
+    limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 10
+    rerank: bool = False
+    explain: bool = False
+    distances: bool = True
 
 
-def _opens_session(scope: Scope) -> bool:
-    """Whether a request can only be the first of a session: the later protocol has none."""
-    headers = Request(scope).headers
-    version = headers.get(VERSION_HEADER)
-    is_old = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
-    return scope["method"] == "POST" and SESSION_HEADER not in headers and is_old
+_SCHEMA = _Asked.model_json_schema()
 
 
-def _mending(receive: Receive) -> Receive:
-    """Bodies whose text UTF-8 can hold: half of a surrogate pair would be refused as no JSON."""
-
-    async def received() -> Message:
-        message = await receive()
-        if message["type"] != "http.request" or not message.get("body"):
-            return message
-        body = message["body"]
-        while message.get("more_body") and len(body) <= LONGEST_LINE:
-            message = await receive()
-            body += message.get("body", b"")
-        if _ESCAPED_HALF.search(body):
-            with contextlib.suppress(ValueError, RecursionError):
-                body = json.dumps(clean_values(json.loads(body))).encode()
-        return {**message, "type": "http.request", "body": body}
-
-    return received
-
-
-def _search(session: Session) -> Callable[[Request], Any]:
+def _search(session: Session, desk: Desk) -> Callable[[Request], Any]:
     """The search of `kb search`, whose options it takes."""
 
-    async def search(request: Request) -> JSONResponse:
+    async def search(request: Request) -> Response:
         exchange = exchange_of(request.scope)
-        exchange.asked = "/api/search"
+        exchange.request, body = "/api/search", body_of(request.scope)
         try:
-            asked = await request.json()
-            exchange.note_query(asked["query"])
-            answer = await anyio.to_thread.run_sync(_found, session, asked)
+            options = await desk.run(_parsed, body, len(body))
+            exchange.note_query(options.query)
+            answer, status = await anyio.to_thread.run_sync(_found, session, options), 200
         except KbError as error:
-            return JSONResponse(error.as_result(), 400)
-        except (ValueError, TypeError, KeyError) as error:
-            return JSONResponse({"error": f"no search: {error}"}, 400)
-        return JSONResponse(answer)
+            answer, status = as_line(error.as_result()), 400
+        except Exception as error:
+            log.exception("a search failed")
+            why = f"the search failed: {type(error).__name__}. The server's log has the details"
+            answer, status = as_line({"error": why, "code": KbError.code}), 500
+        return Response(answer, status, media_type="application/json")
 
     return search
 
 
-def _found(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
+def _parsed(body: bytes) -> _Asked:
+    try:
+        value = parse_json(body, from_client=True)
+        if not isinstance(value, dict):
+            raise UsageError('the body must be an object, such as {"query": "wind"}')
+        return _Asked.model_validate(tolerant(value, _SCHEMA))
+    except JsonError as error:
+        raise UsageError(f"the body is not JSON that can be read: {error}") from error
+    except ValidationError as error:
+        problem = field_errors(error, _SCHEMA, {})
+        raise UsageError(problem["error"], details=problem["details"]) from error
+
+
+def _found(session: Session, options: _Asked) -> bytes:
     session.activity.note_call()
-    rows, notice = search_for_people(
-        [SearchedFile(session.model, session.names)],  # who asks names one file
-        str(asked["query"]),
-        [str(name) for name in asked.get("collections", [])],
-        limit=int(asked.get("limit", 10)),
-        rerank=bool(asked.get("rerank")),
-        explain=bool(asked.get("explain")),
-        distances=bool(asked.get("distances", True)),
-        paths=[str(glob) for glob in asked.get("paths", [])],
+    # Who asks names one file.
+    rows, notice = session.base.search_for_people(**options.model_dump(), only_first=True)
+    findings = session.base.problems()
+    return as_line(
+        {
+            "rows": rows,
+            "notice": notice,
+            "problems": [f"{finding.message}; {finding.remedy}" for finding in findings],
+            "file": identity(session.database.path),
+        }
     )
-    with session.database.read() as connection:
-        findings = quick(connection, BUILDS)
-    return {
-        "rows": rows,
-        "notice": notice,
-        "problems": [f"{finding.message}; {finding.remedy}" for finding in findings],
-        "file": identity(session.database.path),
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import anyio.to_thread
@@ -9,16 +10,16 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
-from kb.errors import UsageError
+from kb.errors import KbError, UsageError
+from kb.library import browsing
 from kb.server.client_logs import ClientLogs
 from kb.server.clients import Clients
-from kb.server.completions import completions
-from kb.server.prompts import PROMPTS, Part, prompt_parts
+from kb.server.prompts import PROMPTS, make_prompt
 from kb.server.refusals import in_thread
-from kb.server.resources import true_uri
+from kb.server.resources import MODULE_TEMPLATE, TEMPLATES, true_uri
+from kb.tools.session import Session
 
-__all__ = ["add_completion", "add_logging", "add_prompts", "add_subscriptions"]
-
+MOST_VALUES = 100  # of one completion, which the protocol sets
 MOST_SUBSCRIPTIONS = 1000  # of one client, each way in which it writes an address counted
 
 
@@ -26,34 +27,13 @@ def add_prompts(server: Server[Any], clients: Clients) -> None:
     """Prompts that people choose from a menu."""
 
     async def list_prompts(_: Any, __: types.PaginatedRequestParams) -> types.ListPromptsResult:
-        return types.ListPromptsResult(
-            prompts=[
-                types.Prompt(
-                    name=prompt.name,
-                    title=prompt.title,
-                    description=prompt.description,
-                    arguments=[
-                        types.PromptArgument(
-                            name=argument.name,
-                            description=argument.description,
-                            required=argument.is_required,
-                        )
-                        for argument in prompt.arguments
-                    ],
-                )
-                for prompt in PROMPTS.values()
-            ]
-        )
+        return types.ListPromptsResult(prompts=list(PROMPTS.values()))
 
     async def get_prompt(
         context: Any, parameters: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        session, name = clients.at(context).session, parameters.name
-        parts = await in_thread(prompt_parts, session, name, parameters.arguments or {})
-        return types.GetPromptResult(
-            description=PROMPTS[name].description,
-            messages=[types.PromptMessage(role="user", content=_content(part)) for part in parts],
-        )
+        session, arguments = clients.at(context).session, parameters.arguments or {}
+        return await in_thread(make_prompt, session, parameters.name, arguments)
 
     server.add_request_handler("prompts/list", types.PaginatedRequestParams, list_prompts)
     server.add_request_handler("prompts/get", types.GetPromptRequestParams, get_prompt)
@@ -82,23 +62,64 @@ def add_completion(server: Server[Any], clients: Clients) -> None:
     server.add_request_handler("completion/complete", types.CompleteRequestParams, complete)
 
 
+def completions(
+    session: Session, reference: str, argument: str, typed: str, others: Mapping[str, str]
+) -> tuple[list[str], int]:
+    """The values that fit what is typed so far, those that begin with it first, and their number.
+
+    Args:
+        reference: a prompt's name or a template's address.
+        others: arguments that are filled in already.
+    """
+    if reference not in (*PROMPTS, *(template.uri_template for template in TEMPLATES)):
+        return [], 0
+    try:
+        values = list(_completion_values(session, reference, argument, others))
+    except KbError:  # the collection or document that was filled in is not there
+        return [], 0
+    part = typed.casefold()
+    fitting = [value for value in dict.fromkeys(values) if part in value.casefold()]
+    fitting.sort(key=lambda value: not value.casefold().startswith(part))
+    return fitting[:MOST_VALUES], len(fitting)
+
+
+def _completion_values(
+    session: Session, reference: str, argument: str, others: Mapping[str, str]
+) -> Iterable[str]:
+    if reference == MODULE_TEMPLATE:
+        from kb.project.overview import module_names
+
+        return module_names(session.project) if argument == "name" else ()
+    collection = others.get("collection", "")
+    if argument == "collection":
+        return browsing.visible_names(session.base)
+    if argument == "document":
+        return browsing.visible_documents(session.base, collection)
+    if argument == "section":
+        return browsing.visible_headings(session.base, collection, others.get("document", ""))
+    return ()
+
+
 def add_subscriptions(server: Server[Any], clients: Clients, bus: InMemorySubscriptionBus) -> None:
     """Who wants to hear of a document's changes: by the older way, and the later protocol's."""
 
+    def refuse() -> None:
+        raise UsageError(f"a client may subscribe to {MOST_SUBSCRIPTIONS} documents at most")
+
     async def subscribe(context: Any, parameters: types.SubscribeRequestParams) -> Any:
-        client, asked = clients.at(context), str(parameters.uri)
-        uri = await anyio.to_thread.run_sync(true_uri, client.session, asked)
+        client, address = clients.at(context), str(parameters.uri)
+        uri = await anyio.to_thread.run_sync(true_uri, client.session, address)
         names = client.subscriptions.get(uri, set())
         count = sum(map(len, client.subscriptions.values()))
-        if count >= MOST_SUBSCRIPTIONS and asked not in names:
-            await in_thread(_refuse_subscription)
-        client.subscriptions[uri] = names | {asked}
+        if count >= MOST_SUBSCRIPTIONS and address not in names:
+            await in_thread(refuse)
+        client.subscriptions[uri] = names | {address}
         return types.EmptyResult()
 
     async def unsubscribe(context: Any, parameters: types.UnsubscribeRequestParams) -> Any:
-        client, asked = clients.at(context), str(parameters.uri)
-        for uri in [uri for uri, names in client.subscriptions.items() if asked in names]:
-            client.subscriptions[uri].discard(asked)
+        client, address = clients.at(context), str(parameters.uri)
+        for uri in [uri for uri, names in client.subscriptions.items() if address in names]:
+            client.subscriptions[uri].discard(address)
             if not client.subscriptions[uri]:
                 del client.subscriptions[uri]
         return types.EmptyResult()
@@ -118,14 +139,3 @@ def add_logging(server: Server[Any], clients: Clients, logs: ClientLogs) -> None
         return types.EmptyResult()
 
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
-
-
-def _refuse_subscription() -> None:
-    raise UsageError(f"a client may subscribe to {MOST_SUBSCRIPTIONS} documents at most")
-
-
-def _content(part: Part) -> types.TextContent | types.EmbeddedResource:
-    if not part.uri:
-        return types.TextContent(type="text", text=part.text)
-    contents = types.TextResourceContents(uri=part.uri, mime_type=part.mime_type, text=part.text)
-    return types.EmbeddedResource(type="resource", resource=contents)

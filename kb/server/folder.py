@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,12 +26,10 @@ from kb.disk.read import reason
 from kb.errors import FileError, KbError, SourceError
 from kb.server.access import Access, refused
 from kb.server.access_log import exchange_of
-from kb.server.authentication import LOOK_THREADS, shown_tokens
+from kb.server.authentication import LOOK_THREADS, shown_tokens, unknown
 from kb.server.clients import Clients
 from kb.server.endpoint import Endpoint
 from kb.tools.session import Session
-
-__all__ = ["Folder", "files_in"]
 
 log = logging.getLogger("kb.server")
 
@@ -96,7 +95,7 @@ class Folder:
         self._beside = beside
         self._served: dict[str, _Served] = {}
         self._problems: dict[str, str] = {}
-        self._opening = anyio.Lock()
+        self._opening: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._tasks: Any = None
         # Of our own: whoever asks for what is not served keeps no thread from those who call tools.
         self._threads = anyio.CapacityLimiter(LOOK_THREADS)
@@ -109,7 +108,7 @@ class Folder:
         try:
             if served is None or not served.is_in_place:
                 if self._access.asks and not shown:
-                    await _unknown(scope)(scope, receive, send)
+                    await unknown(scope)(scope, receive, send)
                     return
                 files = await self._in_thread(files_in, self._folder)
                 if name not in files:
@@ -122,7 +121,8 @@ class Folder:
                 log.error("%s", error.message)
             self._problems[name] = error.message
             why = "this file cannot be opened now: the server's log says why; others are served"
-            await refused(scope, 503, why)(scope, receive, send)
+            answer = refused(scope, 503, why) if is_owner else unknown(scope)
+            await answer(scope, receive, send)
             return
         exchange_of(scope).file = name
         self._problems.pop(name, None)
@@ -143,7 +143,7 @@ class Folder:
         served = self._served.get(name)
         if served is not None and served.is_in_place:
             return served
-        async with self._opening:
+        async with self._opening[name]:
             served = self._served.get(name)
             if served is not None:
                 if served.is_in_place:
@@ -183,20 +183,13 @@ class Folder:
         if is_owner:
             exchange_of(scope).token = "owner"
             if scope["path"] == "/":
-                return JSONResponse({"files": [self._listed(name) for name in files]})
-        if self._access.asks and not is_owner:
-            return _unknown(scope)
-        return refused(scope, 404, "no such file is served: the address is /NAME/mcp for NAME.db")
-
-    def _listed(self, name: str) -> dict[str, str]:
-        found = {"name": name, "address": f"/{quote(name)}/mcp"}
-        return {**found, "problem": self._problems[name]} if name in self._problems else found
-
-
-def _unknown(scope: Scope) -> Response:
-    refusal = refused(scope, 401, "a valid token is needed, for a file that is here")
-    refusal.headers["WWW-Authenticate"] = "Bearer"
-    return refusal
+                listed = [{"name": name, "address": f"/{quote(name)}/mcp"} for name in files]
+                for row in listed:
+                    if problem := self._problems.get(row["name"]):
+                        row["problem"] = problem
+                return JSONResponse({"files": listed})
+            return refused(scope, 404, "there is no such file: /NAME/mcp is the address of NAME.db")
+        return unknown(scope)
 
 
 def _close(clients: Clients) -> None:

@@ -18,16 +18,6 @@ from kb.errors import SourceError, UsageError
 from kb.server.access import Access, Guard
 from kb.server.access_log import AccessLog
 
-__all__ = [
-    "DEFAULT_HOST",
-    "DEFAULT_PORT",
-    "Binding",
-    "HttpSettings",
-    "bind",
-    "parse_address",
-    "run_over_http",
-]
-
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642
 BACKLOG = 128
 # Clients give an idle connection up after some seconds. Where we are first, their next request
@@ -94,7 +84,7 @@ def parse_address(text: str) -> tuple[str, int]:
         host, port = "", host
     host = host.removeprefix("[").removesuffix("]") or DEFAULT_HOST
     if port and (not port.isdecimal() or not port.isascii() or int(port) > 65535):
-        raise UsageError(f"{text!r} is no address: give HOST:PORT, such as 127.0.0.1:8642")
+        raise UsageError(f"{text!r} is not an address: give HOST:PORT, such as 127.0.0.1:8642")
     return host, int(port) if port else DEFAULT_PORT
 
 

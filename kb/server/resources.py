@@ -4,127 +4,66 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
-from kb.errors import DocumentNotFound, FileError, NotFoundError, ResourceNotFound, UsageError
-from kb.search.files import SearchedFile
-from kb.store.connection import Connection, Row
-from kb.store.contents import documents_of_project
-from kb.store.names import ALL_KINDS, BROWSABLE_KINDS
+import mcp_types as types
+
+from kb.errors import NotFoundError, ResourceNotFound, UsageError
+from kb.library import browsing
+from kb.library.reading import read_lines
+from kb.text.assets import asset
 from kb.text.counted import counted
 from kb.text.suffixes import MARKDOWN_SUFFIXES
-from kb.tools.reading import read_lines
 from kb.tools.replies import bounded
 from kb.tools.session import Session
-
-__all__ = [
-    "MODULE_TEMPLATE",
-    "TEMPLATES",
-    "Resource",
-    "document_uri",
-    "list_resources",
-    "read_resource",
-    "true_uri",
-    "visible_collections",
-]
 
 PAGE = 200  # documents of one answer
 LAST_OFFSET = 10**9
 JSON_TYPE, MARKDOWN_TYPE, TEXT_TYPE = "application/json", "text/markdown", "text/plain"
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """An address with what people and assistants should know of it."""
-
-    uri: str
-    name: str
-    title: str
-    description: str
-    mime_type: str
-    size: int | None = None  # characters
-
-
-# Address -> title, description.
-_FIXED = {
-    "context://project/overview": (
-        "Project overview",
-        "Name, stack, modules, key files and sizes of the project.",
-    ),
-    "context://session/current": (
-        "This session",
-        "Files read, questions asked and discoveries recorded in this session.",
-    ),
-    "context://sessions/recent": (
-        "Recent sessions",
-        "The newest sessions and how much was done in each.",
-    ),
-}
+_FIXED: dict[str, tuple[str, str]] = asset("resources")["fixed"]  # address -> title, description
+TEMPLATES = [types.ResourceTemplate(**row) for row in asset("resources")["templates"]]
+MODULE_TEMPLATE = TEMPLATES[0].uri_template
 _MODULE = "context://module/"
 _DOCUMENT = "kb://"
-
-MODULE_TEMPLATE = "context://module/{name}"
-TEMPLATES = (
-    Resource(
-        MODULE_TEMPLATE,
-        "module",
-        "A module",
-        "A module's files, those read most and last first, and what was learned about it.",
-        JSON_TYPE,
-    ),
-    Resource(
-        "kb://{collection}/{+document}",
-        "document",
-        "A document",
-        "The text of a document; its id is its path in the collection.",
-        TEXT_TYPE,
-    ),
-)
 
 
 _CURSOR = re.compile("(?:([0-9]{1,9})-)?([0-9]{1,19})")
 
 
-def list_resources(session: Session, cursor: str = "") -> tuple[list[Resource], str]:
+def list_resources(session: Session, cursor: str = "") -> tuple[list[types.Resource], str]:
     """One page of resources, and where the next begins, "" after the last.
 
     Raises:
         UsageError: a cursor that no page gave.
     """
-    files = session.files
-    number, offset = _place_of(cursor)
-    if not (0 <= offset <= LAST_OFFSET and 0 <= number < len(files)):
+    count = len(session.files)
+    match = _CURSOR.fullmatch(cursor or "0")
+    number, offset = (int(match[1] or 0), int(match[2])) if match else (0, -1)
+    if not (0 <= offset <= LAST_OFFSET and 0 <= number < count):
         raise UsageError(f"the cursor {cursor!r} comes from no page of resources")
     fixed = [
-        Resource(uri, uri.removeprefix("context://"), title, description, JSON_TYPE)
+        _resource(uri, uri.removeprefix("context://"), title, description, JSON_TYPE)
         for uri, (title, description) in _FIXED.items()
     ]
-    rows: list[Row] = []
-    file = files[number]
-    try:
-        with file.database.read() as connection:
-            rows = documents_of_project(
-                connection, BROWSABLE_KINDS, _project_id(session, file), PAGE + 1, offset
-            )
-    except FileError:
-        if len(files) == 1:
-            raise
-    found = [_document_resource(file, row) for row in rows[:PAGE]]
-    if len(rows) > PAGE:
+    listed, has_more = browsing.list_visible(session.base, number, offset, PAGE)
+    resources = [
+        _resource(
+            document_uri(row.collection, row.path),
+            f"{row.collection}/{row.path}",
+            row.title,
+            row.summary,
+            _mime_type(row.path),
+        )
+        for row in listed
+    ]
+    if has_more:
         more = _cursor(number, offset + PAGE)
     else:
-        more = _cursor(number + 1, 0) if number + 1 < len(files) else ""
-    return (found if number or offset else fixed + found), more
-
-
-def _place_of(cursor: str) -> tuple[int, int]:
-    """The number of a file and of a document in it; (0, -1) where there is no such page."""
-    if not cursor:
-        return 0, 0
-    found = _CURSOR.fullmatch(cursor)
-    return (int(found[1] or 0), int(found[2])) if found else (0, -1)
+        more = _cursor(number + 1, 0) if number + 1 < count else ""
+    return (resources if number or offset else fixed + resources), more
 
 
 def _cursor(number: int, offset: int) -> str:
@@ -159,8 +98,8 @@ def read_resource(session: Session, uri: str) -> tuple[str, str]:
             return _read_document(session, unquote(collection), unquote(document))
     except NotFoundError as error:
         raise ResourceNotFound(error.message, uri=uri, **error.details) from error
-    known = ", ".join([*_FIXED, *(template.uri for template in TEMPLATES)])
-    raise ResourceNotFound(f"Resource {uri} not found. There are: {known}.", uri=uri)
+    addresses = ", ".join([*_FIXED, *(template.uri_template for template in TEMPLATES)])
+    raise ResourceNotFound(f"Resource {uri} not found. There are: {addresses}.", uri=uri)
 
 
 def document_uri(collection: str, document: str) -> str:
@@ -174,78 +113,28 @@ def true_uri(session: Session, uri: str) -> str:
     if not uri.startswith(_DOCUMENT):
         return uri
     name, _, document = uri.removeprefix(_DOCUMENT).partition("/")
-    file = session.files[0]
-    with file.database.read() as connection:
-        collection = _visible_collection(session, file, connection, unquote(name))
-    if collection is None:
-        return uri
-    return document_uri(file.names.everywhere(collection["name"]), unquote(document))
+    collection = browsing.true_name(session.base, unquote(name))
+    return document_uri(collection, unquote(document)) if collection else uri
 
 
 def _read_document(session: Session, name: str, document: str) -> tuple[str, str]:
-    """A document's text, as much of it as a reply may hold."""
-    if not document:
-        raise DocumentNotFound(f'Document "" not found in collection "{name}".')
-    with session.read_collection(
-        name, lambda file, connection: _visible_collection(session, file, connection, name)
-    ) as (connection, collection, file):
-        found = file.names.document(connection, collection, document, name)
-    part = read_lines(found["content"].removesuffix("\n"), 1, 0, session.reply_tokens)
+    shown = browsing.read_visible(session.base, name, document)
+    part = read_lines(shown.text.removesuffix("\n"), 1, 0, session.reply_tokens)
     if not part.rest:
-        return _mime_type(found["path"]), found["content"]
-    readable = collection["kind"] in BROWSABLE_KINDS
-    rest = f"Read on with documents_get_document, {part.rest}." if readable else ""
-    said = (
-        f"[This is the beginning of {counted(found['line_count'], 'line')}. {rest}".rstrip() + "]"
-    )
-    return _mime_type(found["path"]), f"{part.content}\n\n{said}\n"
+        return _mime_type(shown.path), shown.text
+    rest = f"Read on with documents_get_document, {part.rest}." if shown.is_listed else ""
+    beginning = f"[This is the beginning of {counted(shown.line_count, 'line')}. {rest}".rstrip()
+    return _mime_type(shown.path), f"{part.content}\n\n{beginning}]\n"
 
 
-def visible_collections(session: Session, file: SearchedFile, connection: Connection) -> list[Row]:
-    """The collections of a file that a client may see: everybody's, and its own project's."""
-    return [
-        row
-        for row in file.names.collections(connection, (*BROWSABLE_KINDS, "external"))
-        if row["project_id"] in (None, _project_id(session, file))
-    ]
-
-
-def _visible_collection(
-    session: Session, file: SearchedFile, connection: Connection, name: str
-) -> Row | None:
-    rows = file.names.collections(connection, ALL_KINDS)
-    visible = [row for row in rows if row["project_id"] in (None, _project_id(session, file))]
-    wanted = file.names.stored(name)
-    # Many programs take the part before the slash for a host and write it in lower case.
-    same = [row for row in visible if row["name"] == wanted] or [
-        row for row in visible if row["name"].casefold() == wanted.casefold()
-    ]
-    return same[0] if same else None
-
-
-def _document_resource(file: SearchedFile, row: Row) -> Resource:
-    collection = file.names.everywhere(row["collection"])
-    return Resource(
-        document_uri(collection, row["path"]),
-        f"{collection}/{row['path']}",
-        row["title"] or row["path"],
-        row["summary"],
-        _mime_type(row["path"]),
-        row["character_count"],
+def _resource(uri: str, name: str, title: str, text: str, mime_type: str) -> types.Resource:
+    return types.Resource(
+        uri=uri, name=name, title=title, description=text or None, mime_type=mime_type
     )
 
 
 def _mime_type(path: str) -> str:
     return MARKDOWN_TYPE if path.lower().endswith(MARKDOWN_SUFFIXES) else TEXT_TYPE
-
-
-def _project_id(session: Session, file: SearchedFile) -> int | None:
-    """The active project, whose own collections are in the session's own file."""
-    return _active_project_id(session) if file.database is session.database else None
-
-
-def _active_project_id(session: Session) -> int | None:
-    return session.project.active.project_id if session.project.active is not None else None
 
 
 def _bounded_json(session: Session, value: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import anyio
 import anyio.to_thread
 
+from kb.disk.system import ending_signals
 from kb.server.background import start_embedding
 from kb.server.clients import Clients
-from kb.server.heap import use_one_heap
 from kb.server.mcp import WARM_UP_SECONDS, make_server, warm_up_soon
 from kb.server.stdio import run_over_stdio
 from kb.tools.registry import load_tools
@@ -47,16 +48,20 @@ def serve(
     The active project's documents are kept fresh; with `watch_folders` every collection's.
     """
     parent = os.getppid()
-    use_one_heap()
     session.project.keep_fresh()
     session.log.begin()
     clients = Clients(session)
     server = make_server(session, load_tools(families), clients)
 
+    async def end_as_orphan() -> None:
+        await orphaned(clients, parent)
+        log.info("the process that started this server has ended, and nobody asks anything")
+        _end(clients)
+
     async def run() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_on_signal, partial(_end, clients))
-            tasks.start_soon(_end_as_orphan, clients, parent)
+            tasks.start_soon(end_as_orphan)
             tasks.start_soon(_run_beside, watch_folders, clients)
             await run_over_stdio(server, partial(_end, clients), clients.heard)
             tasks.cancel_scope.cancel()
@@ -79,10 +84,11 @@ def serve_over_http(
         ready: called with the server's address once it answers.
     """
     from kb.server.access import is_loopback
+    from kb.server.endpoint import Endpoint
 
-    use_one_heap()
     clients = Clients(session, several=True)
-    endpoint = _endpoint(clients, binding, settings, with_page=is_loopback(binding.host))
+    with_page = is_loopback(binding.host)
+    endpoint = Endpoint(clients, binding.access, settings, with_page=with_page)
 
     announced = _announced(session, binding, endpoint)
     watch = partial(_run_beside, settings.watch_folders, clients)
@@ -105,20 +111,19 @@ def serve_folder(
     Args:
         session: on no file, whose choices those on the files have.
     """
+    from kb.server.endpoint import Endpoint
     from kb.server.folder import Folder
 
-    use_one_heap()
-
     def opened(path: Path) -> Session:
-        found = session.on_file(path)
-        start_embedding(found)
-        return found
+        file_session = session.on_file(path)
+        start_embedding(file_session)
+        return file_session
 
     application = Folder(
         folder,
         binding.access,
         opened,
-        lambda clients: _endpoint(clients, binding, settings, with_page=False),
+        lambda clients: Endpoint(clients, binding.access, settings, is_hidden=True),
         partial(_run_beside, settings.watch_folders),
     )
 
@@ -142,23 +147,9 @@ async def _answer_until_signal(
         tasks.start_soon(_on_signal, stop.set)
         for work in beside:
             tasks.start_soon(work)
-        said = partial(ready, binding.address)
-        await run_over_http(application, binding, settings, stop, while_served, said)
+        tell = partial(ready, binding.address)
+        await run_over_http(application, binding, settings, stop, while_served, tell)
         tasks.cancel_scope.cancel()
-
-
-def _endpoint(
-    clients: Clients, binding: Binding, settings: HttpSettings, *, with_page: bool
-) -> Endpoint:
-    from kb.server.endpoint import Endpoint
-
-    return Endpoint(
-        make_server(clients.host, load_tools(settings.families), clients),
-        clients,
-        binding.access,
-        with_page=with_page,
-        requests_per_minute=settings.requests_per_minute,
-    )
 
 
 @contextlib.asynccontextmanager
@@ -167,7 +158,7 @@ async def _announced(session: Session, binding: Binding, endpoint: Endpoint) -> 
     from kb.server.access import is_loopback
     from kb.server.running import announce, retract
 
-    said = announce(
+    notice = announce(
         session.database.path,
         binding.reached_at,
         binding.port,
@@ -179,9 +170,9 @@ async def _announced(session: Session, binding: Binding, endpoint: Endpoint) -> 
     try:
         async with endpoint.running():
             yield
-            retract(said)
+            retract(notice)
     finally:
-        retract(said)
+        retract(notice)
 
 
 async def _run_beside(watch_folders: bool, clients: Clients) -> None:
@@ -194,19 +185,19 @@ async def _run_beside(watch_folders: bool, clients: Clients) -> None:
 
 async def _on_signal(action: Callable[[], object]) -> None:
     # The thread that waits for input cannot be cancelled, so over stdio the process ends in here.
-    wanted = [signal.SIGTERM, signal.SIGINT]
-    # Below nohup a server outlives its terminal.
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        wanted.append(signal.SIGHUP)
-    with anyio.open_signal_receiver(*wanted) as signals:
-        async for _ in signals:
-            action()
-
-
-async def _end_as_orphan(clients: Clients, parent: int) -> None:
-    await orphaned(clients, parent)
-    log.info("the process that started this server has ended, and nobody asks anything")
-    _end(clients)
+    # Not `anyio.open_signal_receiver`: asyncio has no such thing on Windows.
+    loop = asyncio.get_running_loop()
+    # One that is ignored stays so: below nohup a server outlives its terminal.
+    numbers = [number for number in ending_signals() if signal.getsignal(number) != signal.SIG_IGN]
+    before = {
+        number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(action))
+        for number in (signal.SIGINT, *numbers)
+    }
+    try:
+        await anyio.sleep_forever()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def orphaned(clients: Clients, parent: int) -> None:
@@ -229,9 +220,7 @@ async def _flush(clients: Clients) -> None:
 
 async def _watch_folders(session: Session) -> None:
     await anyio.sleep(2 * WARM_UP_SECONDS)
-    from kb.ingest.follow import follow_folders
-
-    await anyio.to_thread.run_sync(_logged, follow_folders, session.knowledge, session.model)
+    await anyio.to_thread.run_sync(_logged, session.base.follow_folders)
 
 
 def _logged(function: Callable[..., object], *arguments: Any) -> None:

@@ -14,14 +14,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import kb
-from kb.disk.holders import status_fields
-from kb.settings import user_cache
+from kb.disk.system import is_alive, status_fields
+from kb.disk.write import replace_file
+from kb.settings import VERSION, user_cache
 
 if TYPE_CHECKING:
     import socket
-
-__all__ = ["Running", "announce", "ask", "identity", "retract", "running_server"]
 
 CONNECT_SECONDS = 0.5
 ANSWER_SECONDS = 20
@@ -53,27 +51,22 @@ def announce(
     is_reachable: bool,
 ) -> Path | None:
     """Say that this process serves a file; where that is said. None: it cannot be written."""
-    import tempfile
-
     place = _place(database)
-    said = Running(
+    server = Running(
         host,
         port,
         token,
         asks,
         is_reachable,
         os.getpid(),
-        kb.__version__,
+        VERSION,
         str(project),
         identity(database) or (0, 0),
     )
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # The token is for this user alone: mkstemp makes files that nobody else can read.
-        handle, name = tempfile.mkstemp(dir=place.parent)
-        with open(handle, "w", encoding="utf-8") as stream:
-            json.dump(said._asdict(), stream)
-        os.replace(name, place)
+        # The token is for this user alone.
+        replace_file(place, json.dumps(server._asdict()), is_private=True)
     except (OSError, UnicodeError):
         return None
     return place
@@ -81,19 +74,18 @@ def announce(
 
 def retract(place: Path | None) -> None:
     """Take back what was announced, unless another server has taken over."""
-    if place is not None and (said := _read(place)) is not None and said.process == os.getpid():
+    if place is not None and (server := _read(place)) is not None and server.process == os.getpid():
         with contextlib.suppress(OSError):
             place.unlink()
 
 
 def running_server(database: Path, project: Path) -> Running | None:
     """The server that has this very file open for this project, if it seems to be alive."""
-    said = _read(_place(database))
-    if said is None or said.version != kb.__version__ or said.project != str(project):
+    server = _read(_place(database))
+    if server is None or server.version != VERSION or server.project != str(project):
         return None
-    if said.file != identity(database) or not _is_alive(said.process) or _is_stopped(said.process):
-        return None
-    return said
+    is_there = server.file == identity(database) and is_alive(server.process)
+    return server if is_there and not _is_stopped(server.process) else None
 
 
 def ask(server: Running, path: str, question: dict[str, Any]) -> dict[str, Any] | None:
@@ -150,22 +142,10 @@ def _place(database: Path) -> Path:
 
 def _read(place: Path) -> Running | None:
     try:
-        said = json.loads(place.read_text(encoding="utf-8"))
-        return Running(**{**said, "file": tuple(said["file"])})
+        fields = json.loads(place.read_text(encoding="utf-8"))
+        return Running(**{**fields, "file": tuple(fields["file"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def _is_alive(process: int) -> bool:
-    if os.name == "nt":  # there it would end the process; whoever listens is asked instead
-        return True
-    try:
-        os.kill(process, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True
 
 
 def _is_stopped(process: int) -> bool:

@@ -15,6 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import SessionMessage
 
+from kb.disk.system import make_blocking
 from kb.server.wire import Line, Message, as_line, read_line
 
 log = logging.getLogger("kb.server")
@@ -82,7 +83,7 @@ def _taken_streams() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    os.set_blocking(out, True)
+    make_blocking(out)
     # A thread may still wait in the first one at the end, so neither is closed.
     return os.fdopen(source, "rb", closefd=False), os.fdopen(out, "wb", closefd=False)
 

@@ -1,15 +1,15 @@
-"""Lines of JSON-RPC: what a client sends, checked before anything uses it, and what it is answered.
+"""Messages of JSON-RPC, by whatever transport: checked before anything uses them, and answered.
 
-The protocol's library drops a line that it cannot take, and the client waits for ever. Here every
-line becomes a message or a refusal, which carries the request's id wherever one can be made out:
-most clients take no notice of an answer without one.
+The protocol's library drops what it cannot take, or calls it a parse error. Here every line of
+stdin and every body over HTTP becomes a message or a refusal, which carries the request's id
+wherever one can be made out: most clients take no notice of an answer without one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,27 +18,24 @@ from typing import Any, BinaryIO
 import mcp_types as types
 
 from kb.text.file_names import writable
-from kb.tools.arguments import clean_values
-
-__all__ = ["LONGEST_LINE", "Line", "as_line", "parse_line", "read_line"]
+from kb.text.json_text import JsonError, parse_json
+from kb.tools.arguments import LONGEST_NAME, clean_values
 
 log = logging.getLogger("kb.server")
 
 # Bytes. The largest document that a call may add takes 20 MB, and three times that when a client
 # escapes its letters.
-LONGEST_LINE = 64_000_000
-DEEPEST = 100  # arrays and objects inside each other; our own schemas need four
-LONGEST_NUMBER = 300  # digits; a float has at most 309
-_SCANNED = 1_000_000  # characters that are looked through for the id of a broken line
-_TAIL = 1000  # bytes at the end of a line that is too long
+LONGEST_MESSAGE = 64_000_000
+LONGEST_OTHER = 1_000_000  # bytes of a message that calls no tool
+CALL = "tools/call"
+_TAIL = 1000  # bytes at either end of a line that is too long
 
 Message = types.JSONRPCRequest | types.JSONRPCNotification | types.JSONRPCResponse
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
-_LAST_ID = re.compile(
-    r'"id"\s*:\s*(-?\d{1,300}|"(?:[^"\\]|\\.){0,300}")\s*'
-    r'(?:,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*)*}\s*$'
-)
+_ID = r'"id"\s*:\s*(-?\d{1,300}|"(?:[^"\\]|\\.){0,300}")\s*'
+_OTHER = r'"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*'
+_FIRST_ID = re.compile(rf"{{\s*(?:{_OTHER},\s*)*{_ID}")
+_LAST_ID = re.compile(rf"{_ID}(?:,\s*{_OTHER})*}}\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +48,18 @@ class Line:
 
 def read_line(stream: BinaryIO) -> Line | None:
     """The next line of a client's input; None at its end."""
-    data = stream.readline(LONGEST_LINE + 1)
+    data = stream.readline(LONGEST_MESSAGE + 1)
     if not data:
         return None
-    if len(data) <= LONGEST_LINE:
+    if len(data) <= LONGEST_MESSAGE:
         return parse_line(data)
     length, tail = len(data), data[-_TAIL:]
     while not tail.endswith(b"\n") and (more := stream.readline(1 << 20)):
         length, tail = length + len(more), (tail + more)[-_TAIL:]
-    head = data[:_SCANNED].decode("utf-8", "replace")
-    found = _id_in(head) or _id_at_end(tail.decode("utf-8", "replace"))
-    limit = LONGEST_LINE // 1_000_000
+    ends = (data[:_TAIL] + tail).decode("utf-8", "replace")
+    limit = LONGEST_MESSAGE // 1_000_000
     why = f"the line has {length / 1e6:.0f} MB, more than the limit of {limit} MB"
-    return Line(refusals=[_refusal(types.INVALID_REQUEST, why, found)])
+    return Line(refusals=[_refusal(types.INVALID_REQUEST, why, _id_somewhere(ends))])
 
 
 def parse_line(data: bytes) -> Line:
@@ -72,21 +68,21 @@ def parse_line(data: bytes) -> Line:
     if not text:
         return Line()
     try:
-        value = json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_no_number)
-    except RecursionError:
-        why = f"arrays and objects lie more than {DEEPEST} deep in each other"
-        return Line(refusals=[_refusal(types.INVALID_REQUEST, why, _id_in(text))])
-    except ValueError as error:
-        return Line(refusals=[_refusal(types.PARSE_ERROR, f"no JSON: {error}", _id_in(text))])
+        value = parse_json(text, from_client=True)
+    except JsonError as error:
+        code = types.INVALID_REQUEST if error.is_bound else types.PARSE_ERROR
+        why = str(error) if error.is_bound else f"not JSON: {error}"
+        return Line(refusals=[_refusal(code, why, _id_somewhere(text))])
     if isinstance(value, list):
         ids = [item.get("id") for item in value if isinstance(item, dict)]
-        usable = [one for one in ids if _is_id(one)]
-        why = "a batch is no message: send one message a line"
-        return Line(
-            refusals=[_refusal(types.INVALID_REQUEST, why, one) for one in usable or [None]]
-        )
+        usable = list(filter(_is_id, ids)) or [None]
+        why = "a batch is not a message: send one at a time"
+        return Line(refusals=[_refusal(types.INVALID_REQUEST, why, given) for given in usable])
     if not isinstance(value, dict):
         return Line(refusals=[_refusal(types.INVALID_REQUEST, "a message is an object")])
+    if len(data) > LONGEST_OTHER and value.get("method") != CALL:
+        why = f"only {CALL} may have more than {LONGEST_OTHER // 1_000_000} MB"
+        return Line(refusals=[_refusal(types.INVALID_REQUEST, why, value.get("id"))])
     return _checked(value)
 
 
@@ -117,11 +113,9 @@ def _checked(value: dict[str, Any]) -> Line:
     elif value.get("jsonrpc") != "2.0":
         why = 'jsonrpc is not "2.0"'
     elif not isinstance(method, str):
-        why = "the method is no text"
+        why = "the method is not a text"
     elif params is not None and not isinstance(params, dict):
-        code, why = types.INVALID_PARAMS, "params is no object"
-    elif _is_deep(params):
-        why = f"arrays and objects lie more than {DEEPEST} deep in each other"
+        code, why = types.INVALID_PARAMS, "params is not an object"
     if why:
         if "id" not in value and isinstance(method, str):
             log.info("a notification was passed over: %s", why)
@@ -129,10 +123,31 @@ def _checked(value: dict[str, Any]) -> Line:
         return Line(refusals=[_refusal(code, why, given)])
     fields = {"jsonrpc": "2.0", "method": clean_values(method)}
     if params is not None:
+        if method == CALL:
+            params = _with_object(params)
         fields["params"] = clean_values(params)
     if "id" not in value:
         return Line([types.JSONRPCNotification.model_construct(**fields)])
     return Line([types.JSONRPCRequest.model_construct(**fields, id=given)])
+
+
+def _with_object(params: dict[str, Any]) -> dict[str, Any]:
+    """A call with an object as its tool's arguments, and a name that may be one.
+
+    JSON text that holds one is read. What else comes there is handed to the tool under a name that
+    it does not have, so that its own refusal tells what it takes.
+    """
+    name, arguments = params.get("name"), params.get("arguments")
+    if isinstance(name, str) and len(name) > LONGEST_NAME:
+        params = {**params, "name": name[: LONGEST_NAME + 1]}
+    if arguments is None or isinstance(arguments, dict):
+        return params
+    if isinstance(arguments, str):
+        with contextlib.suppress(JsonError):
+            arguments = parse_json(arguments, from_client=True)
+    if not isinstance(arguments, dict):
+        arguments = {"arguments": arguments}
+    return {**params, "arguments": arguments}
 
 
 def _is_id(value: Any) -> bool:
@@ -148,65 +163,10 @@ def _refusal(code: int, why: str, request_id: Any = None) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id if scalar else None, "error": error}
 
 
-def _is_deep(value: Any) -> bool:
-    """Whether a value has more levels than anything that walks through it may count on."""
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            item
-            for container in level
-            if isinstance(container, dict | list)
-            for item in (container.values() if isinstance(container, dict) else container)
-            if isinstance(item, dict | list)
-        ]
-        if not level:
-            return False
-    return True
-
-
-def _integer(text: str) -> int:
-    if len(text) > LONGEST_NUMBER:
-        raise ValueError(f"a number of {len(text)} digits")
-    return int(text)
-
-
-def _float(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"the number {text[:30]} is too large")
-    return number
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number in JSON")
-
-
-def _id_in(text: str) -> Any:
-    """The id of the outermost object in a text that is no JSON as a whole; None without one."""
-    depth, key, expects_value = 0, "", False
-    for found in _TOKEN.finditer(text, 0, _SCANNED):
-        token = found[0]
-        if token in "[{":
-            depth, expects_value = depth + 1, False
-        elif token in "]}":
-            depth, expects_value = depth - 1, False
-        elif depth == 1 and token == ":":
-            expects_value = key == '"id"'
-        elif expects_value:
-            return _scalar(token)
-        key = token if depth == 1 else ""
-    return None
-
-
-def _id_at_end(text: str) -> Any:
-    """The same for the end of a text, where some clients write it."""
-    found = _LAST_ID.search(text)
-    return _scalar(found[1]) if found else None
-
-
-def _scalar(token: str) -> Any:
+def _id_somewhere(text: str) -> Any:
+    """The id of a text that is not a message, where it stands near its start or at its end."""
+    id_ = _FIRST_ID.match(text) or _LAST_ID.search(text, max(0, len(text) - _TAIL))
     try:
-        value = json.loads(token, parse_int=_integer)
-    except ValueError:
+        return parse_json(id_[1]) if id_ else None
+    except JsonError:
         return None
-    return value if _is_id(value) else None

@@ -1,9 +1,9 @@
 """Where a collection's documents come from, as people type it and as it is stored.
 
 A folder, file or bundle on this machine is its absolute path, with names as `kb.text.file_names`
-writes them. What is elsewhere is its address. Inside a project whose file lies in its `.kb` folder
-a path is kept relative to the project (`./docs`), so that the whole of it can be moved; only `kept`
-and `located` know that form.
+writes them; what is elsewhere is its address. A file in a project's `.kb` folder holds paths inside
+the project relative to it (`./docs`), so that the project can be moved; only `kept` and `located`
+know that form.
 """
 
 from __future__ import annotations
@@ -16,26 +16,9 @@ from urllib.parse import parse_qsl, quote, unquote, urldefrag, urlsplit
 from kb.errors import UsageError
 from kb.text.file_names import on_disk
 
-__all__ = [
-    "BUNDLE_SUFFIXES",
-    "GitAddress",
-    "document_file",
-    "git_address",
-    "inner_path",
-    "is_absolute",
-    "is_bundle",
-    "is_git",
-    "is_remote",
-    "is_web",
-    "kept",
-    "local",
-    "located",
-    "name_of",
-    "typed_path",
-    "web_address",
-]
-
-BUNDLE_SUFFIXES = (".tar.gz", ".tgz", ".zip")
+BUNDLE_SUFFIXES = (
+    *(".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz", ".tar", ".zip"),
+)
 GIT_SCHEMES = ("https", "http", "ssh", "file")
 MOST_CHARACTERS = 2_000  # of an address
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -51,7 +34,7 @@ _NO_REF = re.compile(r"^[-/.]|\.\.|@\{|//|[/.]$|\.lock$|[\x00-\x20\x7f~^:?*\[\\]
 
 
 def is_remote(source: str) -> bool:
-    """Whether a source, as typed or stored, is an address and no path of this machine."""
+    """Whether a source, as typed or stored, is an address, not a path of this machine."""
     return _SCHEME.match(source) is not None and not source.lower().startswith("file://")
 
 
@@ -66,7 +49,7 @@ def is_web(source: str) -> bool:
 
 
 def local(source: str) -> Path:
-    """Where a stored source lies; a place where nothing is for one that is elsewhere, or ''."""
+    """Where a stored source lies; a path where nothing is for one that is elsewhere, or ''."""
     return Path(on_disk(source)) if source and not is_remote(source) else _NOWHERE
 
 
@@ -76,18 +59,13 @@ def is_bundle(source: Path) -> bool:
 
 
 def document_file(source: str, path: str) -> Path:
-    """Where a document of a source lies, both as stored; no file unless it is on this machine."""
-    file = local(source)
-    is_one_document = file.is_file() and not is_bundle(file)
-    return file if is_one_document else file / on_disk(path)
+    """Where a document of a source lies, both as stored; not a file if it is elsewhere."""
+    root = local(source)
+    return root if root.is_file() and not is_bundle(root) else root / on_disk(path)
 
 
 def kept(source: str, project: str) -> str:
-    """A source as it is written to the file of a project.
-
-    Args:
-        project: its root, absolute, as text that is stored; "" where the file belongs to none.
-    """
+    """A source as it is written to the file of a project, whose root is absolute; "" for none."""
     if not project or not source or is_remote(source):
         return source
     if source == project:
@@ -104,11 +82,7 @@ def is_absolute(source: str) -> bool:
 
 
 def located(source: str, folder: str) -> str:
-    """A source that was read from a file, as it is used.
-
-    Args:
-        folder: what relative paths are relative to.
-    """
+    """A source that was read from a file, as it is used; relative paths count from `folder`."""
     if source == _INSIDE.rstrip("/"):
         return folder
     if source.startswith(_INSIDE) and folder:
@@ -175,8 +149,11 @@ def git_address(source: str) -> GitAddress:
     try:
         return _git_address(source)
     except ValueError as error:
-        shown = source if len(source) <= 200 else f"{source[:200]}..."
-        raise UsageError(f"{shown!r} is no address of a repository: {error}") from error
+        raise UsageError(f"{_shown(source)} is no address of a repository: {error}") from error
+
+
+def _shown(source: str) -> str:
+    return repr(source if len(source) <= 200 else f"{source[:200]}...")
 
 
 def _git_address(source: str) -> GitAddress:
@@ -187,7 +164,7 @@ def _git_address(source: str) -> GitAddress:
     parts = urlsplit(source)
     scheme, host, user = parts.scheme.lower()[4:], unquote(parts.hostname or ""), parts.username
     if scheme not in GIT_SCHEMES:
-        raise ValueError(f"there are {', '.join(f'git+{one}://' for one in GIT_SCHEMES)}")
+        raise ValueError(f"there are {', '.join(f'git+{name}://' for name in GIT_SCHEMES)}")
     if parts.password is not None or (user and secrets_in(f"token = {unquote(user)}")):
         raise UsageError(
             "an address with a password or token in it is not added, since it would be stored "
@@ -235,7 +212,6 @@ def web_address(source: str) -> str:
     Raises:
         UsageError: it is none, or holds a user or a password.
     """
-    shown = source if len(source) <= 200 else f"{source[:200]}..."
     try:
         url = urldefrag(source.strip()).url
         parts = urlsplit(url)
@@ -247,7 +223,7 @@ def web_address(source: str) -> str:
             raise ValueError("a user or password in it would be stored with the documents")
         port = f":{parts.port}" if parts.port else ""
     except ValueError as error:
-        raise UsageError(f"{shown!r} is no address of a page: {error}") from error
+        raise UsageError(f"{_shown(source)} is no address of a page: {error}") from error
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     query = f"?{parts.query}" if parts.query else ""
     return f"{parts.scheme}://{host}{port}{parts.path or '/'}{query}"
@@ -257,6 +233,6 @@ def name_of(url: str) -> str:
     """What a collection from an address is called, unless its manifest says."""
     parts = urlsplit(url)
     name = unquote(parts.path).rstrip("/").rpartition("/")[2]
-    for suffix in ("manifest.json", ".tar.gz", ".tgz", ".zip", ".json", ".html", ".htm"):
+    for suffix in ("manifest.json", *BUNDLE_SUFFIXES, ".json", ".html", ".htm"):
         name = name.removesuffix(suffix)
     return name or (parts.hostname or "pages")

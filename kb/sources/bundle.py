@@ -1,91 +1,238 @@
-"""A bundle, `.tar.gz`, `.tgz` or `.zip`: unpacked into a folder for as long as it is read.
+"""A bundle, `.tar`, `.tar.gz`, `.zip` and the like: unpacked for as long as it is read.
 
-A bundle comes from anywhere. Members that lead outside are refused with the whole bundle, links
-and devices are left out, and what unpacks to more than its size can account for is a bomb.
+A bundle may be a stranger's. It is refused if a member leads outside, or if it unpacks to more than
+its size can account for; symbolic links and devices are left out. A single folder that holds all
+the rest is the top. An export in parts, a bundle of bundles, is unpacked twice.
 """
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import io
 import json
+import lzma
+import re
 import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import IO, Any, cast
 
-from kb.disk.read import reason
+from kb.disk.open_databases import opened
+from kb.disk.read import UNKNOWN_STATE, reason
+from kb.disk.skipped import skipped_parts
+from kb.disk.write import replacing
 from kb.errors import SourceError, UsageError
-from kb.sources.address import is_bundle
-from kb.sources.folder import SourceFile
+from kb.sources.address import BUNDLE_SUFFIXES, is_bundle
+from kb.sources.folder import Opened, SourceFile, read_data
 from kb.sources.manifest import MANIFEST_NAME, read_manifest
-from kb.sources.member import Target
-from kb.sources.opened import Opened
+from kb.sources.member import Readable, Target
+from kb.text.decode import likeliest_encoding
+from kb.text.file_names import on_disk, storable
 
-__all__ = ["pack", "unpacked"]
-
-# What the two modules raise on a bundle that is damaged, encrypted or packed in an odd way.
+# What the modules raise on a bundle that is damaged, encrypted or packed in an odd way.
 _DAMAGES = (
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError),
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError),
     *(RuntimeError, NotImplementedError),
 )
+_MOST_XZ_MEMORY = 200_000_000  # bytes; `xz -9` takes 65 million
+# In which zip has names without saying so: as the system had them on which it was packed. CP437,
+# which the format prescribes, is last.
+_NAME_ENCODINGS = ("cp932", "gb18030", "big5", "cp949", "cp866", "cp1251", "cp737", "cp437")
+_FEWEST_BYTES = 6  # beyond ASCII, to tell these encodings by
+_IS_UTF_8 = 0x800  # a flag of a zip's member
+
+
+def is_packed(data: bytes) -> bool:
+    """Whether the bytes of a file begin as those of a bundle."""
+    compressed = data.startswith((b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ"))
+    return compressed or data[257:262] == b"ustar"
 
 
 @contextlib.contextmanager
-def unpacked(source: Path, called: str = "") -> Iterator[Opened]:
+def unpacked(source: Path) -> Iterator[Opened]:
     """The folder that a source is, or that a bundle unpacks to; the latter goes with the block.
 
-    Files of a bundle have the bundle's own time: their own ones may be equal in two editions.
+    Raises:
+        SourceError: as `unpacked_bundle`.
+    """
+    if is_bundle(source):
+        with unpacked_bundle(source) as bundle:
+            yield bundle
+    else:
+        yield Opened(source, read_manifest(source / MANIFEST_NAME))
+
+
+@contextlib.contextmanager
+def unpacked_bundle(source: Path, address: str = "") -> Iterator[Opened]:
+    """The folder that a bundle unpacks to, for as long as the block lasts.
+
+    Its files have the bundle's time: their own may be equal in two editions.
 
     Args:
-        called: what people know the source by, where it is not its path.
+        address: where the bundle was fetched; its path is temporary then.
 
     Raises:
         SourceError: the bundle is damaged or encrypted, leads outside, or is a bomb.
     """
-    if not is_bundle(source):
-        yield Opened(source, read_manifest(source / MANIFEST_NAME))
-        return
-    name = called or str(source)
+    name = address or str(source)
     with TemporaryDirectory(prefix="kb-bundle-") as folder:
+        root = Path(folder)
         try:
             state = source.stat()
-            target = Target(Path(folder), name, state.st_size)
-            unpack = _unzip if source.name.lower().endswith(".zip") else _untar
-            unpack(source, target, state.st_mtime_ns)
+            run = _Unpacking(Target(root, name, state.st_size), state.st_mtime_ns)
+            run.unpack(source)
+            parts = _visible(root)
+            if parts and all(part.name.lower().endswith(BUNDLE_SUFFIXES) for part in parts):
+                for part in sorted(parts):
+                    run.unpack(part)
+                    part.unlink()
         except _DAMAGES as error:
             raise SourceError(f"{name} cannot be unpacked: {error}", path=name) from error
         except OSError as error:
             raise SourceError(f"{name} cannot be unpacked: {reason(error)}", path=name) from error
-        yield Opened(Path(folder), read_manifest(Path(folder, MANIFEST_NAME)))
+        top = _visible(root)
+        if len(top) == 1 and top[0].is_dir():
+            root = top[0]
+        # Of a temporary bundle the time alone says something.
+        bundle_state = UNKNOWN_STATE if address else SourceFile.of("", source, state).state
+        problems = run.target.problems
+        problems = [(path.removeprefix(f"{root.name}/"), why) for path, why in problems]
+        manifest = read_manifest(root / MANIFEST_NAME)
+        yield Opened(root, manifest, state=bundle_state, problems=tuple(problems))
 
 
-def _untar(source: Path, target: Target, modified_ns: int) -> None:
-    with tarfile.open(source, "r:gz") as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isreg() else None
-            if content is None:
-                target.count_member()
+def _visible(folder: Path) -> list[Path]:
+    """What lies in a folder beside what systems put there."""
+    return [entry for entry in folder.iterdir() if not skipped_parts(entry.name)]
+
+
+@dataclass(slots=True)
+class _Unpacking:
+    target: Target
+    modified_ns: int  # of each file
+
+    def unpack(self, bundle: Path) -> None:
+        """Write what a bundle holds, by what it is: servers and people name them as they like."""
+        with opened(bundle) as file:
+            start = file.read(6)
+            file.seek(0)
+            if start.startswith(b"PK"):
+                self._unzip(file)
             else:
-                target.write(member.name, content, modified_ns)
+                self._untar(_decompressed(file, start))
+
+    def _untar(self, stream: IO[bytes]) -> None:
+        # What is skipped is decompressed too, and a header is read into memory.
+        whole = _Counted(stream, replace(self.target, byte_count=0))
+        with tarfile.open(fileobj=cast(IO[bytes], whole), mode="r|") as archive:
+            for member in archive:
+                if member.islnk():  # another name of an earlier member
+                    self._copy(member)
+                elif (content := archive.extractfile(member) if member.isreg() else None) is None:
+                    self.target.count_member()
+                else:
+                    self._write(member.name, content)
+
+    def _copy(self, member: tarfile.TarInfo) -> None:
+        try:
+            with self.target.place(_plain(member.linkname)).open("rb") as content:
+                self._write(member.name, content)
+        except (FileNotFoundError, IsADirectoryError):
+            why = "a link to what the bundle does not hold"
+            self.target.problems.append((storable(member.name), why))
+
+    def _unzip(self, file: IO[bytes]) -> None:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            encoding = _encoding_of_names(members)
+            for info in members:
+                name = _name(info, encoding)
+                kind = stat.S_IFMT(info.external_attr >> 16)
+                if _plain(name).endswith("/") or kind not in (0, stat.S_IFREG):
+                    self.target.count_member()
+                else:
+                    with archive.open(info) as content:
+                        self._write(name, content)
+
+    def _write(self, name: str, content: Readable) -> None:
+        with self.target.noting(name):
+            self.target.write(_plain(name), content, self.modified_ns)
 
 
-def _unzip(source: Path, target: Target, modified_ns: int) -> None:
-    with zipfile.ZipFile(source) as archive:
-        for info in archive.infolist():
-            kind = stat.S_IFMT(info.external_attr >> 16)
-            if info.is_dir() or kind not in (0, stat.S_IFREG):
-                target.count_member()
-            else:
-                with archive.open(info) as content:
-                    target.write(info.filename, content, modified_ns)
+def _plain(name: str) -> str:
+    """A member's name with "/" between its parts: some programs on Windows write backslashes."""
+    return name.replace("\\", "/")
 
 
-def pack(files: list[SourceFile], destination: Path, manifest: dict[str, object]) -> int:
+def _decompressed(file: IO[bytes], start: bytes) -> IO[bytes]:
+    if start.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+    if start.startswith(b"BZh"):
+        return bz2.BZ2File(file)
+    return io.BufferedReader(_Xz(file)) if start == b"\xfd7zXZ\0" else file
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A stream of which no more is read than can be believed."""
+
+    stream: IO[bytes]
+    counter: Target
+
+    def read(self, size: int) -> bytes:
+        data = self.stream.read(size)
+        self.counter.count_bytes(len(data))
+        return data
+
+
+class _Xz(io.RawIOBase):
+    """An xz stream whose dictionary cannot take all memory, as that of `lzma.LZMAFile` can."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._decompressor = lzma.LZMADecompressor(memlimit=_MOST_XZ_MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = b""
+        while not (data or self._decompressor.eof):
+            more = self._file.read(1 << 16) if self._decompressor.needs_input else b""
+            if self._decompressor.needs_input and not more:
+                raise EOFError("it ends before its end")
+            data = self._decompressor.decompress(more, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _encoding_of_names(members: list[zipfile.ZipInfo]) -> str:
+    """The encoding of those names of a zip that are not said to be UTF-8, told by all of them."""
+    names = b"\n".join(
+        info.filename.encode("cp437") for info in members if not info.flag_bits & _IS_UTF_8
+    )
+    with contextlib.suppress(UnicodeDecodeError):
+        names.decode()
+        return "utf-8"
+    if len(re.sub(rb"[\0-\x7f]", b"", names)) < _FEWEST_BYTES:
+        return "cp437"
+    return likeliest_encoding(names, _NAME_ENCODINGS) or "cp437"
+
+
+def _name(info: zipfile.ZipInfo, encoding: str) -> str:
+    if info.flag_bits & _IS_UTF_8:
+        return info.filename
+    return info.filename.encode("cp437").decode(encoding, "replace")
+
+
+def pack(files: list[SourceFile], destination: Path, manifest: Mapping[str, object]) -> int:
     """Write a bundle of some files with its manifest; returns its size in bytes.
 
     The same input gives the same bytes: files in order, without times and owners.
@@ -96,28 +243,19 @@ def pack(files: list[SourceFile], destination: Path, manifest: dict[str, object]
     """
     if not destination.name.lower().endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{destination} is no bundle's name: end it with .tar.gz")
-    waiting = destination.with_name(f".{destination.name}.part")
     try:
         with (
-            waiting.open("wb") as raw,
+            replacing(destination) as raw,
             gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
         ):
             text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
             _add(archive, MANIFEST_NAME, text.encode())
-            for file in sorted(files, key=lambda one: one.path):
-                _add(archive, file.path, file.location.read_bytes())
-        waiting.replace(destination)
+            for file in sorted(files, key=lambda file: file.path):
+                _add(archive, on_disk(file.path), read_data(file, max(file.size, 1)))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            waiting.unlink(missing_ok=True)
-        is_own = error.filename in (None, str(waiting))
-        failed = (
-            f"{destination} cannot be written" if is_own else f"{error.filename} cannot be read"
-        )
         raise SourceError(
-            f"{failed}: {reason(error)}",
-            path=str(destination),
+            f"{destination} cannot be written: {reason(error)}", path=str(destination)
         ) from error
     return destination.stat().st_size
 

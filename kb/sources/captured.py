@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import os
-from collections.abc import Iterator
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote, urljoin
 
+from kb.disk.read import MAXIMUM_DOCUMENT, reason, too_large
+from kb.disk.secret import is_secret
 from kb.errors import SourceError
-from kb.sources.bundle import unpacked
-from kb.sources.entries import fetched_files, write_fetched
-from kb.sources.folder import Accepts
+from kb.sources.bundle import is_packed, unpacked_bundle
+from kb.sources.folder import LEADS_OUT, Accepts, Opened, Report, SourceFile, Withhold, read_data
 from kb.sources.manifest import MANIFEST_NAME, Entry, Manifest, parse_manifest
 from kb.sources.member import Target
-from kb.sources.opened import Opened
 from kb.sources.pages import Pages, document_path, pages_of, predicted_path
 from kb.sources.web import Fetched, Web
-
-__all__ = ["captured"]
+from kb.text.file_names import on_disk
 
 MOST_BYTES = 200_000_000  # of what an address gives first
-_TAR, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 
 
 @contextlib.contextmanager
@@ -46,13 +48,12 @@ def captured(url: str, accepts: Accepts, *, allow_private: bool) -> Iterator[Ope
             yield _of_pages(web, pages, target, accepts)
         elif path := document_path(url, got.media_type, accepts):
             yield Opened(_nothing(target), fetched=(write_fetched(target, path, got, url),))
-        elif got.data.startswith((_TAR, _ZIP)):
-            suffix = ".zip" if got.data.startswith(_ZIP) else ".tar.gz"
-            bundle = Path(folder, f"bundle{suffix}")
+        elif is_packed(got.data):
+            bundle = Path(folder, "bundle")
             bundle.write_bytes(got.data)
             at = datetime.fromisoformat(got.captured).timestamp()
             os.utime(bundle, (at, at))
-            with unpacked(bundle, called=url) as opened:
+            with unpacked_bundle(bundle, url) as opened:
                 yield opened
         else:
             raise SourceError(
@@ -63,16 +64,14 @@ def captured(url: str, accepts: Accepts, *, allow_private: bool) -> Iterator[Ope
 
 
 def _of_pages(web: Web, pages: Pages, target: Target, accepts: Accepts) -> Opened:
-    """The pages of a list."""
-
-    def named(entry: Entry, got: Fetched) -> str:
+    def document_name(entry: Entry, got: Fetched) -> str:
         path = document_path(entry.url, got.media_type, accepts)
         if not path:
             raise SourceError(f"{entry.url} is no document ({got.media_type or 'of no type'})")
         return path
 
     entries = [Entry(predicted_path(url, accepts), url) for url in pages.urls]
-    files, failed = fetched_files(web, entries, target, accepts, named, pages.pause)
+    files, failed = fetched_files(web, entries, target, accepts, document_name, pages.pause)
     return Opened(
         _nothing(target),
         fetched=tuple(files),
@@ -108,3 +107,138 @@ def _of_manifest(
         fetched=tuple(files),
         problems=tuple(failed),
     )
+
+
+MOST_SECONDS_OF_ALL = 1_800.0  # of all that one source fetches
+MOST_FETCHED = 10_000
+
+
+def listed_files(
+    source: Opened,
+    entries: Sequence[Entry],
+    *,
+    report: Report,
+    withhold: Withhold,
+    accepts: Accepts,
+) -> list[SourceFile]:
+    """The entries that lie below a source's folder; those that do not are reported."""
+    root = os.path.realpath(source.root)
+    files = []
+    for entry in entries:
+        if is_secret(entry.path):
+            withhold(entry.path)
+            continue
+        try:
+            place = os.path.realpath(os.path.join(root, on_disk(entry.path)), strict=True)
+            status = os.stat(place)
+        except (OSError, ValueError) as error:
+            report(entry.path, f"the manifest lists it, but {reason(error)}")
+            continue
+        inner = Path(os.path.relpath(place, root)).as_posix()
+        maximum = accepts(entry.path) or MAXIMUM_DOCUMENT
+        if not Path(place).is_relative_to(root):
+            report(entry.path, LEADS_OUT)
+        elif is_secret(inner):
+            withhold(entry.path)
+        elif not stat.S_ISREG(status.st_mode):
+            report(entry.path, "skipped: not a regular file")
+        elif status.st_size > maximum:
+            report(entry.path, f"skipped: {too_large(status.st_size, maximum)}")
+        else:
+            files.append(SourceFile.of(entry.path, Path(place), status))
+    return files
+
+
+def checked(
+    files: Sequence[SourceFile], entries: Mapping[str, Entry], report: Report
+) -> list[SourceFile]:
+    """The files without those whose hash is not the one that is listed; these are reported."""
+    kept = []
+    for file in files:
+        entry = entries.get(file.path)
+        try:
+            if entry is not None and entry.hash:
+                entry.require(read_data(file, max(file.size, 1)))
+        except SourceError as error:
+            report(file.path, error.message)
+        else:
+            kept.append(file)
+    return kept
+
+
+@contextlib.contextmanager
+def with_entries(
+    source: Opened, accepts: Accepts, *, allow_private: bool, fetch: bool = True
+) -> Iterator[Opened]:
+    """A source with the files that its manifest names by their addresses, for a while.
+
+    Args:
+        fetch: False takes none of them; none is a problem then.
+    """
+    done = {file.path for file in source.fetched} | {path for path, _ in source.problems}
+    entries = [entry for entry in source.manifest.entries if entry.url and entry.path not in done]
+    if not entries or not fetch:
+        yield source
+        return
+    with (
+        TemporaryDirectory(prefix="kb-fetched-") as folder,
+        Web(allow_private=allow_private) as web,
+    ):
+        files, problems = fetched_files(web, entries, Target(Path(folder), "the manifest"), accepts)
+        fetched, problems = [*source.fetched, *files], [*source.problems, *problems]
+        yield replace(source, fetched=tuple(fetched), problems=tuple(problems))
+
+
+def fetched_files(
+    web: Web,
+    entries: Sequence[Entry],
+    target: Target,
+    accepts: Accepts,
+    document_name: Callable[[Entry, Fetched], str] = lambda entry, _: entry.path,
+    pause: float = 0.0,
+) -> tuple[list[SourceFile], list[tuple[str, str]]]:
+    """Fetch what is listed, one after the other; also the paths that failed, with the reason.
+
+    Args:
+        document_name: the document's path, once its type is known.
+        pause: seconds between two of them.
+    """
+    files: list[SourceFile] = []
+    problems: list[tuple[str, str]] = []
+    until = time.monotonic() + MOST_SECONDS_OF_ALL
+    for number, entry in enumerate(entries):
+        if is_secret(entry.path):
+            problems.append((entry.path, "never stored, by its name"))
+        elif number >= MOST_FETCHED:
+            problems.append((entry.path, f"not fetched: only {MOST_FETCHED:,} files are"))
+        elif time.monotonic() > until:
+            why = f"not fetched: all together took more than {MOST_SECONDS_OF_ALL / 60:.0f} minutes"
+            problems.append((entry.path, why))
+        else:
+            if number and pause:
+                time.sleep(pause)  # as the site asks for
+            try:
+                got = web.get(entry.url, accepts(entry.path) or MAXIMUM_DOCUMENT)
+                entry.require(got.data)
+                files.append(write_fetched(target, document_name(entry, got), got, entry.url))
+            except SourceError as error:
+                problems.append((entry.path, error.message))
+            except OSError as error:  # a name that is too long, or a file where a folder must be
+                problems.append((entry.path, reason(error)))
+    return files, problems
+
+
+def write_fetched(target: Target, path: str, got: Fetched, url: str) -> SourceFile:
+    """Write what was fetched, with a time that changes whenever its bytes do.
+
+    Raises:
+        SourceError: as `Target.write`.
+        OSError: it cannot be written.
+    """
+    seconds = int(datetime.fromisoformat(got.captured).timestamp())
+    part = int(hashlib.sha256(got.data).hexdigest()[:7], 16) % 1_000_000_000
+    time_ns = seconds * 1_000_000_000 + part
+    name = on_disk(path)
+    target.write(name, io.BytesIO(got.data), time_ns)
+    location, captured = target.folder / name, got.captured
+    return SourceFile(path, location, len(got.data), time_ns, url=url, captured=captured)

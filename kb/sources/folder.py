@@ -1,7 +1,7 @@
 """A folder on disk -> the files that are documents, and a file -> its text.
 
-Nothing here fails because of one bad entry: what cannot be listed is reported with its path and
-left out. A reported path is unknown, not gone; whoever syncs must keep what it holds of it.
+No bad entry stops a walk: it is reported with its path and left out. A reported path is unknown,
+not gone, so a sync must keep what is stored of it.
 """
 
 from __future__ import annotations
@@ -11,38 +11,29 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kb.disk.globs import Globs
 from kb.disk.ignore import IGNORE_FILES, IgnoreFiles
-from kb.disk.read import MAXIMUM_DOCUMENT, read_bytes, reason, too_large
+from kb.disk.read import MAXIMUM_DOCUMENT, FileState, read_bytes, reason, too_large
 from kb.disk.ripgrep import list_files
 from kb.disk.secret import begins_as_private_key, is_secret, secret_folder
 from kb.disk.skipped import NEVER_ENTERED, NOISY_FOLDERS, TOOL_FOLDERS, skipped_parts
 from kb.errors import SourceError
+from kb.sources.manifest import Manifest
 from kb.text.decode import NoTextError, decode
 from kb.text.file_names import storable
 from kb.text.suffixes import PAGE_SUFFIXES
 
-__all__ = [
-    "LEADS_OUT",
-    "Accepts",
-    "SecretFile",
-    "SourceFile",
-    "SourceText",
-    "is_private_key",
-    "read",
-    "read_data",
-    "secret_root",
-    "text_files",
-    "walk",
-]
+if TYPE_CHECKING:
+    from kb.sources.includes import Shown
 
-# Said of a link that is not followed; the collection of what it leads to has its own root.
 LEADS_OUT = (
     "link not followed: it leads out of the collection's folder; `kb add` its target by itself"
 )
+LARGEST_INODE = 2**63 - 1  # in SQLite; some file systems count further
 _BARE_NEGATION = re.compile(r"^!\s*$", re.MULTILINE)
 
 Report = Callable[[str, str], None]
@@ -67,6 +58,24 @@ class SourceFile:
     modified_ns: int
     url: str = ""  # where it was fetched; "" when it was not
     captured: str = ""  # when it was fetched, as UTC text
+    changed_ns: int | None = None  # as in `FileState`
+    inode: int | None = None
+
+    @classmethod
+    def of(cls, path: str, location: Path, status: os.stat_result) -> SourceFile:
+        """A file as it lies on the disk."""
+        return cls(
+            path,
+            location,
+            status.st_size,
+            status.st_mtime_ns,
+            changed_ns=status.st_ctime_ns,
+            inode=status.st_ino & LARGEST_INODE,
+        )
+
+    @property
+    def state(self) -> FileState:
+        return FileState(self.size, self.modified_ns, self.changed_ns, self.inode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +83,25 @@ class SourceText:
     """What a file holds."""
 
     text: str  # without byte order mark, line ends as "\n"
-    content_hash: bytes  # SHA-256 of the bytes on disk
+    content_hash: bytes  # SHA-256 of the bytes on disk, or of theirs and of what is shown
     encoding: str  # the Python codec that read it: "utf-8", "utf-8-sig", "utf-16-le", "latin-1" ...
     notice: str  # "" or what the user should know ("not UTF-8: read as Latin-1")
+    shown: tuple[Shown, ...] = ()  # behind the own text
+    includes: bool = False  # whether other files, there or not, belong to what it is
 
 
-def no_withholding(path: str) -> None:
-    """Nobody asks which secret files were left out."""
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A source while it is read: whatever it is, its files lie in folders for that long."""
+
+    root: Path  # a folder, or the one file that the source is
+    manifest: Manifest = field(default_factory=Manifest)
+    version: str | None = None  # what the source itself calls this edition: git's commit
+    fetched: tuple[SourceFile, ...] = ()  # beside those below the root
+    notices: tuple[str, ...] = ()
+    # Of all files below the root, where they lie there for now only: their own says nothing.
+    state: FileState | None = None
+    problems: tuple[tuple[str, str], ...] = ()  # paths that could not be had, and why
 
 
 def text_files(path: str) -> int:
@@ -94,24 +115,23 @@ def walk(
     exclude: Sequence[str] = (),
     *,
     report: Report,
-    withhold: Withhold = no_withholding,
+    withhold: Withhold = lambda _: None,
     hidden: bool = False,
     accepts: Accepts = text_files,
 ) -> Iterator[SourceFile]:
     """The documents in and below a folder, sorted by path; or the one file that `root` is.
 
     Ignore files count as in git. What `kb.disk.skipped` lists is left out unless a glob names it,
-    secret files always. A link is followed when it leads to a place inside the root that the
-    walk does not reach otherwise, so that no file comes twice. The folder is read before the
-    first file is returned.
+    secret files always. A link is followed when it leads inside the root to what the walk does not
+    reach otherwise, so that no file comes twice.
 
     Args:
         root: a folder, or a single file, which is then taken whatever the globs say.
         include: globs (see `Globs`) that decide in place of `accepts`.
         exclude: globs that win over the included; they hold for a link's target as well.
-        report: called with a path relative to the root and a message for each file, folder or
-            link that had to be left out.
-        withhold: called with the path of each file that is left out because it is secret.
+        report: called with the relative path of each file, folder or link that had to be left
+            out, and a message.
+        withhold: called with the path of each secret file.
         hidden: take hidden files and folders too, except those that programs fill.
         accepts: which files are documents.
 
@@ -123,8 +143,8 @@ def walk(
     walker = _Walker(
         Globs(include, descend=False) if include else None,
         Globs(exclude, descend=True),
-        report,
-        withhold,
+        lambda path, message: report(storable(path), message),
+        lambda path: withhold(storable(path)),
         hidden,
         accepts,
     )
@@ -135,7 +155,7 @@ def walk(
             f"Cannot read {root}: {reason(error)}. Check the path and its permissions.",
             path=str(root),
         ) from error
-    return iter(sorted(walker.found.values(), key=lambda file: file.path))
+    return iter(sorted(walker.files.values(), key=lambda file: file.path))
 
 
 def read(file: SourceFile) -> SourceText:
@@ -180,60 +200,53 @@ def read_data(file: SourceFile, maximum: int) -> bytes:
         raise _unreadable(file, f"{reason(error)}. Allow reading it, or exclude it.") from error
 
 
+@dataclass(slots=True)
 class _Walker:
-    """One walk: what was found, and the links that wait until all real paths are known."""
+    """One walk: its files, and the links that wait until all real paths are known."""
 
-    def __init__(
-        self,
-        include: Globs | None,
-        exclude: Globs,
-        report: Report,
-        withhold: Withhold,
-        hidden: bool,
-        accepts: Accepts,
-    ) -> None:
-        self.found: dict[str, SourceFile] = {}  # by location, so that no file comes twice
-        self._include = include
-        self._exclude = exclude
-        self._report: Report = lambda path, message: report(storable(path), message)
-        self._withhold: Withhold = lambda path: withhold(storable(path))
-        self._hidden = hidden
-        self._accepts = accepts
-        self._root = ""
-        self._folders: set[str] = set()  # real paths whose entries were looked at
-        self._links: list[tuple[str, str]] = []  # path and location
+    include: Globs | None
+    exclude: Globs
+    report: Report
+    withhold: Withhold
+    hidden: bool
+    accepts: Accepts
+    files: dict[str, SourceFile] = field(default_factory=dict)  # by location: none comes twice
+    root: str = ""
+    folders: set[str] = field(default_factory=set)  # real paths whose entries were looked at
+    links: list[tuple[str, str]] = field(default_factory=list)  # path and location
+    ignore_files: IgnoreFiles = field(init=False)
 
     def start(self, root: Path) -> None:
-        self._root = os.path.realpath(root, strict=True)
-        if why := secret_root(Path(self._root)):
+        self.root = os.path.realpath(root, strict=True)
+        if why := secret_root(Path(self.root)):
             raise SecretFile(f"{root} is never stored: {why}.", path=str(root))
-        status = os.stat(self._root)
+        status = os.stat(self.root)
         if stat.S_ISDIR(status.st_mode):
-            os.scandir(self._root).close()  # an unreadable root is an error, not an empty folder
-            self._ignore_files = IgnoreFiles(Path(self._root))
-            self._list(self._root, "")
-            while self._links:
-                links, self._links = sorted(self._links), []
+            os.scandir(self.root).close()  # an unreadable root is an error, not an empty folder
+            self.ignore_files = IgnoreFiles(Path(self.root))
+            self._list(self.root, "")
+            while self.links:
+                links, self.links = sorted(self.links), []
                 for path, location in links:
                     self._follow(path, location)
         elif not stat.S_ISREG(status.st_mode):
             raise OSError("neither a folder nor a regular file")
         else:
-            self._add(root.name, self._root, status)
+            self._add(root.name, self.root, status)
 
     def _list(self, folder: str, prefix: str) -> None:
         """Take in all below a real folder; `prefix` is its path with a slash."""
-        skipped = NOISY_FOLDERS if self._hidden else TOOL_FOLDERS
+        skipped = NOISY_FOLDERS if self.hidden else TOOL_FOLDERS
         listing = list_files(
             Path(folder),
-            hidden=self._hidden or (self._include is not None and self._include.names_hidden),
+            hidden=self.hidden or (self.include is not None and self.include.names_hidden),
             skipped=sorted(name for name in skipped if not self._is_named(name)),
             with_parents=not prefix,
         )
         for inner, why in listing.unread:
             is_ignore_file = inner.rpartition("/")[2] in IGNORE_FILES
             what = "ignore file not used" if is_ignore_file else "folder not read"
-            self._report((prefix + inner).rstrip("/"), f"{what}: {why}")
+            self.report((prefix + inner).rstrip("/"), f"{what}: {why}")
         holding = {""}
         for inner in listing.files:
             above = inner.rpartition("/")[0]
@@ -247,22 +260,22 @@ class _Walker:
 
     def _take(self, path: str, location: str, is_sure: bool) -> None:
         """Take in a regular file that ripgrep does not find ignored."""
-        if not self._wanted(path) or self._exclude.match(path):
+        if not self._matches(path) or self.exclude.match(path):
             return
-        # It also compares names byte by byte, in whatever Unicode form they are.
-        if not (is_sure and path.isascii()) and self._ignore_files.hides(path):
+        # ripgrep also compares names byte by byte, in whatever Unicode form they are.
+        if not (is_sure and path.isascii()) and self.ignore_files.hides(path):
             return
         if is_secret(path):
-            self._withhold(path)
+            self.withhold(path)
             return
-        if location in self.found:
+        if location in self.files:
             return
         try:
             self._add(path, location, os.stat(location, follow_symlinks=False))
         except FileNotFoundError:
             pass  # gone since the folder was listed
         except OSError as error:
-            self._report(path, f"skipped: {reason(error)}")
+            self.report(path, f"skipped: {reason(error)}")
 
     def _look_for_links(self, folder: str, prefix: str, holding: set[str]) -> bool:
         """Note the links below a folder; report what is neither file, folder nor link.
@@ -271,18 +284,18 @@ class _Walker:
             holding: the folders that hold a file which is not ignored, directly or not.
 
         Returns:
-            whether ripgrep can have read all ignore files right.
+            whether ripgrep reads all ignore files as git does.
         """
         is_sure = True
         pending = [""]
         while pending:
             inner = pending.pop()
-            place = os.path.join(folder, inner) if inner else folder
-            if place in self._folders:
+            location = os.path.join(folder, inner) if inner else folder
+            if location in self.folders:
                 continue
-            self._folders.add(place)
+            self.folders.add(location)
             try:
-                with os.scandir(place) as entries:
+                with os.scandir(location) as entries:
                     listed = list(entries)
             except OSError:
                 continue  # gone, or ripgrep could not read it either and it is reported
@@ -290,28 +303,29 @@ class _Walker:
             for entry in listed:
                 path = prefix + before + entry.name
                 if entry.is_symlink():
-                    if not (self._skips(path) or self._ignored(path)):
-                        self._links.append((path, entry.path))
+                    if not (self._skips(path) or self.ignore_files.ignores(path, False)):
+                        self.links.append((path, entry.path))
                 elif entry.is_dir(follow_symlinks=False):
-                    known = before + entry.name in holding
-                    if known or not (self._skips(path) or self._ignored(path, is_folder=True)):
+                    if before + entry.name in holding or not (
+                        self._skips(path) or self.ignore_files.ignores(path, True)
+                    ):
                         pending.append(before + entry.name)
-                elif not entry.is_file(follow_symlinks=False) and self._wanted(path):
-                    self._report(path, "skipped: not a regular file")
+                elif not entry.is_file(follow_symlinks=False) and self._matches(path):
+                    self.report(path, "skipped: not a regular file")
                 if entry.name in IGNORE_FILES:
                     is_sure &= self._is_plain(path, entry.path)
         return is_sure
 
     def _is_plain(self, path: str, ignore_file: str) -> bool:
-        """Whether ripgrep reads an ignore file as git does; tell it when it cannot be read."""
+        """Whether ripgrep reads an ignore file as git does; report one that cannot be read."""
         try:
             text = read_bytes(Path(os.path.realpath(ignore_file)), MAXIMUM_DOCUMENT).decode()
         except UnicodeDecodeError:
-            return False  # of which ripgrep uses what comes before
+            return False  # ripgrep uses what comes before
         except OSError as error:
-            self._report(path, f"ignore file not used: {reason(error)}")
+            self.report(path, f"ignore file not used: {reason(error)}")
             return True
-        return _BARE_NEGATION.search(text) is None  # which takes back everything in ripgrep
+        return _BARE_NEGATION.search(text) is None  # in ripgrep it takes back everything
 
     def _follow(self, path: str, location: str) -> None:
         try:
@@ -319,24 +333,24 @@ class _Walker:
             status = os.stat(target)
         except OSError as error:
             if os.path.lexists(location):
-                self._report(path, f"link not followed: {reason(error)}")
+                self.report(path, f"link not followed: {reason(error)}")
             return
         is_folder = stat.S_ISDIR(status.st_mode)
         slash = "/" if is_folder else ""
-        if self._exclude.match(path + slash) or not (is_folder or self._wanted(path)):
+        if self.exclude.match(path + slash) or not (is_folder or self._matches(path)):
             return
         # Compared part by part: `/proj_secret` begins with `/proj` but is outside it.
-        if not Path(target).is_relative_to(self._root):
-            self._report(path, LEADS_OUT)
+        if not Path(target).is_relative_to(self.root):
+            self.report(path, LEADS_OUT)
             return
-        inner = Path(target).relative_to(self._root).as_posix()
+        inner = Path(target).relative_to(self.root).as_posix()
         if is_secret(path) or is_secret(inner):
-            self._withhold(path)
-        elif self._skips(inner) or self._exclude.match(inner + slash):
+            self.withhold(path)
+        elif self._skips(inner) or self.exclude.match(inner + slash):
             return
-        elif is_folder and target not in self._folders:
+        elif is_folder and target not in self.folders:
             self._list(target, path + "/")
-        elif not is_folder and target not in self.found:
+        elif not is_folder and target not in self.files:
             self._add(path, target, status)
 
     def _skips(self, path: str) -> bool:
@@ -344,37 +358,32 @@ class _Walker:
         parts = path.split("/")
         if not NEVER_ENTERED.isdisjoint(parts):
             return True
-        if self._hidden:
+        if self.hidden:
             return not NOISY_FOLDERS.isdisjoint(parts)
         return any(not self._is_named(part) for part in skipped_parts(path))
 
     def _is_named(self, part: str) -> bool:
         return (
-            self._include is not None
+            self.include is not None
             and part not in NEVER_ENTERED
-            and self._include.may_name(part)
-            and not self._hidden
+            and self.include.may_name(part)
+            and not self.hidden
         )
 
-    def _ignored(self, path: str, *, is_folder: bool = False) -> bool:
-        return self._ignore_files.ignores(path, is_folder)
-
-    def _wanted(self, path: str) -> bool:
-        if self._hidden:
-            return self._include is None or self._include.match(path)
-        if self._include is not None:
-            return self._include.match(path, skipped_parts(path))
-        return self._accepts(path) > 0 and not skipped_parts(path)
+    def _matches(self, path: str) -> bool:
+        if self.hidden:
+            return self.include is None or self.include.match(path)
+        if self.include is not None:
+            return self.include.match(path, skipped_parts(path))
+        return self.accepts(path) > 0 and not skipped_parts(path)
 
     def _add(self, path: str, location: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
-            self._report(path, "skipped: not a regular file")
-        elif status.st_size > (maximum := self._accepts(path) or MAXIMUM_DOCUMENT):
-            self._report(path, f"skipped: {too_large(status.st_size, maximum)}")
+            self.report(path, "skipped: not a regular file")
+        elif status.st_size > (maximum := self.accepts(path) or MAXIMUM_DOCUMENT):
+            self.report(path, f"skipped: {too_large(status.st_size, maximum)}")
         else:
-            self.found[location] = SourceFile(
-                storable(path), Path(location), status.st_size, status.st_mtime_ns
-            )
+            self.files[location] = SourceFile.of(storable(path), Path(location), status)
 
 
 def secret_root(root: Path) -> str:

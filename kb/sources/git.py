@@ -1,9 +1,8 @@
 """A git repository by its address: its documents, as of one commit, in a folder of our own.
 
-git does the fetching; nothing of the repository is ever checked out, so that neither hooks nor
-filters nor attributes nor links of it mean anything. Of history one commit is fetched, of files
-only those that can be documents. What was fetched is kept in the user's cache folder, so that the
-next sync fetches what changed; without it the next sync fetches all of it again, and no more.
+Nothing is ever checked out, so hooks, filters, attributes and links of the repository have no
+effect. One commit is fetched, and only files that can be documents. They are kept in the user's
+cache folder, so that the next sync fetches what changed.
 """
 
 from __future__ import annotations
@@ -13,65 +12,59 @@ import hashlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
 
 from kb.disk.ignore import IGNORE_FILES
-from kb.disk.read import MAXIMUM_DOCUMENT, reason
+from kb.disk.read import MAXIMUM_DOCUMENT, UNKNOWN_STATE, reason
+from kb.disk.system import apart, end_with_children, with_memory
 from kb.errors import SourceError
 from kb.sources.address import GitAddress
-from kb.sources.cache import cache_folder
-from kb.sources.git_complaints import complaint
+from kb.sources.folder import Accepts, Opened
 from kb.sources.manifest import MANIFEST_NAME, read_manifest
 from kb.sources.member import MOST_BYTES, Target
-from kb.sources.opened import Opened
-
-__all__ = ["cloned"]
+from kb.sources.web import cache_folder
 
 MOST_SECONDS = 900  # of one call of git
 LOOK_SECONDS = 0.5  # how often the size of what is fetched is looked at
+MOST_COMMITS = 100  # that tell when a file changed last; the oldest stands for those before it
 MOST_FETCHES = 50  # each leaves a pack behind; then the repository is fetched anew
 MOST_MEMORY_KIB = 2 * 1024**2  # of one process of git
 LOCK_SECONDS = 600
 
-# Where git would look for a repository other than the one that it is told of.
-_PLACES = (
-    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"),
-    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE"),
-    *("GIT_GRAFT_FILE", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_TEMPLATE_DIR", "GIT_PROTOCOL_FROM_USER"),
+# They would make git look at another repository than ours.
+_PLACES = frozenset(
+    "GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR "
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_PREFIX GIT_SHALLOW_FILE "
+    "GIT_GRAFT_FILE GIT_ASKPASS SSH_ASKPASS GIT_TEMPLATE_DIR GIT_PROTOCOL_FROM_USER".split()
 )
-# Said before every command. What a repository's own configuration says stands behind it.
+# Given with every command: they win over a repository's own configuration.
 _SETTINGS = (
-    "core.hooksPath=/dev/null",
-    "core.askPass=",
-    "core.fsmonitor=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "protocol.version=2",
-    "submodule.recurse=false",
-    "fetch.recurseSubmodules=false",
-    "core.packedGitWindowSize=32m",
-    "core.packedGitLimit=256m",
-    "http.lowSpeedLimit=1000",
-    "http.lowSpeedTime=60",
+    "core.hooksPath=/dev/null core.askPass= core.fsmonitor=false gc.auto=0 maintenance.auto=false "
+    "protocol.version=2 submodule.recurse=false fetch.recurseSubmodules=false "
+    "core.packedGitWindowSize=32m core.packedGitLimit=256m "
+    "http.lowSpeedLimit=1000 http.lowSpeedTime=60".split()
 )
 _NOT_BY_ID = re.compile(r"unadvertised object|not our ref")
+_USER = re.compile(r"//[^/@\s]+@")
+_DENIED = re.compile(r"could not read|Authentication failed|Permission denied|publickey")
+_LOGIN = re.compile(r"^\S+@\S+: ")
+_UNKNOWN_HOST = re.compile(r"Host key verification failed|No \S+ host key is known")
+_OF_ANOTHER = re.compile(r"dubious ownership in repository at ('.+')")
 _FILE_MODES = (b"100644", b"100755", b"100664")
 
 
 @contextlib.contextmanager
-def cloned(address: GitAddress, wants: Callable[[str], int]) -> Iterator[Opened]:
+def cloned(address: GitAddress, accepts: Accepts) -> Iterator[Opened]:
     """The documents of a repository in a folder, for as long as the block lasts.
 
     Args:
-        wants: how many bytes a file, by its path below the address' folder, may have as a
-            document; 0 when it is none.
+        accepts: which files are documents, by their paths below the address' folder.
 
     Raises:
         SourceError: git is missing or cannot fetch it, there is no such ref or folder, or it is
@@ -81,95 +74,85 @@ def cloned(address: GitAddress, wants: Callable[[str], int]) -> Iterator[Opened]
         try:
             with _repository(address) as repository:
                 commit, seconds = repository.fetch()
+                times = repository.times(commit)
                 files = repository.files(commit)
                 target = Target(Path(folder), address.stored)
-                below = _below(address)
-                chosen = _chosen(address, files, wants)
-                repository.write(chosen, target, commit, seconds)
+                below = address.folder or address.manifest.rpartition("/")[0]
+                below += "/" if below else ""
+                documents = _documents(address, below, files, accepts)
+                repository.write(documents, target, commit, seconds, times)
                 manifest = read_manifest(
                     Path(folder, address.manifest or f"{below}{MANIFEST_NAME}")
                 )
-                if manifest.restricts:  # it may name what no suffix tells
-                    known = {file.path for file in chosen}
+                if manifest.restricts:  # it may name files without a suffix of ours
+                    paths = {file.path for file in documents}
                     is_named = manifest.is_named()
-                    named = [
+                    more = [
                         replace(file, maximum=MAXIMUM_DOCUMENT)
                         for file in files
                         if file.path.startswith(below)
-                        and file.path not in known
+                        and file.path not in paths
                         and is_named(file.path[len(below) :])
                     ]
-                    repository.write(named, target, commit, seconds)
+                    repository.write(more, target, commit, seconds, times)
         except OSError as error:
             raise _failure(address, reason(error)) from error
         root = Path(folder, below)
         root.mkdir(parents=True, exist_ok=True)  # nothing of it can be a document
-        yield Opened(root, manifest, commit)
+        problems = tuple((path.removeprefix(below), why) for path, why in target.problems)
+        yield Opened(root, manifest, commit, state=UNKNOWN_STATE, problems=problems)
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of a commit."""
-
     path: str
     blob: str  # the id of its content
     maximum: int = 0  # bytes that it may have
 
 
-def _below(address: GitAddress) -> str:
-    """The folder that is the collection, with a slash; "" for the whole repository."""
-    folder = address.folder or address.manifest.rpartition("/")[0]
-    return f"{folder}/" if folder else ""
-
-
-def _chosen(
-    address: GitAddress, files: Sequence[_File], wants: Callable[[str], int]
+def _documents(
+    address: GitAddress, below: str, files: Sequence[_File], accepts: Accepts
 ) -> list[_File]:
-    """The files that are fetched: possible documents, and what says which of them are meant."""
-    below = _below(address)
-    inside = [file for file in files if file.path.startswith(below)]
-    if not inside:
+    """The files that are fetched: possible documents, ignore files and the manifest."""
+    if not any(file.path.startswith(below) for file in files):
         raise _failure(address, f'it has no folder "{below}"')
     if address.manifest and all(file.path != address.manifest for file in files):
         raise _failure(address, f'it has no file "{address.manifest}"')
-    chosen = []
+    documents = []
     for file in files:
         maximum = 0
         if file.path == address.manifest:
             maximum = MAXIMUM_DOCUMENT
         elif file.path.startswith(below):
             is_ours = file.path.rpartition("/")[2] in (*IGNORE_FILES, MANIFEST_NAME)
-            maximum = MAXIMUM_DOCUMENT if is_ours else wants(file.path[len(below) :])
+            maximum = MAXIMUM_DOCUMENT if is_ours else accepts(file.path[len(below) :])
         if maximum:
-            chosen.append(replace(file, maximum=maximum))
-    return chosen
+            documents.append(replace(file, maximum=maximum))
+    return documents
 
 
 @dataclass(frozen=True, slots=True)
 class _Repository:
-    """A bare repository of ours that holds what was fetched of an address."""
-
     folder: Path
     address: GitAddress
     ssh_command: str = ""  # "": as git has it
 
     def fetch(self) -> tuple[str, int]:
-        """Fetch the newest commit that is meant, without any file. Its id, and its time."""
+        """Fetch the newest commit of the ref, without any file. Its id, and its time."""
         return self._fetch_commit("--filter=blob:none")
 
     def _fetch_commit(self, *options: str) -> tuple[str, int]:
-        own = "refs/kb/" + hashlib.sha256(self.address.ref.encode()).hexdigest()[:16]
+        ref = "refs/kb/" + hashlib.sha256(self.address.ref.encode()).hexdigest()[:16]
         self._git(
-            *("fetch", "--quiet", "--no-tags", "--depth=1", "--force", *options),
+            *("fetch", "--quiet", "--no-tags", f"--depth={MOST_COMMITS}", "--force", *options),
             *("--no-write-fetch-head", "--no-auto-maintenance", "--end-of-options", "origin"),
-            f"{self.address.ref or 'HEAD'}:{own}",
+            f"{self.address.ref or 'HEAD'}:{ref}",
         )
-        told = self._git("show", "--no-patch", "--format=%H %ct", f"{own}^{{commit}}", "--")
-        commit, seconds = told.decode().split()[-2:]
+        shown = self._git("show", "--no-patch", "--format=%H %ct", f"{ref}^{{commit}}", "--")
+        commit, seconds = shown.decode().split()[-2:]
         return commit, int(seconds)
 
     def files(self, commit: str) -> list[_File]:
-        """The regular files of a commit; neither links nor submodules."""
         listing = self._git("ls-tree", "-r", "-z", "--full-tree", commit)
         files = []
         for line in listing.split(b"\0"):
@@ -179,68 +162,99 @@ class _Repository:
                 files.append(_File(os.fsdecode(path), blob.rpartition(b" ")[2].decode()))
         return files
 
-    def _fetch_blobs(self, files: Iterable[_File], commit: str) -> None:
-        """Fetch the content of these files of a commit, unless it is there."""
-        there = set(
-            self._git(
-                "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"
-            ).split()
+    def times(self, commit: str) -> dict[str, int]:
+        """When each file was changed last by the commits that are here, in seconds."""
+        log = self._git(
+            *("-c", "core.quotePath=false", "log", "--no-show-signature", "--no-renames"),
+            *("--name-only", "--format=%x01%ct", commit, "--"),
         )
-        if not (missing := {file.blob for file in files if file.blob.encode() not in there}):
+        times: dict[str, int] = {}
+        for group in log.decode("utf-8", "surrogateescape").split("\x01")[1:]:
+            seconds, *paths = group.splitlines()
+            for path in paths:
+                times.setdefault(path, int(seconds))
+        return times
+
+    def _fetch_blobs(self, files: Iterable[_File], commit: str) -> None:
+        listing = ("--batch-all-objects", "--unordered", "--batch-check=%(objectname)")
+        cached = set(self._git("cat-file", *listing).split())
+        if not (missing := {file.blob for file in files if file.blob.encode() not in cached}):
             return
         try:
             self._git(
                 *("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags"),
                 *("--no-write-fetch-head", "--no-auto-maintenance", "--filter=blob:none"),
                 *("--stdin", "--end-of-options", "origin"),
-                given="".join(f"{blob}\n" for blob in sorted(missing)).encode(),
+                stdin="".join(f"{blob}\n" for blob in sorted(missing)).encode(),
             )
         except SourceError as error:
-            # Behind an sshd as it comes git speaks its first protocol, which gives no single files.
+            # Behind a plain sshd git speaks its first protocol, which gives no single files.
             if not _NOT_BY_ID.search(error.message):
                 raise
-            if self._fetch_commit("--refetch", "--no-filter")[0] != commit:
+            if self._fetch_commit("--refetch", "--no-filter", "--depth=1")[0] != commit:
                 raise _failure(self.address, "it changed meanwhile: try again") from error
 
-    def write(self, files: Sequence[_File], target: Target, commit: str, seconds: int) -> None:
-        """Fetch and write these files, each with a time that its content decides."""
+    def write(
+        self,
+        files: Sequence[_File],
+        target: Target,
+        commit: str,
+        seconds: int,
+        times: Mapping[str, int],
+    ) -> None:
+        """Fetch and write these files, each with the time of its change or else of the commit."""
         if not files:
             return
         self._fetch_blobs(files, commit)
-        checked = self._git("cat-file", "--batch-check", given=_lines(files)).splitlines()
+        checked = self._git("cat-file", "--batch-check", stdin=_lines(files)).splitlines()
         sizes = [int(line.rpartition(b" ")[2]) for line in checked]
         small = [file for file, size in zip(files, sizes, strict=True) if size <= file.maximum]
-        with self._running("cat-file", "--batch", given=_lines(small)) as output:
+        with self._running("cat-file", "--batch", stdin=_lines(small)) as output:
             for file, size in zip(files, sizes, strict=True):
                 # Files of one second are told apart by it, also where they have the same length.
                 part = int(file.blob[:7], 16) % 1_000_000_000
-                time_ns = seconds * 1_000_000_000 + part
+                time_ns = times.get(file.path, seconds) * 1_000_000_000 + part
                 if size > file.maximum:
-                    target.write_hole(file.path, size, time_ns)
+                    with target.noting(file.path):
+                        target.write_hole(file.path, size, time_ns)
                     continue
                 output.readline()
-                target.write(file.path, _Part(output, size), time_ns)
+                content = _Part(output, size)
+                with target.noting(file.path):
+                    target.write(file.path, content, time_ns)
+                content.read()  # where it was not written
                 output.read(1)
 
-    def _git(self, *arguments: str, given: bytes = b"") -> bytes:
-        with self._running(*arguments, given=given) as output:
+    def _git(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        with self._running(*arguments, stdin=stdin) as output:
             return output.read()
 
     @contextlib.contextmanager
-    def _running(self, *arguments: str, given: bytes = b"") -> Iterator[IO[bytes]]:
+    def _running(self, *arguments: str, stdin: bytes = b"") -> Iterator[IO[bytes]]:
         """What a command of git prints, once it has ended well."""
         settings = [part for setting in _SETTINGS for part in ("-c", setting)]
-        command = [*_limited(), "git", *settings, f"--git-dir={self.folder}", *arguments]
-        with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
-            stdin.write(given)
-            stdin.seek(0)
-            with _started(command, self._environment(), stdin, stdout, stderr) as process:
-                self._wait(process, stdout)
+        limit = with_memory(MOST_MEMORY_KIB)
+        command = [*limit, "git", *settings, f"--git-dir={self.folder}", *arguments]
+        with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:
+            given.write(stdin)
+            given.seek(0)
+            process = subprocess.Popen(
+                command,
+                stdin=given,
+                stdout=output,
+                stderr=errors,
+                env=self._environment(),
+                **apart(),
+            )
+            try:
+                self._wait(process, output)
+            finally:
+                end_with_children(process)
             if process.returncode:
-                stderr.seek(0)
-                raise _failure(self.address, complaint(stderr.read(100_000), process.returncode))
-            stdout.seek(0)
-            yield stdout
+                errors.seek(0)
+                raise _failure(self.address, complaint(errors.read(100_000), process.returncode))
+            output.seek(0)
+            yield output
 
     def _wait(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
         until = time.monotonic() + MOST_SECONDS
@@ -254,10 +268,10 @@ class _Repository:
                 raise _failure(self.address, f"it has more than {MOST_BYTES / 1e9:.0f} GB")
 
     def _environment(self) -> dict[str, str]:
-        environment = {key: value for key, value in os.environ.items() if key not in _PLACES}
-        if self.ssh_command:
-            environment["GIT_SSH_COMMAND"] = self.ssh_command
-        environment |= {
+        ssh = {"GIT_SSH_COMMAND": self.ssh_command} if self.ssh_command else {}
+        return {
+            **{key: value for key, value in os.environ.items() if key not in _PLACES},
+            **ssh,
             "GIT_TERMINAL_PROMPT": "0",
             "GCM_INTERACTIVE": "never",
             "GIT_ALLOW_PROTOCOL": self.address.url.partition("://")[0],
@@ -265,7 +279,6 @@ class _Repository:
             "GIT_OPTIONAL_LOCKS": "0",
             "LC_ALL": "C",
         }
-        return environment
 
 
 @contextlib.contextmanager
@@ -300,73 +313,56 @@ def _asking_nothing(repository: _Repository) -> _Repository:
     if not repository.address.url.startswith("ssh:") or os.environ.get("GIT_SSH_COMMAND"):
         return repository
     try:
-        own = repository._git("config", "--get", "core.sshCommand").decode().strip()
+        ssh = repository._git("config", "--get", "core.sshCommand").decode().strip()
     except SourceError:  # there is none
-        own = "ssh"
-    return replace(repository, ssh_command=f"{own} -o BatchMode=yes")
-
-
-@contextlib.contextmanager
-def _started(
-    command: Sequence[str],
-    environment: dict[str, str],
-    stdin: IO[bytes],
-    stdout: IO[bytes],
-    stderr: IO[bytes],
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A program without a terminal that it could ask on; it and what it started end with us."""
-    process = subprocess.Popen(
-        command,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        env=environment,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(OSError):
-                if os.name == "posix":
-                    os.killpg(process.pid, signal.SIGKILL)
-                else:
-                    process.kill()
-            process.wait()
+        ssh = "ssh"
+    return replace(repository, ssh_command=f"{ssh} -o BatchMode=yes")
 
 
 def _lines(files: Iterable[_File]) -> bytes:
     return "".join(f"{file.blob}\n" for file in files).encode()
 
 
-def _limited() -> tuple[str, ...]:
-    """What keeps a program's memory bounded: git holds all that a server says of its branches."""
-    if os.name != "posix":
-        return ()
-    return ("/bin/sh", "-c", f'ulimit -v {MOST_MEMORY_KIB} 2>/dev/null; exec "$0" "$@"')
-
-
+@dataclass(slots=True)
 class _Part:
     """The next bytes of a stream, as a stream of their own."""
 
-    def __init__(self, stream: IO[bytes], length: int) -> None:
-        self._stream = stream
-        self._left = length
+    stream: IO[bytes]
+    length: int
 
     def read(self, size: int = -1, /) -> bytes:
-        wanted = self._left if size < 0 else min(size, self._left)
-        data = self._stream.read(wanted)
-        self._left -= len(data)
+        data = self.stream.read(self.length if size < 0 else min(size, self.length))
+        self.length -= len(data)
         return data
 
 
 def _size(folder: Path) -> int:
+    """Bytes of all files of a folder; some may go meanwhile."""
     total = 0
-    for place, _, names in os.walk(folder):
+    for inner, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                total += os.stat(os.path.join(place, name)).st_size
+                total += os.stat(os.path.join(inner, name)).st_size
     return total
+
+
+def complaint(output: bytes, code: int) -> str:
+    """git's complaint on one line, without names of users, and what can be done about it."""
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("hint:", "warning:"))]
+    causes = [line for line in lines if line.startswith(("fatal:", "error:", "ERROR:"))] or lines
+    text = causes[0].partition(": ")[2] or causes[0] if causes else f"git ended with {code}"
+    if text.startswith("Could not read from remote") and (
+        before := lines[: lines.index(causes[0])]
+    ):
+        text = _LOGIN.sub("", before[-1])  # ssh's own words: git has none for it
+    if match := _OF_ANOTHER.search(text):
+        text += f": `git config --global --add safe.directory {match[1]}` trusts it"
+    if _UNKNOWN_HOST.search(text):
+        text += " ssh does not know this server: log in once by hand"
+    if _DENIED.search("\n".join(lines)):
+        text += ": it is not there, or git has no credentials for it (see git help credentials)"
+    return _USER.sub("//", text)[:600]
 
 
 def _failure(address: GitAddress, why: str) -> SourceError:

@@ -7,8 +7,8 @@
                            {"url": "https://example.com/c.md"}]},
      "metadata": {"team": "docs"}}
 
-Other programs have files of this name too: ours names its `sources`. Paths and globs count from the
-folder that is the collection. What of a manifest cannot be used is told and left out.
+Other programs have files of this name too: ours names its `sources`, or has no key but these. Paths
+and globs count from the collection's folder. What cannot be used is told and left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,17 +25,17 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kb.disk.globs import Globs, require_few
-from kb.disk.read import read_bytes
-from kb.errors import UsageError
+from kb.disk.read import read_bytes, reason
+from kb.errors import SourceError, UsageError
 from kb.sources.address import inner_path, web_address
-from kb.text.file_names import printable
-
-__all__ = ["MANIFEST_NAME", "Entry", "Manifest", "parse_manifest", "read_manifest"]
+from kb.text.file_names import printable, without_bytes
+from kb.text.json_text import JsonError, parse_json
 
 MANIFEST_NAME = "manifest.json"
 MOST_BYTES = 10_000_000
 MOST_ENTRIES = 100_000
 MOST_TEXT = 2_000  # characters of a name, a version, a description
+_KEYS = {"name", "version", "description", "baseUrl", "sources", "metadata", "$schema"}
 _LENGTHS = {64: "sha256", 96: "sha384", 128: "sha512"}
 _HASH = re.compile(r"(?:(sha256|sha384|sha512)[:-])?([0-9A-Za-z+/=_-]+)")
 
@@ -49,25 +48,29 @@ class Entry:
     url: str = ""  # where it is fetched; "": it lies at the path
     hash: str = ""  # as written; "": any content will do
 
-    def problem(self, data: bytes) -> str:
-        """Why these bytes are not what was listed; "" when they are."""
+    def require(self, data: bytes) -> None:
+        """Check these bytes against the hash that is listed.
+
+        Raises:
+            SourceError: they have another.
+        """
         if not self.hash:
-            return ""
+            return
         form = _HASH.fullmatch(self.hash)
         name = form and (form[1] or _LENGTHS.get(len(form[2])))
         if form is None or not name:
-            return f'its hash "{self.hash[:40]}" is none of sha256, sha384 and sha512'
-        digest = hashlib.new(name, data).digest()
+            raise SourceError(f'its hash "{self.hash[:40]}" is none of sha256, sha384 and sha512')
         try:
-            wanted = bytes.fromhex(form[2])
+            listed = bytes.fromhex(form[2])
         except ValueError:
             try:
-                wanted = base64.b64decode(form[2], validate=True)
+                listed = base64.b64decode(form[2], validate=True)
             except binascii.Error:
-                wanted = b""
-        if hmac.compare_digest(digest, wanted):
-            return ""
-        return f"its {name} is not the one that the manifest says: nothing of it is taken"
+                listed = b""
+        if not hmac.compare_digest(hashlib.new(name, data).digest(), listed):
+            raise SourceError(
+                f"its {name} is not the one that the manifest says: nothing of it is taken"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class Manifest:
     entries: tuple[Entry, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[tuple[str, str], ...] = ()  # where, and what
+    notices: tuple[str, ...] = ()  # why it seems to be another program's
+    content: Mapping[str, Any] = field(default_factory=dict)  # as it is written
 
     @property
     def restricts(self) -> bool:
@@ -89,7 +94,7 @@ class Manifest:
         return bool(self.globs or self.entries)
 
     def is_named(self) -> Callable[[str], bool]:
-        """What tells of each file of the source, by its path, whether it is one of its documents.
+        """The test whether a file of the source, by its path, is one of its documents.
 
         Made once for all files: both a manifest and a repository may hold 100,000.
         """
@@ -101,29 +106,57 @@ class Manifest:
 def read_manifest(file: Path) -> Manifest:
     """The manifest in a file; an empty one where there is none, or none of ours."""
     try:
-        data = read_bytes(file, MOST_BYTES)
-    except OSError:
+        content = parse_json(read_bytes(file, MOST_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
         return Manifest()
-    return parse_manifest(data) or Manifest()
+    except OSError as error:
+        return _unusable(reason(error))
+    except JsonError as error:
+        return _unusable(f"it is not JSON ({error})")
+    if _lists_sources(content):
+        return _manifest(content)
+    if isinstance(content, dict) and content and not content.keys() - _KEYS:
+        if "sources" not in content:
+            return _manifest(content)
+        return _unusable('its "sources" have neither "glob" nor "files"')
+    return Manifest(
+        notices=(
+            f'{MANIFEST_NAME} is not used: it has no "sources" with "glob" or "files", so it seems '
+            "to be another program's",
+        )
+    )
 
 
 def parse_manifest(data: bytes) -> Manifest | None:
-    """The manifest that these bytes are; None when they are none of ours."""
+    """The manifest that these bytes are; None when they are none that lists its sources."""
     try:
-        content: Any = json.loads(data)
-    except (ValueError, RecursionError):
+        content = parse_json(data)
+    except JsonError:
         return None
-    if not isinstance(content, dict):
-        return None
-    sources = content.get("sources")
-    parts: list[Any] = sources if isinstance(sources, list) else [sources]
-    if not parts or not all(_is_ours(part) for part in parts):
-        return None
+    return _manifest(content) if _lists_sources(content) else None
+
+
+def _unusable(why: str) -> Manifest:
+    return Manifest(problems=((MANIFEST_NAME, f"nothing of it is used: {why}"),))
+
+
+def _lists_sources(content: Any) -> bool:
+    return (
+        isinstance(content, dict) and bool(parts := _parts(content)) and all(map(_is_ours, parts))
+    )
+
+
+def _parts(content: Mapping[str, Any]) -> list[Any]:
+    sources = content.get("sources", [])
+    return sources if isinstance(sources, list) else [sources]
+
+
+def _manifest(content: Mapping[str, Any]) -> Manifest:
     problems: list[tuple[str, str]] = []
     globs: list[str] = []
     entries: dict[str, Entry] = {}
     base_url = _base_url(content.get("baseUrl"), problems)
-    for part in parts:
+    for part in _parts(content):
         part = {"glob": part} if isinstance(part, str) else part
         globs += _globs(part.get("glob", []), problems)
         for entry in _entries(part.get("files", []), base_url, problems):
@@ -138,6 +171,7 @@ def parse_manifest(data: bytes) -> Manifest | None:
         tuple(entries.values()),
         metadata if isinstance(metadata, dict) else {},
         tuple(problems),
+        content=content,
     )
 
 
@@ -187,18 +221,18 @@ def _entries(value: Any, base_url: str | None, problems: list[tuple[str, str]]) 
     listed = value if isinstance(value, list) else [value]
     if len(listed) > MOST_ENTRIES:
         problems.append((MANIFEST_NAME, f"only its first {MOST_ENTRIES:,} files are used"))
-    for one in listed[:MOST_ENTRIES]:
+    for item in listed[:MOST_ENTRIES]:
         try:
-            yield _entry({"path": one} if isinstance(one, str) else one, base_url)
+            yield _entry({"path": item} if isinstance(item, str) else item, base_url)
         except (ValueError, UsageError) as error:
             text = error.message if isinstance(error, UsageError) else str(error)
-            problems.append((MANIFEST_NAME, f"{printable(repr(one))[:100]} is not used: {text}"))
+            problems.append((MANIFEST_NAME, f"{printable(repr(item))[:100]} is not used: {text}"))
 
 
-def _entry(one: Any, base_url: str | None) -> Entry:
-    if not isinstance(one, dict):
+def _entry(item: Any, base_url: str | None) -> Entry:
+    if not isinstance(item, dict):
         raise ValueError("a file is a path or an object")
-    path, url, digest = (one.get(key, "") for key in ("path", "url", "hash"))
+    path, url, digest = (item.get(key, "") for key in ("path", "url", "hash"))
     if not all(isinstance(value, str) for value in (path, url, digest)):
         raise ValueError("path, url and hash are texts")
     if not (path or url):
@@ -211,7 +245,7 @@ def _entry(one: Any, base_url: str | None) -> Entry:
         path = unquote(path.partition("?")[0]).strip("/") or "index.html"
     inner = inner_path(path)
     is_absolute = path.startswith("/") or ":" in inner.partition("/")[0]
-    if is_absolute or not inner or re.search(r"[\\\x00-\x1f\x7f]", path):
+    if is_absolute or not inner or re.search(r"[\\\x00-\x1f\x7f]", without_bytes(path)):
         raise ValueError(
             "its path must be relative and hold neither backslashes nor control characters"
         )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from kb.disk.read import reason
+from kb.disk.system import require_possible_name
 from kb.errors import SourceError
-
-__all__ = ["MOST_BYTES", "Target"]
+from kb.text.file_names import storable
 
 MOST_MEMBERS = 100_000
 MOST_BYTES = 4_000_000_000
@@ -17,6 +22,8 @@ MOST_BYTES = 4_000_000_000
 MOST_RATIO = 200
 RATIO_FROM = 50_000_000
 PIECE = 1 << 20
+# What a system says of a name that it cannot have: too long, or a file's where a folder must be.
+_NAME_ERRORS = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL)
 
 
 class Readable(Protocol):
@@ -35,6 +42,8 @@ class Target:
     packed_bytes: int = MOST_BYTES  # of what the members come out of
     member_count: int = 0
     byte_count: int = 0
+    problems: list[tuple[str, str]] = field(default_factory=list)  # members without a file, and why
+    _names: set[str] = field(default_factory=set)
 
     def write(self, name: str, content: Readable, modified_ns: int) -> None:
         """Write one member.
@@ -42,33 +51,52 @@ class Target:
         Raises:
             SourceError: its name leads outside, or there is more than can be believed.
         """
-        path = self._place(name)
+        path = self._make_path(name)
         with path.open("wb") as file:
             while piece := content.read(PIECE):
-                self._count_bytes(len(piece))
+                self.count_bytes(len(piece))
                 file.write(piece)
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def write_hole(self, name: str, size: int, modified_ns: int) -> None:
-        """Write a member of this size without its content, for one that is too large to be read.
-
-        Raises:
-            SourceError: as `write`.
-        """
-        path = self._place(name)
+        """Write a member of this size without its content, which is too large to be read."""
+        path = self._make_path(name)
         with path.open("wb") as file:
             file.truncate(size)
         os.utime(path, ns=(modified_ns, modified_ns))
 
-    def _place(self, name: str) -> Path:
+    def place(self, name: str) -> Path:
+        """Where a member of this name belongs.
+
+        Raises:
+            SourceError: it leads outside.
+        """
         parts = PurePosixPath(name).parts
-        if not parts or name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0]:
+        if not parts or ".." in parts or "\\" in name or re.match(r"/|[A-Za-z]:", name):
             raise SourceError(
                 f"{self.source} is refused: its member {name!r} leads outside of it",
                 path=self.source,
             )
+        return self.folder.joinpath(*parts)
+
+    @contextlib.contextmanager
+    def noting(self, name: str) -> Iterator[None]:
+        """Take it for a problem of the member alone that the system has no file of its name."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _NAME_ERRORS:
+                raise
+            shown = name if len(name) <= 100 else f"{name[:100]}..."
+            self.problems.append((storable(shown), f"cannot be unpacked: {reason(error)}"))
+
+    def _make_path(self, name: str) -> Path:
+        path = self.place(name)
         self.count_member()
-        path = self.folder.joinpath(*parts)
+        if name not in self._names and path.is_file():
+            raise OSError(errno.EEXIST, "another member has this name, but for the case", name)
+        self._names.add(name)
+        require_possible_name(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -78,7 +106,8 @@ class Target:
         if self.member_count > MOST_MEMBERS:
             raise self._bomb(f"holds more than {MOST_MEMBERS:,} members")
 
-    def _count_bytes(self, count: int) -> None:
+    def count_bytes(self, count: int) -> None:
+        """Count bytes that came out of the source."""
         self.byte_count += count
         most = min(MOST_BYTES, max(RATIO_FROM, MOST_RATIO * self.packed_bytes))
         if self.byte_count > most:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,9 +20,8 @@ from kb.errors import SourceError, UsageError
 from kb.sources.address import web_address
 from kb.sources.folder import Accepts
 from kb.sources.web import AGENT, Fetched, Web
+from kb.text.assets import asset
 from kb.text.counted import counted
-
-__all__ = ["HTML_TYPES", "Pages", "document_path", "is_sitemap", "pages_of", "predicted_path"]
 
 MOST_PAGES = 1_000
 MOST_LISTED = 10_000  # addresses that are looked at: each is compared with all of robots.txt
@@ -33,26 +33,6 @@ LONGEST_NAME = 120  # characters of a part of a path
 LLMS = "llms.txt"
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-_OFFICE = "application/vnd.openxmlformats-officedocument"
-# What a document's name ends in that has no such ending at its address.
-_SUFFIXES = {
-    "text/markdown": ".md",
-    "text/x-markdown": ".md",
-    "text/plain": ".txt",
-    "text/x-rst": ".rst",
-    "text/prs.fallenstein.rst": ".rst",
-    "text/asciidoc": ".adoc",
-    "text/org": ".org",
-    "text/csv": ".csv",
-    "text/tab-separated-values": ".tsv",
-    "message/rfc822": ".eml",
-    "application/pdf": ".pdf",
-    "application/epub+zip": ".epub",
-    "application/x-ipynb+json": ".ipynb",
-    f"{_OFFICE}.wordprocessingml.document": ".docx",
-    f"{_OFFICE}.presentationml.presentation": ".pptx",
-    f"{_OFFICE}.spreadsheetml.sheet": ".xlsx",
-}
 _LINK = re.compile(r"\]\(\s*<?([^\s<>()]+)")
 _XML = ("application/xml", "text/xml")
 
@@ -79,15 +59,14 @@ def document_path(url: str, media_type: str, accepts: Accepts) -> str:
         return path if path.lower().endswith((".html", ".htm", ".xhtml")) else f"{path}.html"
     if accepts(path):
         return path
-    suffix = _SUFFIXES.get(media_type, "")
+    suffix = asset("texts")["media_types"].get(media_type, "")
     return f"{path}{suffix}" if suffix and accepts(f"{path}{suffix}") else ""
 
 
 def _plain_path(url: str) -> str:
     parts = urlsplit(url)
-    names = [
-        _plain_name(name) for name in unquote(parts.path).split("/") if name not in ("", ".", "..")
-    ]
+    steps = unquote(parts.path).split("/")
+    names = [_plain_name(name) for name in steps if name not in ("", ".", "..")]
     if not names or parts.path.endswith("/"):
         names.append("index")
     if parts.query:
@@ -139,29 +118,27 @@ def _last_name(url: str) -> str:
 
 
 def _of_sitemap(web: Web, got: Fetched) -> list[str]:
-    """The addresses in a sitemap, and in those that an index names."""
     urls: list[str] = []
     waiting, seen = [got], {got.url}
     while waiting:
-        one = waiting.pop(0)
-        root = _root_of(one.data)
-        places = [
+        root = _root_of(waiting.pop(0).data)
+        locations = [
             (child.text or "").strip()
             for entry in root
             for child in entry
             if child.tag.rpartition("}")[2] == "loc"
         ]
         if root.tag.rpartition("}")[2] != "sitemapindex":
-            urls += places
+            urls += locations
             continue
-        for place in places:
-            if place in seen or len(seen) > MOST_SITEMAPS or len(urls) > MOST_PAGES:
+        for location in locations:
+            if location in seen or len(seen) > MOST_SITEMAPS or len(urls) > MOST_PAGES:
                 continue
-            seen.add(place)
+            seen.add(location)
             try:
-                url = web_address(place)
+                url = web_address(location)
             except UsageError:
-                urls.append(place)  # counted with the pages whose addresses are malformed
+                urls.append(location)  # counted with the pages whose addresses are malformed
                 continue
             if _host(url) == _host(got.url):
                 waiting.append(web.get(url, MOST_SITEMAP_BYTES))
@@ -189,21 +166,21 @@ def _allowed(web: Web, origin: str, listed: Iterable[str]) -> Pages:
     """The listed pages of the same host that its robots.txt leaves open."""
     pages = Pages()
     robots = _robots(web, origin)
-    elsewhere = closed = malformed = 0
+    left_out: Counter[str] = Counter()
     urls: dict[str, None] = {}  # in order
     distinct = dict.fromkeys(listed)
-    for one in islice(distinct, MOST_LISTED):
+    for address in islice(distinct, MOST_LISTED):
         try:
-            url = web_address(one)
+            url = web_address(address)
         except UsageError:
-            malformed += 1
+            left_out["whose addresses are malformed"] += 1
             continue
         if url in urls:
             continue
         if _host(url) != _host(origin):
-            elsewhere += 1
+            left_out["of other hosts"] += 1
         elif not robots.can_fetch(AGENT, url):
-            closed += 1
+            left_out["that robots.txt closes"] += 1
         else:
             urls[url] = None
             if len(urls) > MOST_PAGES:
@@ -213,13 +190,9 @@ def _allowed(web: Web, origin: str, listed: Iterable[str]) -> Pages:
         pages.notices.append(f"only the first {MOST_PAGES:,} pages are taken")
     elif len(distinct) > MOST_LISTED:
         pages.notices.append(f"only the first {MOST_LISTED:,} addresses are looked at")
-    for count, why in (
-        (elsewhere, "of other hosts"),
-        (closed, "that robots.txt closes"),
-        (malformed, "whose addresses are malformed"),
-    ):
-        if count:
-            pages.notices.append(f"left out: {counted(count, 'page')} {why}")
+    for why in ("of other hosts", "that robots.txt closes", "whose addresses are malformed"):
+        if left_out[why]:
+            pages.notices.append(f"left out: {counted(left_out[why], 'page')} {why}")
     try:
         pages.pause = min(float(robots.crawl_delay(AGENT) or 0), MOST_PAUSE)
     except ValueError:

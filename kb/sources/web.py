@@ -1,7 +1,7 @@
 """Fetching what an http address names: bounded, and only what changed since the last time.
 
-What was fetched is kept in the user's cache folder with what its server says of its edition, so
-that the next request can ask for a newer one only. Without it everything is fetched again.
+The user's cache folder keeps what was fetched with what its server says of its edition, so that the
+next request asks for a newer one only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -19,21 +18,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from kb import __version__
+from kb.disk.write import replace_file
 from kb.errors import SourceError, UsageError
+from kb.settings import VERSION
 from kb.sources.address import web_address
-from kb.sources.cache import cache_folder
 from kb.text.times import utc_now
 
 if TYPE_CHECKING:
     import httpx2
+import shutil
 
-__all__ = ["AGENT", "Fetched", "Web"]
+from kb.settings import user_cache
 
 AGENT = "kbfile"
 MOST_SECONDS = 120.0  # of one request with all its redirects
 STEP_SECONDS = 20.0  # without anything arriving
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _REASONS = {
     401: "it needs a login",
@@ -56,8 +56,6 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept beside the bytes."""
-
     asked: str
     url: str
     media_type: str
@@ -77,8 +75,7 @@ class Web:
     def __init__(self, *, allow_private: bool = False) -> None:
         import httpx2
 
-        from kb.sources.proxies import environment_proxies
-        from kb.sources.public import Deadline, Transport
+        from kb.sources.transport import Deadline, Transport, environment_proxies
 
         self._deadline = Deadline()
         context = httpx2.create_ssl_context()
@@ -89,10 +86,10 @@ class Web:
             trust_env=False,
             timeout=STEP_SECONDS,
             # One coding only, which grows a thousandfold at most: see `_body`.
-            headers={"User-Agent": f"{AGENT}/{__version__}", "Accept-Encoding": "gzip"},
+            headers={"User-Agent": f"{AGENT}/{VERSION}", "Accept-Encoding": "gzip"},
         )
         self._allow_private = allow_private
-        self._kept = cache_folder("web")
+        self._cache = cache_folder("web")
 
     def __enter__(self) -> Web:
         return self
@@ -105,90 +102,80 @@ class Web:
     ) -> None:
         self._client.close()
 
-    def get(self, url: str, most_bytes: int) -> Fetched:
-        """What an address gives, fetched or as it is kept where its server says it is the same.
+    def get(self, url: str, max_bytes: int) -> Fetched:
+        """What an address gives, fetched or from the cache where its server says it is the same.
 
         Raises:
             SourceError: it cannot be fetched, or is too large; says why.
         """
-        import httpcore2
         import httpx2
 
         self._deadline.at = time.monotonic() + MOST_SECONDS
-        place = self._kept / hashlib.sha256(url.encode()).hexdigest()[:40]
-        kept = _read_kept(place, url)
+        place = self._cache / hashlib.sha256(url.encode()).hexdigest()[:40]
         try:
-            return self._follow(url, place, kept, most_bytes)
+            return self._follow(url, place, max_bytes)
         except (SourceError, UsageError) as error:  # of use: where a redirect leads to
             details = {**error.details, "path": url}
             raise SourceError(f"{url} cannot be fetched: {error.message}", **details) from error
-        except (httpx2.TimeoutException, httpcore2.TimeoutException) as error:
+        except httpx2.TimeoutException as error:
             raise SourceError(f"{url} cannot be fetched: it took too long", path=url) from error
-        except (
-            httpx2.HTTPError,
-            httpx2.InvalidURL,
-            httpcore2.NetworkError,
-            httpcore2.ProtocolError,
-            OSError,
-        ) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             text = str(error) or type(error).__name__
             raise SourceError(f"{url} cannot be fetched: {text}", path=url) from error
 
-    def _follow(
-        self, url: str, place: Path, kept: tuple[_Kept, bytes] | None, most_bytes: int
-    ) -> Fetched:
+    def _follow(self, url: str, place: Path, max_bytes: int) -> Fetched:
+        kept = _read_kept(place, url)
         headers: dict[str, str] = {}
         if kept is not None:
             headers |= {"If-None-Match": kept[0].etag} if kept[0].etag else {}
             headers |= {"If-Modified-Since": kept[0].last_modified} if kept[0].last_modified else {}
         at = url
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             self._check_proxied(at)
             with self._client.stream("GET", at, headers=headers) as response:
-                if response.status_code in _REDIRECTS and "location" in response.headers:
+                status = response.status_code
+                if status in _REDIRECTS and "location" in response.headers:
                     to = web_address(str(response.url.join(response.headers["location"])))
                     if at.startswith("https:") and to.startswith("http:"):
                         raise SourceError(f"it leads to {to}, which is not encrypted")
                     at = to
                     continue
-                if response.status_code == 304 and kept is not None:
-                    _touch(place)
+                if status == 304 and kept is not None:
+                    for suffix in (".json", ".body"):
+                        with contextlib.suppress(OSError):
+                            os.utime(place.with_suffix(suffix))
                     about, data = kept
                     return Fetched(about.url, data, about.media_type, about.captured)
-                if response.status_code != 200:
-                    why = _REASONS.get(response.status_code, "its server fails")
-                    status = response.status_code
+                if status != 200:
+                    why = _REASONS.get(status, "its server fails")
                     raise SourceError(f"{why} ({status})", status=status)
-                data = _body(response, most_bytes)
+                data = _body(response, max_bytes)
                 return _keep(place, url, at, response.headers, data, kept)
-        raise SourceError(f"it leads from page to page, more than {MOST_REDIRECTS} times")
+        raise SourceError(f"it leads from page to page, more than {MAX_REDIRECTS} times")
 
     def _check_proxied(self, url: str) -> None:
         """Refuse a private address also where a proxy makes the connection."""
+        import httpcore2
         import httpx2
 
-        from kb.sources.public import addresses
+        from kb.sources.transport import addresses
 
-        parts = urlsplit(url)
         if not self._allow_private and self._ways.is_proxied(httpx2.URL(url)):
-            import httpcore2
-
+            parts = urlsplit(url)
             with contextlib.suppress(httpcore2.ConnectError):  # the proxy may know the name
                 addresses(parts.hostname or "", parts.port or 443, allow_private=False)
 
 
-def _body(response: httpx2.Response, most_bytes: int) -> bytes:
+def _body(response: httpx2.Response, max_bytes: int) -> bytes:
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("identity", "gzip", ""):
         raise SourceError(f'its server sends it as "{coding}", which was not asked for')
-    parts: list[bytes] = []
-    count = 0
+    data = bytearray()
     for part in response.iter_bytes(65_536):
-        count += len(part)
-        if count > most_bytes:
-            raise SourceError(f"it has more than {most_bytes / 1e6:,.0f} MB")
-        parts.append(part)
-    return b"".join(parts)
+        data += part
+        if len(data) > max_bytes:
+            raise SourceError(f"it has more than {max_bytes / 1e6:,.0f} MB")
+    return bytes(data)
 
 
 def _keep(
@@ -199,29 +186,20 @@ def _keep(
     data: bytes,
     kept: tuple[_Kept, bytes] | None,
 ) -> Fetched:
-    """Note what came; the date of bytes that had come before stays."""
+    """Cache what came; the date of bytes that had come before stays."""
     digest = hashlib.sha256(data).hexdigest()
-    captured = utc_now()
-    if kept is not None and kept[0].digest == digest:
-        captured = kept[0].captured
+    captured = kept[0].captured if kept is not None and kept[0].digest == digest else utc_now()
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    about = _Kept(
-        asked,
-        url,
-        media_type,
-        captured,
-        digest,
-        headers.get("etag", "")[:1_000],
-        headers.get("last-modified", "")[:100],
-    )
+    etag, last_modified = headers.get("etag", "")[:1_000], headers.get("last-modified", "")[:100]
+    about = _Kept(asked, url, media_type, captured, digest, etag, last_modified)
     with contextlib.suppress(OSError):  # a full disk costs the next sync a little, no more
-        _write(place.with_suffix(".body"), data)
-        _write(place.with_suffix(".json"), json.dumps(asdict(about)).encode())
+        replace_file(place.with_suffix(".body"), data)
+        replace_file(place.with_suffix(".json"), json.dumps(asdict(about)).encode())
     return Fetched(url, data, media_type, captured)
 
 
 def _read_kept(place: Path, url: str) -> tuple[_Kept, bytes] | None:
-    """What is kept of an address, whole and unchanged."""
+    """What the cache has of an address, whole and unchanged."""
     try:
         about = _Kept(**json.loads(place.with_suffix(".json").read_bytes()))
         data = place.with_suffix(".body").read_bytes()
@@ -231,20 +209,21 @@ def _read_kept(place: Path, url: str) -> tuple[_Kept, bytes] | None:
     return (about, data) if is_whole else None
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: another sync may read or write it."""
-    handle, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+KEPT_SECONDS = 90 * 86_400  # since something was used last
 
 
-def _touch(place: Path) -> None:
-    for suffix in (".json", ".body"):
-        with contextlib.suppress(OSError):
-            os.utime(place.with_suffix(suffix))
+def cache_folder(kind: str) -> Path:
+    """The folder of one kind of source, which other users of the machine cannot read.
+
+    Entries whose time is older than `KEPT_SECONDS` are deleted first. A folder that cannot be made
+    is returned all the same: then nothing is kept.
+    """
+    folder = user_cache() / kind
+    oldest = time.time() - KEPT_SECONDS
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for entry in folder.iterdir():
+            with contextlib.suppress(OSError):
+                if entry.stat().st_mtime < oldest:
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    return folder

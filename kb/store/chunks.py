@@ -1,13 +1,40 @@
-"""The passages of documents: which wait for a vector, and which document each belongs to."""
+"""The passages of documents: their ids, and which of them wait for a vector.
+
+The upper half of a document's or chunk's id is its collection's, so a collection is one range of
+ids, and so is a search within it.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kb.store.connection import Connection
-from kb.store.ids import WHOLE_FILE, ChunkRange
+
+ChunkRange = tuple[int, int]  # the first and the last chunk id
+
+WHOLE_FILE: ChunkRange = (0, (1 << 63) - 1)
+
+
+def collection_range(collection_id: int) -> ChunkRange:
+    """The chunk ids that belong to a collection."""
+    return collection_id << 32, (collection_id << 32) + 0xFFFFFFFF
+
+
+def ranges_of(collection_ids: Iterable[int]) -> list[ChunkRange]:
+    """The chunk ids that belong to some collections, in as few ranges as can be."""
+    ranges: list[ChunkRange] = []
+    for first, last in map(collection_range, sorted(collection_ids)):
+        if ranges and ranges[-1][1] + 1 == first:
+            first = ranges.pop()[0]
+        ranges.append((first, last))
+    return ranges
+
+
+def range_around(row_ids: Collection[int]) -> ChunkRange:
+    """The chunk ids from the first collection in which some documents or chunks lie to the last."""
+    first, last = min(row_ids, default=0), max(row_ids, default=0)
+    return collection_range(first >> 32)[0], collection_range(last >> 32)[1]
 
 
 class StoredChunk(NamedTuple):
@@ -23,36 +50,30 @@ class StoredChunk(NamedTuple):
     text_hash: bytes
 
 
-def count_chunks(connection: Connection) -> int:
-    """All chunks of the file."""
-    count: int = connection.value("count_chunks")
-    return count
+def chunk_ids(connection: Connection, *, with_vector: bool = False, limit: int = -1) -> list[int]:
+    """All chunks of the file, or those that have a vector, in order; or the first of them."""
+    return connection.column("ordered_chunk_ids", with_vector=with_vector, limit=limit)
 
 
 def count_waiting(connection: Connection, within: ChunkRange = WHOLE_FILE) -> int:
     """How many chunks of a range wait for their vector."""
-    first, last = within
-    count: int = connection.value("count_chunks_without_vector", first=first, last=last)
-    return count
+    return connection.count("count_chunks_without_vector", **_bounds(within))
 
 
-def count_with_vector(connection: Connection, within: ChunkRange) -> tuple[int, int]:
-    """All chunks of a range, and how many of them have a vector."""
-    first, last = within
-    ((total, embedded),) = connection.tuples("count_chunks_and_vectors", first=first, last=last)
+def count_with_vector(connection: Connection, ranges: Collection[ChunkRange]) -> tuple[int, int]:
+    """All chunks of some ranges, and how many of them have a vector."""
+    ((total, embedded),) = connection.tuples("count_chunks_and_vectors", ranges=list(ranges))
     return total, embedded
 
 
 def has_waiting(connection: Connection, within: ChunkRange) -> bool:
     """Whether any chunk of a range waits for its vector."""
-    first, last = within
-    return bool(connection.value("has_chunk_without_vector", first=first, last=last))
+    return bool(connection.value("has_chunk_without_vector", **_bounds(within)))
 
 
 def has_vectors(connection: Connection, within: ChunkRange) -> bool:
     """Whether any chunk of a range has a vector."""
-    first, last = within
-    return bool(connection.value("has_vectors", first=first, last=last))
+    return bool(connection.value("has_vectors", **_bounds(within)))
 
 
 def has_more_vectors(connection: Connection, most: int) -> bool:
@@ -60,61 +81,60 @@ def has_more_vectors(connection: Connection, most: int) -> bool:
     return bool(connection.value("has_more_vectors", most=most))
 
 
-def chunks_without_vector(
-    connection: Connection, after: int, last: int, limit: int
-) -> list[StoredChunk]:
-    """The next chunks behind one and up to another that wait for their vector, in order."""
-    rows = connection.tuples("chunks_without_vector", after=after, last=last, limit=limit)
-    return [StoredChunk(*row) for row in rows]
-
-
 def waiting_chunks(connection: Connection, within: ChunkRange) -> list[int]:
     """What waits for its vector: the beginning of each document, then the rest; newest first."""
-    first, last = within
-    return [row[0] for row in connection.tuples("waiting_chunks", first=first, last=last)]
+    return connection.column("waiting_chunks", **_bounds(within))
 
 
-def chunks_waiting_among(connection: Connection, chunk_ids: Sequence[int]) -> list[StoredChunk]:
-    """Those of some chunks that wait for their vector, in the order asked for."""
-    rows = connection.tuples("chunks_waiting_among", chunk_ids=json.dumps(chunk_ids))
-    return [StoredChunk(*row) for row in rows]
-
-
-def chunks_with_vector(
-    connection: Connection, after: int, last: int, limit: int
+def chunks_to_embed(
+    connection: Connection, chunk_ids: Sequence[int], *, anew: bool = False
 ) -> list[StoredChunk]:
-    """As `chunks_without_vector`, of those that have one."""
-    rows = connection.tuples("chunks_with_vector", after=after, last=last, limit=limit)
-    return [StoredChunk(*row) for row in rows]
-
-
-def chunks_with_text(
-    connection: Connection, after: int, last: int, limit: int
-) -> list[StoredChunk]:
-    """As `chunks_without_vector`, of all."""
-    rows = connection.tuples("chunks_with_text", after=after, last=last, limit=limit)
+    """Those of some chunks that wait for their vector, or `anew` all of them, in their order."""
+    rows = connection.tuples("chunks_to_embed", chunk_ids=chunk_ids, anew=anew)
     return [StoredChunk(*row) for row in rows]
 
 
 def chunks_of_documents(connection: Connection, document_ids: Iterable[int]) -> list[int]:
     """The chunks of these documents."""
-    listed = json.dumps(list(document_ids))
-    return [row[0] for row in connection.tuples("chunk_ids_of_documents", document_ids=listed)]
+    return connection.column("chunk_ids_of_documents", document_ids=[*document_ids])
 
 
 def documents_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
     """The document of each of these chunks, by row ids."""
-    listed = json.dumps(sorted(chunk_ids))
-    return dict(connection.tuples("document_ids_of_chunks", chunk_ids=listed))
+    return dict(connection.tuples("document_ids_of_chunks", chunk_ids=sorted(chunk_ids)))
 
 
 def paths_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, str]:
     """The path of the document of each of these chunks."""
-    listed = json.dumps(list(chunk_ids))
-    return dict(connection.tuples("chunk_documents", chunk_ids=listed))
+    return dict(connection.tuples("chunk_documents", chunk_ids=[*chunk_ids]))
 
 
 def count_chunks_of(connection: Connection, document_ids: Iterable[int]) -> dict[int, int]:
     """How many chunks each of some documents has."""
-    listed = json.dumps(sorted(document_ids))
-    return dict(connection.tuples("count_chunks_of", document_ids=listed))
+    return dict(connection.tuples("count_chunks_of", document_ids=sorted(document_ids)))
+
+
+def merge_segments(connection: Connection) -> None:
+    """Merge the keyword index into one segment, which drops the terms of what was deleted."""
+    connection.run("merge_keyword_segments")
+
+
+def passages_of_document(connection: Connection, document_id: int) -> list[tuple[str, ...]]:
+    """All texts that the keyword index takes of a document's passages."""
+    return connection.tuples("passages_of_document", document_id=document_id)
+
+
+def passages_with(connection: Connection, match: str) -> Iterator[tuple[str, ...]]:
+    """The texts of passages that match, one by one; of many the first."""
+    return connection.iterate("passages_with", query=match)
+
+
+def passages_of_documents(
+    connection: Connection, document_ids: Iterable[int]
+) -> list[tuple[int, int | None, int, int, int, int, int, int]]:
+    """The passages of some documents in order: document, section, lines, text and lead ranges."""
+    return connection.tuples("passages_of_documents", document_ids=sorted(document_ids))
+
+
+def _bounds(within: ChunkRange) -> dict[str, int]:
+    return {"first": within[0], "last": within[1]}

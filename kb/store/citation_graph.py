@@ -1,61 +1,19 @@
-"""The citation graph: who cites whom round some documents, and links that lead nowhere."""
+"""The citation graph: who cites whom round some documents, and links that are broken."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import unquote
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from kb.sources.address import local
-from kb.store.addresses import address_fields
-from kb.store.citation_keys import PAGE_SUFFIX
+from kb.results.citations import BrokenLink, Graph, GraphEdge, GraphNode
+from kb.sources.address import document_file
 from kb.store.citations import with_sentences
-from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
-from kb.store.contents import documents_shown
+from kb.store.contents import address_fields, documents_shown
+from kb.store.link_states import BROKEN, RESOLVED, STATES, link_states
 
 ALL = -1  # a LIMIT
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A document, or a cited page that the file does not hold."""
-
-    id: str  # COLLECTION/path, or the address as written
-    label: str  # title, or the address
-    type: str  # "source" cites, "target" is cited, "both"; a lone document is a source
-    is_external: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A document cites something; the surest of its citations of it counts."""
-
-    source: str
-    target: str
-    confidence: float
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """Nodes (documents first, in the order of their ids) and edges, one for each ordered pair."""
-
-    nodes: list[Node] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenLink:
-    """A link whose target is neither a document nor, where that can be seen, a file."""
-
-    collection: str
-    path: str
-    line: int
-    url: str
-    kind: str
 
 
 def citations_made(connection: Connection, document_id: int, limit: int = ALL) -> list[Row]:
@@ -70,17 +28,30 @@ def citations_received(connection: Connection, document_id: int, limit: int = AL
     return with_sentences(connection, rows)
 
 
-def citation_graph(connection: Connection, document_ids: Sequence[int], depth: int) -> Graph:
-    """The graph within `depth` steps of some documents, followed both ways."""
-    rows = connection.rows(
-        "citation_graph", document_ids=json.dumps(list(document_ids)), depth=depth
-    )
-    return _graph(connection, rows, document_ids)
+def citation_graph(
+    connection: Connection,
+    document_ids: Sequence[int] | None,
+    depth: int = 1,
+    *,
+    with_states: bool = False,
+) -> Graph:
+    """The graph within some steps of some documents, followed both ways; of all with None.
 
-
-def whole_graph(connection: Connection) -> Graph:
-    """The graph of all documents that cite or are cited."""
-    return _graph(connection, connection.rows("whole_citation_graph"), ())
+    Args:
+        with_states: nodes and edges tell the state of links; an edge that of the worst one.
+    """
+    if document_ids is None:
+        rows = connection.rows("whole_citation_graph")
+    else:
+        ids = [*document_ids]
+        rows = connection.rows("citation_graph", document_ids=ids, depth=depth)
+    states: dict[tuple[int, int | str], str] = {}
+    if with_states:
+        citing = sorted({row["source"] for row in rows})
+        for row in link_states(connection, citing):
+            pair = row["source_document_id"], row["target_document_id"] or row["target_key"]
+            states[pair] = max(states.get(pair, ""), row["state"], key=("", *STATES).index)
+    return _graph(connection, rows, document_ids or (), states)
 
 
 def document_names(connection: Connection, document_ids: Iterable[int]) -> dict[int, str]:
@@ -97,99 +68,90 @@ def document_addresses(
     return {row["document_id"]: address_fields(row, row["path"]) for row in rows}
 
 
-def broken_links(connection: Connection, collections: Iterable[str] = ()) -> list[BrokenLink]:
-    """Links to files and pages that resolve nowhere, by file and line.
-
-    A link to a file that is no document, such as a picture or a script, is broken only if its
-    collection's folder is there and does not hold it.
-    """
+def links_and_states(
+    connection: Connection, collections: Iterable[str] = ()
+) -> tuple[list[BrokenLink], dict[str, int]]:
+    """Links that are broken, by file and line, and how many links are in which state."""
     names = set(collections)
-    return [
-        BrokenLink(row["collection"], row["path"], row["line"], row["target_url"], row["kind"])
-        for row in _unresolved(connection)
-        if (not names or row["collection"] in names) and not leads_to_file(row)
+    rows = [row for row in link_states(connection) if not names or row["collection"] in names]
+    counts = Counter(row["state"] for row in rows)
+    broken = [
+        BrokenLink(
+            collection=row["collection"],
+            document=row["path"],
+            line=row["line"],
+            target=row["target_url"],
+            kind=row["kind"],
+            missing="target" if row["has_section"] else "section",
+            file=str(file) if os.path.isfile(file) else "",
+        )
+        for row in rows
+        if row["state"] == BROKEN
+        for file in [document_file(row["source"] or "", row["path"])]
     ]
+    return broken, {state: counts[state] for state in STATES}
 
 
-def _unresolved(connection: Connection) -> Iterator[Row]:
-    return (with_source(connection, row) for row in connection.rows("unresolved_links"))
+def broken_links(connection: Connection, collections: Iterable[str] = ()) -> list[BrokenLink]:
+    """Links that are broken, by file and line."""
+    return links_and_states(connection, collections)[0]
 
 
-def graph_dict(graph: Graph) -> dict[str, Any]:
-    """Nodes and edges as in the archive tool's `citationGraph`."""
-    return {
-        "nodes": [{"id": node.id, "label": node.label, "type": node.type} for node in graph.nodes],
-        "edges": [
-            {"from": edge.source, "to": edge.target, "confidence": edge.confidence}
-            for edge in graph.edges
-        ],
-    }
-
-
-def _graph(connection: Connection, rows: Sequence[Row], start: Sequence[int]) -> Graph:
+def _graph(
+    connection: Connection,
+    rows: Sequence[Row],
+    start: Sequence[int],
+    states: Mapping[tuple[int, int | str], str],
+) -> Graph:
     ids = {*start, *(row["source"] for row in rows)}
     ids |= {row["target"] for row in rows if row["target"] is not None}
     documents = documents_shown(connection, ids).values()
     names = {row["document_id"]: f"{row['collection']}/{row['path']}" for row in documents}
     titles = {names[row["document_id"]]: row["title"] for row in documents}
+    collections = {row["document_id"]: row["collection"] for row in documents}
     # One spelling for every way in which a page's address was written.
     spelled: dict[str, str] = {}
+    external: dict[str, str] = {}
     for row in rows:
         if row["target"] is None:
-            known = spelled.get(row["target_key"], row["target_url"])
-            spelled[row["target_key"]] = min(known, row["target_url"])
-    external = {key: _unlike(url, titles) for key, url in spelled.items()}
+            key, url = row["target_key"], row["target_url"]
+            spelled[key] = min(spelled.get(key, url), url)
+            external[key] = place_of(key, spelled[key], collections[row["source"]])
+    labels: dict[str, str] = {}  # of what is not a document
+    for key, place in sorted(external.items()):
+        while place in titles or place in labels:
+            place += " (missing)"
+        external[key] = place
+        labels[place] = spelled[key]
     edges = [
-        Edge(
+        GraphEdge(
             names[row["source"]],
             external[row["target_key"]] if row["target"] is None else names[row["target"]],
             row["confidence"],
+            states.get((row["source"], row["target"] or row["target_key"]), ""),
         )
         for row in rows
     ]
+    edges.sort(key=lambda edge: (edge.source, edge.target))
     citing = {edge.source for edge in edges}
     cited = {edge.target for edge in edges}
-
-    def kind(id_: str) -> str:
-        if id_ in cited:
-            return "both" if id_ in citing else "target"
-        return "source"
-
-    nodes = [Node(id_, titles[id_], kind(id_)) for id_ in sorted(titles)]
-    nodes += [Node(url, url, "target", True) for url in sorted(set(external.values()))]
-    edges.sort(key=lambda edge: (edge.source, edge.target))
+    kinds = {id_: "target" if id_ in cited else "source" for id_ in titles}
+    kinds |= dict.fromkeys(citing & cited, "both")
+    state = RESOLVED if states else ""
+    nodes = [GraphNode(id_, titles[id_], kinds[id_], False, state) for id_ in sorted(titles)]
+    worst = {edge.target: edge.state for edge in edges}
+    nodes += [
+        GraphNode(place, url, "target", True, worst[place]) for place, url in sorted(labels.items())
+    ]
     return Graph(nodes, edges)
 
 
-def _unlike(url: str, taken: Iterable[str]) -> str:
-    """A broken relative link may look like a document's id."""
-    return f"{url} (missing)" if url in taken else url
+def place_of(target_key: str, url: str, collection: str) -> str:
+    """What tells a citation's target that is not a document from others.
 
-
-def is_web_key(target_key: str) -> bool:
-    """Whether a citation's key is that of a page of the web, not of a document or file."""
-    return target_key.startswith("url:")
-
-
-def leads_to_file(row: Row) -> bool:
-    """Whether an unresolved link leads to a file that is no document, such as a picture."""
-    root = local(row["source"]) if row["source"] else None
-    if root is not None and root.is_file():
-        root = root.parent
-    if row["kind"] == "ref":  # a label is no file
-        return False
-    if row["kind"] in ("wiki", "doc", "toctree"):
-        name = row["target_url"].partition("#")[0]
-        places = [os.path.join(os.path.dirname(row["path"]), name), name.lstrip("/")]
-    else:
-        # The key holds the path below the root; it may lead out of it.
-        places = [row["target_key"].partition("/")[2]]
-        name = unquote(row["target_url"].partition("#")[0].partition("?")[0])
-    if root is None or not root.is_dir():
-        # Nobody can look: what is no document by its name gets the benefit of the doubt.
-        suffix = os.path.splitext(name.rstrip("/"))[1]
-        return bool(suffix) and not PAGE_SUFFIX.search(name)
-    try:
-        return any((root / place).exists() for place in places)
-    except (OSError, ValueError):
-        return False
+    A path or label counts from the citing document's collection: two folders that each lack their
+    own `missing.md` lack two files. A page is the same for everybody, however it is written.
+    """
+    scope, _, place = target_key.partition(":")
+    is_of_collection = scope in ("path", "label", "file", "elsewhere")
+    return f"{collection}/{place.partition('/')[2]}" if is_of_collection else url

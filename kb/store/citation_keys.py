@@ -1,8 +1,10 @@
 """What a link points to and what a document answers to, as keys that are equal when they meet.
 
 `path:<collection>/guide/wind.md`, `page:radio link`, `url:example.com/page`. A document answers
-to several keys; each has a rank, 0 for the most literal one. Its tags (`tag:boats/sails`) are keys
-too: no link has such a one, but searches look them up.
+to several keys; each has a rank, 0 for the most literal one. Its tags (`tag:boats/sails`) and its
+date (`date:2026-01-31`, of a file with its time) are keys too: no link has such a one, but searches
+look them up. To a link that leads to no document a sync may give a key that says where it leads
+instead: `file:`, `external:` or `elsewhere:`.
 """
 
 from __future__ import annotations
@@ -16,26 +18,30 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from kb.formats.tags import normal_tag, tags_of
-from kb.text.suffixes import PAGE_SUFFIXES
+from kb.text.headings import TERM_MARK
+from kb.text.suffixes import PAGE_SUFFIX
 
 if TYPE_CHECKING:
     from kb.formats.outline import Link
 
-
-PAGE_SUFFIX = re.compile(rf"(?:{'|'.join(map(re.escape, PAGE_SUFFIXES))})\Z", re.IGNORECASE)
 FOLDER_PAGES = {"readme": 2, "index": 3}
 _TRACKING = re.compile(
     r"utm_\w+|fbclid|gclid|dclid|gbraid|wbraid|msclkid|yclid|twclid|igshid|mc_[ce]id|_hs(?:enc|mi)"
     r"|ref_src|ref_url|mkt_tok|vero_id|oly_(?:anon|enc)_id|_ga",
     re.IGNORECASE,
 )
+_COLLECTION = re.compile(r"\A((?:path|label|file|external|elsewhere):)\d+/")
 _SPACES = re.compile(r"[\s_-]+")
 
 
 def link_key(link: Link, path: str, collection_id: int) -> str:
     """The key of a link's target, seen from the document at `path`; "" when it has none."""
-    if link.kind == "ref":
-        return label_key(link.url, collection_id)
+    if link.key:  # found in another collection, or another file
+        return _COLLECTION.sub(rf"\g<1>{collection_id}/", link.key)
+    if link.kind in ("ref", "term"):
+        return label_key(link.url, collection_id, link.kind)
+    if link.url.startswith("#"):
+        return path_key(path, "", collection_id)
     if link.kind == "wiki":
         page = link.url.partition("#")[0]
         if not page.startswith(("./", "../")):
@@ -57,9 +63,10 @@ def path_key(name: str, folder: str, collection_id: int) -> str:
     return f"path:{collection_id}/" + unicodedata.normalize("NFC", "" if normal == "." else normal)
 
 
-def label_key(label: str, collection_id: int) -> str:
-    """The key of a label that is known in a whole collection."""
-    return f"label:{collection_id}/" + " ".join(label.split()).casefold()
+def label_key(label: str, collection_id: int, kind: str = "ref") -> str:
+    """The key of a label, or of a glossary's term, that is known in a whole collection."""
+    mark = TERM_MARK if kind == "term" else ""
+    return f"label:{collection_id}/{mark}" + " ".join(label.split()).casefold()
 
 
 def page_key(name: str) -> str:
@@ -102,6 +109,7 @@ def document_keys(
     published: Iterable[tuple[str, str]] = (),
     labels: Iterable[str] = (),
     tags: Iterable[str] = (),
+    date: str = "",
 ) -> dict[str, int]:
     """Every key that a document answers to, with its rank.
 
@@ -134,6 +142,7 @@ def document_keys(
         add(page_key(name), rank)
     for tag in (*tags_of(metadata), *tags):
         add(f"tag:{normal_tag(tag)}", 0)
+    add(f"date:{date}", 0)
     for rank, urls in enumerate(_urls(metadata)):
         for url in urls:
             add(url_key(url), rank)
@@ -176,12 +185,11 @@ def _other_names(bare: str, metadata: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def _urls(metadata: Mapping[str, Any]) -> list[list[str]]:
-    """A document's own web addresses, the surest first."""
     archive = metadata.get("archive")
     captured = archive.get("urls", []) if isinstance(archive, dict) else []
-    own = [[url for url in captured if isinstance(url, str)]]
+    addresses = [[url for url in captured if isinstance(url, str)]]
     for key in ("url", "source"):
         value = metadata.get(key)
         is_url = isinstance(value, str) and value.startswith(("http://", "https://"))
-        own.append([str(value).strip()] if is_url else [])
-    return own
+        addresses.append([str(value).strip()] if is_url else [])
+    return addresses

@@ -1,9 +1,8 @@
-"""Citations: stored with their document, resolved when the target is there, and only then.
+"""Citations: stored with their document, resolved once the target is there, and only then.
 
 A citation keeps the key of its target; a document has the keys it answers to, both made in
-`kb.store.citation_keys`.
-Whenever a document comes, changes its keys or goes, the citations that wait for one of the keys
-concerned are resolved anew, in the same transaction. So the order of arrival does not matter.
+`kb.store.citation_keys`. Whenever a document comes, goes or changes its keys, the citations of
+these keys are resolved anew in the same transaction, so the order of arrival does not matter.
 """
 
 from __future__ import annotations
@@ -12,27 +11,24 @@ import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any
 
-from kb.store.citation_keys import document_keys, link_key
+from kb.store.citation_keys import document_keys, label_key, link_key
 from kb.store.connection import Connection, Row
 from kb.store.contents import title_and_text
 from kb.text.sentences import MAXIMUM_CONTEXT
 
 if TYPE_CHECKING:
-    from kb.formats.outline import Link
+    from kb.formats.outline import Link, ParsedDocument
 
 EXPLICIT = 1.0  # confidence of a link that somebody wrote
-# Characters in front of a link's line and behind it in which its sentence is looked for.
-FURTHEST = 2 * MAXIMUM_CONTEXT
+FURTHEST = 2 * MAXIMUM_CONTEXT  # characters around a link's line in which its sentence is searched
 LONGEST_LINE = 100_000  # characters of a line in which it is
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A document that answers to a key."""
-
     document_id: int
     collection_id: int
     path: str
@@ -45,20 +41,21 @@ def store_citations(
     document_id: int,
     collection_id: int,
     path: str,
-    title: str,
+    parsed: ParsedDocument,
     metadata: Mapping[str, Any],
     text: str,
-    links: Sequence[Link],
-    labels: Sequence[str] = (),
-    tags: Sequence[str] = (),
+    date: str,
 ) -> None:
     """Replace a document's citations and keys. Call when its own row is stored."""
     options = json.loads(connection.value("collection_options", collection_id=collection_id))
-    published = [(str(one[0]), str(one[1])) for one in options.get("published", [])]
+    published = [(str(url), str(folder)) for url, folder, *_ in options.get("published", [])]
     if base_url := options.get("base_url"):
         published.append((str(base_url), ""))
-    before = _keys_of(connection, document_id)
-    after = document_keys(path, title, metadata, collection_id, published, labels, tags)
+    before = keys_of(connection, document_id)
+    after = document_keys(
+        *(path, parsed.title, metadata, collection_id, published, parsed.labels, parsed.tags),
+        date=date,
+    )
     if before != after:
         connection.run("delete_document_keys", document_id=document_id)
         connection.run(
@@ -67,34 +64,33 @@ def store_citations(
             keys=json.dumps([[key, rank] for key, rank in after.items()], ensure_ascii=False),
         )
     connection.run("delete_citations", document_id=document_id)
-    keyed = [(one, key) for one in links if (key := link_key(one, path, collection_id))]
-    if keyed:
-        candidates = _candidates(connection, (key for _, key in keyed))
+    links = [(link, key) for link in parsed.links if (key := link_key(link, path, collection_id))]
+    if links:
+        candidates = _candidates(connection, (key for _, key in links))
         is_shared = bool(connection.value("is_shared_collection", collection_id=collection_id))
-        own = _Candidate(document_id, collection_id, path, 0, is_shared)
-        place = _Places(text)
+        citing = _Candidate(document_id, collection_id, path, 0, is_shared)
+        sentences = _Sentences(text)
         insert_citations(
             connection,
             (
                 {
                     "source_document_id": document_id,
-                    "target_document_id": _best(candidates.get(key, ()), own),
-                    "target_url": one.url,
+                    "target_document_id": _best(candidates.get(key, ()), citing),
+                    "target_url": link.url,
                     "target_key": key,
-                    "kind": one.kind,
-                    **place.of(one),
+                    "kind": link.kind,
+                    **sentences.columns(link),
                     "confidence": EXPLICIT,
-                    "line": one.line,
+                    "line": link.line,
                 }
-                for one, key in keyed
+                for link, key in links
             ),
         )
-    changed = {key for key, _ in before.items() ^ after.items()}
-    resolve_again(connection, changed)
+    resolve_again(connection, {key for key, _ in before.items() ^ after.items()})
 
 
-class _Places:
-    """Where the sentences round a document's links stand in its text.
+class _Sentences:
+    """Where the sentences around a document's links stand in its text.
 
     A sentence has one blank where the text has several or a line end. Where nothing but single
     line ends differ it is a range of the text; else, as between the marks of a quote, it is kept.
@@ -105,29 +101,28 @@ class _Places:
         self._starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
         self._last = 0  # where the sentence before began: most links come in order
 
-    def of(self, link: Link) -> dict[str, Any]:
+    def columns(self, link: Link) -> dict[str, Any]:
         """The columns for a link's sentence."""
         line = min(link.line, len(self._starts) - 1)
         start, end = self._starts[line - 1], self._starts[line]
         low = max(start - FURTHEST, self._last if self._last < end else 0)
-        found = self._text.find(
-            link.context, low, min(end, low + LONGEST_LINE) + FURTHEST + len(link.context)
-        )
-        if found < 0 or not link.context:
+        high = min(end, low + LONGEST_LINE) + FURTHEST + len(link.context)
+        at = self._text.find(link.context, low, high)
+        if at < 0 or not link.context:
             return {"context": link.context, "start_character": None, "end_character": None}
-        self._last = found
-        end = found + len(link.context)
-        return {"context": None, "start_character": found, "end_character": end}
+        self._last = at
+        end = at + len(link.context)
+        return {"context": None, "start_character": at, "end_character": end}
 
 
 def with_sentences(connection: Connection, rows: Iterable[Row]) -> list[Row]:
     """Rows of `citations` with the sentences that are ranges of the citing document's text.
 
-    Each text is read once for the rows that follow each other, and cut here: SQL's substr reads it
-    once more for each link.
+    Each text is read once for the rows that follow each other, and cut here: SQL's substr would
+    read it again for each link.
     """
     document_id, text = None, ""
-    found = []
+    complete = []
     for row in rows:
         if row["context"] is None:
             if row["source_document_id"] != document_id:
@@ -135,8 +130,8 @@ def with_sentences(connection: Connection, rows: Iterable[Row]) -> list[Row]:
                 _, text = title_and_text(connection, document_id) or ("", "")
             sentence = text[row["start_character"] : row["end_character"]].replace("\n", " ")
             row = {**row, "context": sentence}
-        found.append(row)
-    return found
+        complete.append(row)
+    return complete
 
 
 def insert_citations(connection: Connection, citations: Iterable[Mapping[str, Any]]) -> None:
@@ -144,79 +139,93 @@ def insert_citations(connection: Connection, citations: Iterable[Mapping[str, An
     connection.run_many("insert_citation", map(dict, citations))
 
 
-def forget_citations(connection: Connection, document_id: int) -> set[str]:
-    """The keys that nobody may answer to once the document is deleted: for `resolve_again`."""
-    return set(_keys_of(connection, document_id))
-
-
 def resolve_again(connection: Connection, keys: Iterable[str]) -> None:
     """Give every citation of these keys the target that is best by now, or none."""
-    keys = list(keys)
-    if not keys:
-        return
-    waiting = connection.rows("citations_of_keys", keys=json.dumps(keys, ensure_ascii=False))
-    if not waiting:
-        return
+    waiting = connection.rows("citations_of_keys", keys=[*keys])
     candidates = _candidates(connection, {row["target_key"] for row in waiting})
     changes = []
     for row in waiting:
-        own = _Candidate(
+        citing = _Candidate(
             row["source_document_id"], row["collection_id"], row["path"], 0, row["is_shared"]
         )
-        best = _best(candidates.get(row["target_key"], ()), own)
+        best = _best(candidates.get(row["target_key"], ()), citing)
         if best != row["target_document_id"]:
             changes.append({"citation_id": row["citation_id"], "target_document_id": best})
     connection.run_many("set_citation_target", changes)
 
 
-def _keys_of(connection: Connection, document_id: int) -> dict[str, int]:
+def unresolved_links(
+    connection: Connection, collection_id: int, *, with_resolved: bool
+) -> list[Row]:
+    """The links of a collection that no document's key answers; with the others if wanted."""
+    return connection.rows("unresolved_links", collection_id=collection_id, resolved=with_resolved)
+
+
+def documents_for_links(connection: Connection, collection_id: int) -> list[Row]:
+    """What tells where the documents of a collection are read."""
+    return connection.rows("documents_for_links", collection_id=collection_id)
+
+
+def labels_of_collection(connection: Connection, collection_id: int) -> dict[str, str]:
+    """The paths of documents by the labels that they answer to."""
+    prefix = label_key("", collection_id)
+    rows = connection.tuples("labels_of_collection", collection_id=collection_id)
+    return {key.removeprefix(prefix): path for key, path in rows}
+
+
+def has_label(connection: Connection, label: str, collection_id: int) -> bool:
+    """Whether a document of a collection answers to a label."""
+    return bool(_candidates(connection, [label_key(label, collection_id)]))
+
+
+def set_citation_keys(connection: Connection, changes: Iterable[Mapping[str, Any]]) -> None:
+    """Say where links lead, each by `citation_id`, `target_key` and `target_document_id`."""
+    connection.run_many("set_citation_key", map(dict, changes))
+
+
+def keys_of(connection: Connection, document_id: int) -> dict[str, int]:
+    """The keys that a document answers to, with their ranks."""
     return dict(connection.tuples("keys_of_document", document_id=document_id))
 
 
 def _candidates(connection: Connection, keys: Iterable[str]) -> dict[str, list[_Candidate]]:
-    wanted = json.dumps(list(dict.fromkeys(keys)), ensure_ascii=False)
-    found: dict[str, list[_Candidate]] = {}
-    for key, *values in connection.tuples("documents_of_keys", keys=wanted):
-        found.setdefault(key, []).append(_Candidate(*values))
-    return found
+    candidates: dict[str, list[_Candidate]] = {}
+    if unique := [*dict.fromkeys(keys)]:
+        for key, *columns in connection.tuples("documents_of_keys", keys=unique):
+            candidates.setdefault(key, []).append(_Candidate(*columns))
+    return candidates
 
 
-def _best(candidates: Sequence[_Candidate], own: _Candidate) -> int | None:
-    """The document that a citation of `own` means.
+def _best(candidates: Sequence[_Candidate], citing: _Candidate) -> int | None:
+    """The document that a citation means.
 
-    Its own collection first, then the most literal key, then the document itself (a page names
-    its own address), then the nearest folder. Another collection counts only if neither of the
-    two belongs to a project: what one project holds stays invisible to the others.
+    The citing document's collection first, then the most literal key, then the document itself (a
+    page names its own address), then the nearest folder. Another collection counts only if neither
+    belongs to a project: what one project holds stays invisible to the others.
     """
-    seen = [
-        one
-        for one in candidates
-        if one.collection_id == own.collection_id or (one.is_shared and own.is_shared)
+    visible = [
+        candidate
+        for candidate in candidates
+        if candidate.collection_id == citing.collection_id
+        or (candidate.is_shared and citing.is_shared)
     ]
-    if not seen:
-        return None
-    return min(seen, key=lambda one: _preference(one, own)).document_id
+    best = min(visible, key=lambda candidate: _preference(candidate, citing), default=None)
+    return None if best is None else best.document_id
 
 
-def _preference(one: _Candidate, own: _Candidate) -> tuple[Any, ...]:
-    is_foreign = one.collection_id != own.collection_id
-    folder, own_folder = posixpath.dirname(one.path), posixpath.dirname(own.path)
-    shared = 0 if is_foreign else _shared_folders(folder, own_folder)
+def _preference(candidate: _Candidate, citing: _Candidate) -> tuple[Any, ...]:
+    is_foreign = candidate.collection_id != citing.collection_id
+    folders, others = (
+        posixpath.dirname(document.path).split("/") for document in (candidate, citing)
+    )
+    pairs = takewhile(lambda pair: pair[0] and pair[0] == pair[1], zip(folders, others))  # noqa: B905
+    shared = 0 if is_foreign else len([*pairs])
     return (
         is_foreign,
-        one.rank,
-        one.document_id != own.document_id,
+        candidate.rank,
+        candidate.document_id != citing.document_id,
         -shared,
-        folder.count("/") + bool(folder),
-        one.path,
-        one.document_id,
+        len(folders) if folders[0] else 0,
+        candidate.path,
+        candidate.document_id,
     )
-
-
-def _shared_folders(one: str, other: str) -> int:
-    count = 0
-    for mine, yours in zip(one.split("/"), other.split("/"), strict=False):
-        if not mine or mine != yours:
-            break
-        count += 1
-    return count

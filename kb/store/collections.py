@@ -5,8 +5,9 @@ To delete one with its documents is `kb.store.documents.delete_collection`.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from itertools import count
 from typing import Any
 
@@ -17,7 +18,11 @@ from kb.text.times import utc_now
 
 def all_collections(connection: Connection) -> list[Row]:
     """Every collection, by name; `has_documents` instead of their number, which takes time."""
-    return [with_source(connection, row) for row in connection.rows("collections")]
+
+    def read() -> list[Row]:
+        return [with_source(connection, row) for row in connection.rows("collections")]
+
+    return [{**row} for row in connection.once("collections", read)]
 
 
 def unstored_row(name: str, **fields: Any) -> Row:
@@ -43,16 +48,10 @@ def with_source(connection: Connection, row: Row, key: str = "source") -> Row:
     return {**row, key: located(row[key], connection.folder) if row[key] else row[key]}
 
 
-def count_collections(connection: Connection) -> int:
-    """How many collections there are, of every kind."""
-    count: int = connection.value("count_collections")
-    return count
-
-
 def find_collection_id(connection: Connection, name: str) -> int | None:
     """A collection's row id by its name."""
-    found: int | None = connection.value("collection_id", name=name)
-    return found
+    collection_id: int | None = connection.value("collection_id", name=name)
+    return collection_id
 
 
 def collection_name(connection: Connection, collection_id: int) -> str | None:
@@ -63,83 +62,40 @@ def collection_name(connection: Connection, collection_id: int) -> str | None:
 
 def collection_names_from(connection: Connection, prefix: str, limit: int) -> list[str]:
     """Names of collections that begin with some letters, for a shell."""
-    rows = connection.tuples("collection_names_from", prefix=prefix, limit=limit)
-    return [row[0] for row in rows]
+    return connection.column("collection_names_from", prefix=prefix, limit=limit)
 
 
-def insert_collection(
-    connection: Connection,
-    name: str,
-    kind: str,
-    *,
-    source: str = "",
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
-    description: str | None = None,
-    project_id: int | None = None,
-) -> int:
-    """Make an empty collection. Returns its row id."""
-    connection.run(
-        "insert_collection",
-        name=name,
-        kind=kind,
-        source=kept(source, connection.project),
-        include=json.dumps(list(include), ensure_ascii=False),
-        exclude=json.dumps(list(exclude), ensure_ascii=False),
-        options=json.dumps(options or {}, ensure_ascii=False),
-        description=description,
-        version=None,
-        project_id=project_id,
-        created_at=utc_now(),
-    )
+def file_mark(connection: Connection) -> str:
+    """What all copies of a file have in common, and no other file has; "" where it holds nothing.
+
+    Collections keep when they were made, and from what.
+    """
+    rows = connection.tuples("collection_marks")
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] if rows else ""
+
+
+def store_collection(connection: Connection, row: Row) -> int:
+    """Make a collection, or change the one that has the row's id. Returns its row id."""
+    fields = {**row, "source": kept(row["source"], connection.project), "created_at": utc_now()}
+    if row["collection_id"]:
+        connection.run("update_collection", **fields)
+        return int(row["collection_id"])
+    connection.run("insert_collection", **fields)
     return connection.last_id()
 
 
-def insert_collection_like(connection: Connection, row: Row, name: str) -> int:
-    """Make an empty collection with another one's settings. Returns its row id.
-
-    Args:
-        row: the other one's, of this file or another, or what is planned for one.
-    """
-    return insert_collection(
-        connection,
-        name,
-        row["kind"],
-        source=row["source"],
-        include=json.loads(row["include"]),
-        exclude=json.loads(row["exclude"]),
-        options=json.loads(row["options"]),
-        description=row["description"],
-    )
+def insert_collection(
+    connection: Connection, name: str, kind: str, options: Mapping[str, Any] | None = None
+) -> int:
+    """Make an empty collection that tool calls fill. Returns its row id."""
+    written = json.dumps(options or {}, ensure_ascii=False)
+    return store_collection(connection, unstored_row(name, kind=kind, options=written))
 
 
-def free_name(wanted: str, taken: Container[str]) -> str:
-    """A collection's name that is not taken: the wanted one, or one with a number behind it."""
-    names = (f"{wanted}-{number}" if number > 1 else wanted for number in count(1))
-    return next(name for name in names if name not in taken)
-
-
-def update_collection(
-    connection: Connection,
-    collection_id: int,
-    *,
-    kind: str,
-    include: str,
-    exclude: str,
-    source: str | None = None,
-    description: str | None = None,
-) -> None:
-    """Change a collection; globs as JSON. None keeps what there is."""
-    connection.run(
-        "update_collection",
-        collection_id=collection_id,
-        kind=kind,
-        include=include,
-        exclude=exclude,
-        source=None if source is None else kept(source, connection.project),
-        description=description,
-    )
+def free_name(name: str, taken: Container[str]) -> str:
+    """A name that no collection has: this one, or one with a number behind it."""
+    names = (f"{name}-{number}" if number > 1 else name for number in count(1))
+    return next(free for free in names if free not in taken)
 
 
 def update_source(connection: Connection, collection_id: int, source: str) -> None:
@@ -149,33 +105,44 @@ def update_source(connection: Connection, collection_id: int, source: str) -> No
     )
 
 
-def keep_relative(connection: Connection, collection_id: int, source: str) -> None:
-    """Write a source inside the project relative to it, where it is still written absolutely."""
-    shorter = kept(source, connection.project)
-    if shorter != source:
-        connection.run(
-            "shorten_source", collection_id=collection_id, source=source, shorter=shorter
-        )
-
-
 def update_options(connection: Connection, collection_id: int, options: str) -> None:
     """Change the settings of a collection, given as JSON."""
     connection.run("update_collection_options", collection_id=collection_id, options=options)
 
 
 def finish_sync(
-    connection: Connection, collection_id: int, version: str | None, description: str | None
+    connection: Connection,
+    collection_id: int,
+    version: str | None = None,
+    description: str | None = None,
+    source: str = "",
 ) -> None:
-    """Note the end of a complete sync, and what the source's manifest says; None keeps that."""
+    """Note the end of a complete sync, and what the source's manifest says; None keeps that.
+
+    Args:
+        source: is written relative to the project where it lies in it and is still absolute.
+    """
     connection.run(
         "finish_collection_sync",
         collection_id=collection_id,
         synced_at=utc_now(),
         version=version,
         description=description,
+        source=source,
+        shorter=kept(source, connection.project) if source else source,
     )
 
 
 def delete_row(connection: Connection, collection_id: int) -> None:
     """Delete a collection whose documents are gone already."""
     connection.run("delete_collection", collection_id=collection_id)
+
+
+def find_index_row(connection: Connection, name: str) -> Row | None:
+    """A named index with its options as JSON."""
+    return connection.row("index_by_name", name=name)
+
+
+def index_names(connection: Connection) -> list[str]:
+    """The names of all indexes, to suggest near ones."""
+    return connection.column("index_names")

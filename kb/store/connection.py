@@ -1,70 +1,126 @@
-"""One SQLite connection, which runs statements by their names."""
+"""One SQLite connection, which runs the statements of `kb/queries/*.sql` by their names.
+
+A statement is a line `-- name: NAME`, a comment that says what it is for, and its SQL. Behind the
+name `!` says that it changes something, `$` that it gives one value.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 
 import apsw
 
-from kb.store.statements import statement
+from kb.settings import PACKAGE
+from kb.store.deadline import Deadline
 
 # As in schema.sql, beneath porter: the words of a text before they are stemmed.
 TOKENIZER = ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co M*"]
 
+MAX_KNOWN = 10_000  # entries under one name
+
+T = TypeVar("T")
 Row = dict[str, Any]
 IndexedRow = apsw.FTS5ExtensionApi  # a row of the keyword index, for functions of it
 
+_HEAD = re.compile(r"^-- name: (\w+)[!$]?\n(?:--.*\n)*", re.MULTILINE)
+
+
+def statement(name: str) -> str:
+    """A statement as it is handed to SQLite."""
+    return _statements()[name]
+
+
+@cache  # not by a library, which took .05 s of the .14 s of a search by keywords
+def _statements() -> dict[str, str]:
+    statements: dict[str, str] = {}
+    for file in (PACKAGE / "queries").iterdir():
+        if file.name.endswith(".sql"):
+            _, *parts = _HEAD.split(file.read_text(encoding="utf-8"))
+            for name, sql in zip(parts[::2], parts[1::2], strict=True):
+                if name in statements:
+                    raise ValueError(f"statement {name} is defined twice, again in {file.name}")
+                statements[name] = sql.strip()
+    return statements
+
 
 class Connection:
-    """One SQLite connection that runs statements by their names."""
+    """One SQLite connection that runs statements by their names.
 
-    def __init__(self, connection: apsw.Connection, folder: str = "", project: str = "") -> None:
+    A parameter that is a list, tuple or set is bound as JSON, for statements to read with
+    `json_each`.
+    """
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        path: Path,
+        folder: str = "",
+        project: str = "",
+        *,
+        is_own: bool = True,
+    ) -> None:
         self.apsw = connection
+        self.deadline = Deadline(connection, path, is_own=is_own)  # of what is executed here
         # What sources of this file are relative to, and the project whose file it is: see
         # `kb.sources.address`. Both absolute, "" for none.
         self.folder = folder
         self.project = project
         self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}
-        self._kept: dict[str, tuple[tuple[int, int], Any]] = {}
-        self._known_runs: set[bytes] = set()
-        self._known_version = 0
+        self._known: dict[str, tuple[tuple[int, int], Any]] = {}
+        self._added_runs: set[bytes] = set()
+        self._added_version = 0
+        self._data_version: int | None = None  # of this transaction
         self._index_functions: set[str] = set()
 
-    def kept(self, name: str) -> Any:
-        """What was kept under a name, unless the file has changed since; else None.
+    def begin(self, how: str = "BEGIN") -> None:
+        """Begin a transaction: what others wrote until now counts."""
+        self.apsw.execute(how)
+        self._data_version = None
+
+    def forget(self) -> None:
+        """Drop what is remembered, as of a transaction that was rolled back."""
+        self._known.clear()
+        self._added_runs = set()
+
+    def once(self, name: str, read: Callable[[], T]) -> T:
+        """What `read` returns, read again only after the file has changed.
 
         Call it inside the read or write that uses it.
         """
-        stamp, value = self._kept.get(name, (None, None))
-        return value if stamp == self._stamp() else None
+        stamp = self.version(), self.changes()
+        entry = self._known.get(name)
+        if entry is None or entry[0] != stamp:
+            entry = self._known[name] = stamp, read()
+        value: T = entry[1]
+        return value
 
-    def keep(self, name: str, value: Any) -> None:
-        """Keep what was read in this transaction until the file changes."""
-        self._kept[name] = self._stamp(), value
+    def known(self, name: str) -> dict[Any, Any]:
+        """What its caller has noted under a name since the file changed last."""
+        notes: dict[Any, Any] = self.once(name, dict)
+        if len(notes) > MAX_KNOWN:
+            notes.clear()
+        return notes
 
-    def _stamp(self) -> tuple[int, int]:
-        """Changes with every change of the file: by others, and by this connection."""
-        return self._version(), self.apsw.total_changes()
+    def version(self) -> int:
+        """Changes with every change of the file by others; a transaction sees one."""
+        if self._data_version is None:
+            self._data_version = self._number("data_version")
+        return self._data_version
 
-    def _version(self) -> int:
-        """Changes with every change of the file by others."""
-        version: Any = self.apsw.pragma("data_version")
-        return int(version)
-
-    def known_runs(self) -> set[bytes]:
+    def added_runs(self) -> set[bytes]:
         """What the writer remembers to have added to the vocabulary; for it to add to.
 
         Empty again when another connection has written, which may have taken words out.
         """
-        if (version := self._version()) != self._known_version:
-            self._known_runs, self._known_version = set(), version
-        return self._known_runs
-
-    def forget_known_runs(self) -> None:
-        """What was added may be rolled back, or will not be asked for soon."""
-        self._known_runs = set()
+        if (version := self.version()) != self._added_version:
+            self._added_runs, self._added_version = set(), version
+        return self._added_runs
 
     def tokenize(self, text: str, *, stem: bool = False) -> list[tuple[int, int, str]]:
         """The terms of a text as the keyword index cuts and folds them, in order.
@@ -76,14 +132,14 @@ class Connection:
             (start, end, term) each, in characters.
         """
         utf8 = text.encode()
-        found: Any = self._tokenizer(stem)(
+        tokens: Any = self._tokenizer(stem)(
             utf8, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
         )
         if len(utf8) == len(text):
-            return list(found)
+            return list(tokens)
         terms: list[tuple[int, int, str]] = []
         byte = character = 0
-        for first, last, term in found:
+        for first, last, term in tokens:
             start = character + len(utf8[byte:first].decode())
             byte, character = last, start + len(utf8[first:last].decode())
             terms.append((start, character, term))
@@ -91,14 +147,9 @@ class Connection:
 
     def stems(self, text: str) -> list[str]:
         """The keyword index's terms of a text, in order: 7 us a passage, `tokenize` takes 18."""
-        found: Any = self._tokenizer(True)(
-            text.encode(),
-            apsw.FTS5_TOKENIZE_DOCUMENT,
-            None,
-            include_offsets=False,
-            include_colocated=False,
-        )
-        return list(found)
+        how = {"include_offsets": False, "include_colocated": False}
+        tokens: Any = self._tokenizer(True)(text.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, **how)
+        return list(tokens)
 
     def _tokenizer(self, stem: bool) -> apsw.FTS5Tokenizer:
         if stem not in self._tokenizers:
@@ -119,66 +170,99 @@ class Connection:
 
     def rows(self, name: str, /, **parameters: Any) -> list[Row]:
         """All result rows, each with the SELECT's aliases as keys."""
-        cursor = self.apsw.execute(statement(name), parameters)
-        try:
-            names = [column for column, _ in cursor.get_description()]
-        except apsw.ExecutionCompleteError:  # no row: apsw keeps no description
-            return []
-        try:
-            return [dict(zip(names, row, strict=True)) for row in cursor]
-        except BaseException:
-            # The error's traceback keeps the cursor; one that is open keeps the file from writers.
-            cursor.close(True)
-            raise
+        with self.deadline:
+            cursor = self._execute(name, parameters)
+            try:
+                names = [column for column, _ in cursor.get_description()]
+            except apsw.ExecutionCompleteError:  # no row: apsw keeps no description
+                return []
+            try:
+                return [dict(zip(names, row, strict=True)) for row in cursor]
+            except BaseException:
+                # The error's traceback keeps the cursor; an open one keeps the file from writers.
+                cursor.close(True)
+                raise
 
     def row(self, name: str, /, **parameters: Any) -> Row | None:
         """The first result row, or None."""
-        found = self.rows(name, **parameters)
-        return found[0] if found else None
+        return next(iter(self.rows(name, **parameters)), None)
 
     def tuples(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """All result rows as tuples, for bulk reads."""
-        return self.apsw.execute(statement(name), parameters).fetchall()
+        with self.deadline:
+            return self._execute(name, parameters).fetchall()
+
+    def column(self, name: str, /, **parameters: Any) -> list[Any]:
+        """The first column of all result rows."""
+        return [row[0] for row in self.tuples(name, **parameters)]
 
     def iterate(self, name: str, /, **parameters: Any) -> Iterator[tuple[Any, ...]]:
         """Result rows as tuples one by one, for a caller who may stop before the last."""
-        yield from self.apsw.execute(statement(name), parameters)
+        with self.deadline:
+            cursor = self._execute(name, parameters)
+        while True:
+            with self.deadline:  # not while the caller has the row
+                row = next(cursor, None)
+            if row is None:
+                return
+            yield row
 
     def value(self, name: str, /, **parameters: Any) -> Any:
         """The first column of the first row, or None."""
-        for row in self.apsw.execute(statement(name), parameters):
-            return row[0]
+        with self.deadline:
+            for row in self._execute(name, parameters):
+                return row[0]
         return None
+
+    def count(self, name: str, /, **parameters: Any) -> int:
+        """As `value`, of a statement that gives a number."""
+        return int(self.value(name, **parameters))
 
     def run(self, name: str, /, **parameters: Any) -> int:
         """Execute; the number of rows it changed."""
-        self.apsw.execute(statement(name), parameters).fetchall()
+        with self.deadline:
+            self._execute(name, parameters).fetchall()
         return self.apsw.changes()
 
     def run_many(self, name: str, /, parameters: Iterable[dict[str, Any]]) -> None:
-        """Execute once for each set of parameters."""
-        self.apsw.executemany(statement(name), parameters)
+        """Execute once for each set of parameters; those that the statement lacks are ignored."""
+        with self.deadline:
+            self.apsw.executemany(statement(name), parameters)
+
+    def _execute(self, name: str, parameters: dict[str, Any]) -> apsw.Cursor:
+        for key, value in parameters.items():
+            if isinstance(value, (list, tuple, set)):
+                parameters[key] = json.dumps(list(value))
+        return self.apsw.execute(statement(name), parameters)
 
     def changes(self) -> int:
         """How many rows this connection has changed, those of an index's own tables among them."""
         return self.apsw.total_changes()
 
-    def release_pages(self, kept: float) -> None:
-        """Give pages that nothing uses back to the disk.
+    def release_pages(self, share: float) -> None:
+        """Give free pages back to the disk.
 
         Args:
-            kept: a share of the file that may stay unused.
+            share: of the file, that may stay free.
         """
-        free: Any = self.apsw.pragma("freelist_count")
-        pages: Any = self.apsw.pragma("page_count")
-        if (surplus := int(free - kept * pages)) > 0:
-            self.apsw.execute(f"PRAGMA incremental_vacuum({surplus})").fetchall()
+        free, pages = (self._number(name) for name in ("freelist_count", "page_count"))
+        if (surplus := int(free - share * pages)) > 0:
+            with self.deadline:
+                self.apsw.execute(f"PRAGMA incremental_vacuum({surplus})").fetchall()
+
+    def compact(self) -> None:
+        """Write the file anew without its free pages."""
+        with self.deadline:
+            self.apsw.execute("VACUUM")
 
     def size(self) -> tuple[int, int]:
         """Bytes of the file, and of a page."""
-        page: Any = self.apsw.pragma("page_size")
-        pages: Any = self.apsw.pragma("page_count")
-        return page * pages, page
+        page = self._number("page_size")
+        return page * self._number("page_count"), page
+
+    def _number(self, pragma: str) -> int:
+        number: Any = self.apsw.pragma(pragma)
+        return int(number)
 
     def last_id(self) -> int:
         return self.apsw.last_insert_rowid()
@@ -194,10 +278,12 @@ class Connection:
         # them only before a query: without one it takes those that are gone for lost.
         with contextlib.suppress(apsw.Error):
             self.tuples("refresh_keyword_index")
-        found: Any = self.apsw.execute(f"PRAGMA integrity_check({int(limit)})").fetchall()
-        return [message for (message,) in found if message != "ok"]
+        with self.deadline:
+            rows: Any = self.apsw.execute(f"PRAGMA integrity_check({int(limit)})").fetchall()
+        return [message for (message,) in rows if message != "ok"]
 
     def broken_references(self) -> list[tuple[str, str]]:
         """Table and missing parent of every row that refers to a row that is not there."""
-        found: Any = self.apsw.execute("PRAGMA foreign_key_check").fetchall()
-        return [(child, parent) for child, _, parent, _ in found]
+        with self.deadline:
+            rows: Any = self.apsw.execute("PRAGMA foreign_key_check").fetchall()
+        return [(child, parent) for child, _, parent, _ in rows]

@@ -1,19 +1,29 @@
-"""What the file holds: its documents by path and by id, their texts and headings."""
+"""What the file holds: documents, their texts, headings, origins and web addresses."""
 
 from __future__ import annotations
 
-import json
+import re
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+from urllib.parse import quote
 
+from kb.disk.read import FileState
+from kb.store.chunks import ChunkRange, StoredChunk
 from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
-from kb.store.ids import ChunkRange
 
 
 def count_documents(connection: Connection, collection_id: int) -> int:
     """How many documents a collection holds."""
-    count: int = connection.value("count_documents", collection_id=collection_id)
-    return count
+    return connection.count("count_documents", collection_id=collection_id)
+
+
+def documents_of_collections(connection: Connection) -> Counter[int]:
+    """How many documents each collection has, by its row id."""
+    return Counter(dict(connection.tuples("documents_of_collections")))
 
 
 def sizes(connection: Connection) -> dict[str, int]:
@@ -34,27 +44,42 @@ def find_document(connection: Connection, collection_id: int, path: str) -> Row 
 
 def document_paths(connection: Connection, collection_id: int) -> list[str]:
     """The ids of a collection's documents, in order."""
-    rows = connection.tuples("document_paths", collection_id=collection_id)
-    return [row[0] for row in rows]
+    return connection.column("document_paths", collection_id=collection_id)
+
+
+def paths_at_both_ends(connection: Connection, collection_id: int) -> list[str]:
+    """The first and the last few ids of a collection's documents."""
+    return connection.column("document_paths_at_both_ends", collection_id=collection_id, limit=10)
 
 
 def document_paths_from(
     connection: Connection, prefix: str, collection: str, limit: int
 ) -> list[str]:
     """Ids of documents, of one collection if it is named, that begin with some letters."""
-    rows = connection.tuples(
+    return connection.column(
         "document_paths_from", prefix=prefix, collection=collection, limit=limit
     )
-    return [row[0] for row in rows]
 
 
 def documents_page(
-    connection: Connection, collection_id: int, limit: int = -1, offset: int = 0
+    connection: Connection, collection_id: int, limit: int = -1, offset: int = 0, sort: str = "id"
 ) -> list[Row]:
-    """One page of a collection's documents, or all: `id`, `title`, `size` in characters."""
-    return connection.rows(
-        "collection_documents", collection_id=collection_id, limit=limit, offset=offset
-    )
+    """One page of a collection's documents, or all: `id`, `title`, `size` in characters.
+
+    Args:
+        sort: "id"; or "date": the newest first, with `date` where there is one.
+    """
+    statement = "collection_documents_by_date" if sort == "date" else "collection_documents"
+    return connection.rows(statement, collection_id=collection_id, limit=limit, offset=offset)
+
+
+def newest_documents(
+    connection: Connection, collections: Iterable[Row], limit: int
+) -> list[tuple[str, Row]]:
+    """The documents of some collections with the newest dates: each's collection, and its row."""
+    ids = [row["collection_id"] for row in collections]
+    rows = connection.rows("newest_documents", collection_ids=ids, limit=limit)
+    return [(row.pop("collection"), row) for row in rows]
 
 
 def documents_of_project(
@@ -63,7 +88,7 @@ def documents_of_project(
     """One page of the documents that a project sees of these kinds, and of its own."""
     return connection.rows(
         "resource_documents",
-        kinds=json.dumps(list(kinds)),
+        kinds=[*kinds],
         project_id=project_id,
         limit=limit,
         offset=offset,
@@ -78,6 +103,11 @@ def counts_by_kind(connection: Connection, project_id: int) -> list[Row]:
 def sections_of(connection: Connection, document_id: int) -> list[Row]:
     """A document's headings in order, with their places."""
     return connection.rows("document_sections", document_id=document_id)
+
+
+def sections_of_documents(connection: Connection, document_ids: Iterable[int]) -> list[Row]:
+    """The headings of some documents, in order."""
+    return connection.rows("sections_of_documents", document_ids=sorted(document_ids))
 
 
 def texts_of_collection(connection: Connection, collection_id: int) -> list[tuple[str, str]]:
@@ -99,18 +129,17 @@ def pages_of(connection: Connection, within: ChunkRange) -> list[tuple[str, str,
 
 def texts_of(connection: Connection, document_ids: Sequence[int]) -> list[Row]:
     """These documents with path, title, metadata and text, by row id."""
-    return connection.rows("document_contents", document_ids=json.dumps(list(document_ids)))
+    return connection.rows("document_contents", document_ids=[*document_ids])
 
 
 def documents_shown(connection: Connection, document_ids: Iterable[int]) -> dict[int, Row]:
     """What is shown of these documents in graphs and of archives, by row id."""
-    listed = json.dumps(sorted(set(document_ids)))
-    rows = connection.rows("archive_documents", document_ids=listed)
+    rows = connection.rows("archive_documents", document_ids=sorted(set(document_ids)))
     return {row["document_id"]: with_source(connection, row, "folder") for row in rows}
 
 
 def stored_file(connection: Connection, collection_id: int, path: str) -> Row | None:
-    """What the file knows of the source of one document: its hash, size and time."""
+    """What the file knows of the source of one document: its hash, and its state (`state_of`)."""
     return connection.row("stored_file", collection_id=collection_id, path=path)
 
 
@@ -119,10 +148,14 @@ def stored_files(connection: Connection, collection_id: int) -> list[Row]:
     return connection.rows("stored_files", collection_id=collection_id)
 
 
+def state_of(row: Row) -> FileState:
+    """The state of a source file in a row of `stored_file`."""
+    return FileState(row["file_size"], row["modified_ns"], row["changed_ns"], row["inode"])
+
+
 def stored_private_keys(connection: Connection, collection_id: int) -> set[str]:
     """The paths of a collection's documents whose text begins as a private key."""
-    rows = connection.tuples("stored_private_keys", collection_id=collection_id)
-    return {row[0] for row in rows}
+    return set(connection.column("stored_private_keys", collection_id=collection_id))
 
 
 def indexed_document(connection: Connection, collection_id: int, path: str) -> Row | None:
@@ -132,7 +165,7 @@ def indexed_document(connection: Connection, collection_id: int, path: str) -> R
 
 def all_document_ids(connection: Connection) -> list[int]:
     """Every document."""
-    return [row[0] for row in connection.tuples("all_document_ids")]
+    return connection.column("all_document_ids")
 
 
 def title_and_text(connection: Connection, document_id: int) -> tuple[str, str] | None:
@@ -141,10 +174,24 @@ def title_and_text(connection: Connection, document_id: int) -> tuple[str, str] 
     return rows[0] if rows else None
 
 
+def texts_to_embed(connection: Connection, chunks: Iterable[StoredChunk]) -> dict[bytes, str]:
+    """The text to embed of each chunk, by its hash. Reads one document after the other."""
+    from kb.formats.chunk import embedding_text, passage  # here: it brings the parser
+
+    texts: dict[bytes, str] = {}
+    by_document = sorted(chunks, key=lambda chunk: chunk.document_id)
+    for document_id, group in groupby(by_document, key=lambda chunk: chunk.document_id):
+        title, content = title_and_text(connection, document_id) or ("", "")
+        for chunk in group:
+            lead = chunk.lead_start, chunk.lead_end
+            body = passage(content, chunk.start, chunk.end, lead)
+            texts[chunk.text_hash] = embedding_text(title, chunk.heading_path, body)
+    return texts
+
+
 def beginnings_of_documents(connection: Connection, document_ids: Sequence[int]) -> list[str]:
     """The first 2,000 characters of each of these documents."""
-    listed = json.dumps(list(document_ids))
-    return [row[0] for row in connection.tuples("beginnings_of_documents", document_ids=listed)]
+    return connection.column("beginnings_of_documents", document_ids=[*document_ids])
 
 
 def documents_changed_since(
@@ -159,5 +206,73 @@ def documents_changed_since(
 
 def document_hashes(connection: Connection, kinds: Sequence[str]) -> dict[tuple[str, str], bytes]:
     """Of every document of some kinds, by collection and id, the hash of its source."""
-    rows = connection.tuples("document_hashes", kinds=json.dumps(kinds))
+    rows = connection.tuples("document_hashes", kinds=kinds)
     return {(collection, path): content_hash for collection, path, content_hash in rows}
+
+
+def address_of(row: Row, path: str) -> str | None:
+    """The address of a document, from a row with `own_url` and `base_url`; None without."""
+    address, base = row["own_url"], row["base_url"]
+    if isinstance(address, str) and address.startswith(("http://", "https://")):
+        return address
+    return f"{base.rstrip('/')}/{quote(path)}" if isinstance(base, str) and base else None
+
+
+def address_fields(row: Row, path: str) -> dict[str, str]:
+    """As `address_of`, as `{"url": ...}`, or nothing."""
+    url = address_of(row, path)
+    return {"url": url} if url else {}
+
+
+_NUMBERED = ("page", "slide", "cell")
+
+
+class Origins:
+    """Where lines of converted documents come from: page, slide, sheet or cell.
+
+    Each origin holds from its line on up to the next one's.
+    """
+
+    def __init__(self, rows: Iterable[tuple[int, int, str, str]]) -> None:
+        self._by_document: dict[int, list[tuple[int, str, str]]] = {}
+        for document_id, line, kind, label in rows:
+            self._by_document.setdefault(document_id, []).append((line, kind, label))
+
+    def fields(self, document_id: int, first: int, last: int) -> dict[str, Any]:
+        """`location` by the names that a client reads: `{"page": 3, "endPage": 4}`."""
+        if document_id not in self._by_document:
+            return {}
+        location = self.location(document_id, first, last)
+        return {re.sub("_(.)", lambda m: m[1].upper(), key): location[key] for key in location}
+
+    def location(self, document_id: int, first: int, last: int) -> dict[str, Any]:
+        """`{"page": 3, "end_page": 4}` for lines of a document; nothing without an origin.
+
+        The end is told where it differs from the beginning.
+        """
+        begin = self._at(document_id, first)
+        if begin is None:
+            return {}
+        _, kind, label = begin
+        *_, last_label = self._at(document_id, last) or begin
+        end = {f"end_{kind}": _value(kind, last_label)} if last_label != label else {}
+        return {kind: _value(kind, label), **end}
+
+    def _at(self, document_id: int, line: int) -> tuple[int, str, str] | None:
+        origins = self._by_document.get(document_id, [])
+        index = bisect_right(origins, line, key=lambda origin: origin[0])
+        return origins[index - 1] if index else None
+
+
+def origins_of(connection: Connection, document_ids: Iterable[int]) -> Origins:
+    """The origins of some documents."""
+    return Origins(connection.tuples("places_of_documents", document_ids=sorted(set(document_ids))))
+
+
+def _value(kind: str, label: str) -> int | str:
+    return int(label) if kind in _NUMBERED and label.isdigit() else label
+
+
+def indexed_texts(connection: Connection, chunk_ids: Iterable[int]) -> list[tuple[Any, ...]]:
+    """Of each of some chunks its id, and the texts that the keyword index has of it."""
+    return connection.tuples("indexed_texts", chunk_ids=list(chunk_ids))

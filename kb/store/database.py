@@ -14,17 +14,18 @@ from pathlib import Path
 import apsw
 
 from kb.disk.holders import holders
-from kb.disk.read import reason
+from kb.disk.open_databases import Claim
 from kb.errors import BusyError, FileError
 from kb.store.connection import Connection
-from kb.store.file_on_disk import find_or_make, folders, require_whole
-from kb.store.opening import connect, sqlite_name, use_log
-from kb.store.same_file import SameFile
+from kb.store.copies import vacuum_into
+from kb.store.mark import Mark
+from kb.store.opening import connect, find_or_make, folders, leave_log, require_whole, use_log
 from kb.store.schema import prepare
 from kb.store.sqlite_errors import translated
 from kb.store.write_ahead_log import MOST_LOG, WriteAheadLog
 
 CLOSE_SECONDS = 5
+DAMAGE = apsw.CorruptError, apsw.NotADBError
 
 
 class Database:
@@ -34,7 +35,7 @@ class Database:
         path: the file, or ":memory:" for one that goes with the process.
         create: make the file (and its folder) when it is missing.
         most_log: bytes beyond which no write begins while the log cannot be merged.
-        refusal: why nothing is written, for a file that must not be; "" where it may.
+        refusal: why the file must not be written; "" where it may be.
         is_renewed: newer copies take the file's place, and are read from then on.
 
     Raises:
@@ -55,7 +56,7 @@ class Database:
         self.path = Path(path)
         self._refusal = refusal
         self._is_renewed = is_renewed
-        self._old: set[Connection] = set()  # that are closed when they are read from no more
+        self._old: set[Connection] = set()  # closed as soon as nobody reads from them
         self.in_memory = str(path) == ":memory:"
         self._folders = ("", "") if self.in_memory else folders(self.path)
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
@@ -64,24 +65,36 @@ class Database:
         self._of_thread = threading.local()  # how many reads and batches it is inside of
         self._writer: Connection | None = None
         self._write_lock = threading.RLock()
-        self._log = WriteAheadLog(self.path, most_log)
-        self._closed = False
-        is_fixed = not self.in_memory and find_or_make(self.path, create=create)
-        self.read_only = is_fixed or bool(refusal)
+        self.log = WriteAheadLog(self.path, most_log)
+        self._closed = self._is_shut = False  # no more to be used; all but late reads closed
+        self.read_only = bool(refusal)
+        self._claim: Claim | None = None
+        self.mark = Mark(None)
+        if self.in_memory:
+            self._writer = self._first_connection()
+            return
+        # From here on nothing of this process opens the file but SQLite.
+        self._claim = Claim(self.path)
+        try:
+            self.mark = Mark(None if is_renewed else self.path)
+            self.read_only |= find_or_make(self.path, self.mark, create=create)
+            self._claim.take_up()  # the file may have been made just now
+            self._idle.put(self._first_connection())
+        except BaseException:
+            self._claim.release()
+            raise
+
+    def _first_connection(self) -> Connection:
         with self.translated():
             connection = self._connect()
             try:
                 if not self.in_memory:
-                    require_whole(self.path)
-                prepare(connection.apsw, self.path, read_only=self.read_only)
+                    require_whole(connection.apsw, self.path)
+                prepare(connection, self.path, read_only=self.read_only, is_own=self.mark.is_own)
             except BaseException:
                 connection.apsw.close()
                 raise
-        self._same_file = None if self.in_memory else SameFile(self.path)
-        if self.in_memory:
-            self._writer = connection
-        else:
-            self._idle.put(connection)
+        return connection
 
     def __enter__(self) -> Database:
         return self
@@ -90,8 +103,8 @@ class Database:
         self.close()
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A connection that sees one unchanging state and cannot write."""
+    def read(self, *, is_long: bool = False) -> Iterator[Connection]:
+        """A connection that sees one state and cannot write; `is_long` to read the whole file."""
         if self.in_memory:
             with self._write_lock, self.translated():
                 yield self._open_writer()
@@ -99,11 +112,12 @@ class Database:
         with self.translated():
             self._require_same_file()
             connection = self._begin_reading()
+            connection.deadline.set_long(is_long)
             try:
                 connection.apsw.pragma("query_only", True)
-                connection.apsw.execute("BEGIN")
+                connection.begin()
                 yield connection
-            except (apsw.CorruptError, apsw.NotADBError):
+            except DAMAGE:
                 self._open_anew()
                 raise
             finally:
@@ -120,8 +134,8 @@ class Database:
             BusyError: another process wrote for longer than we wait, or reads for so long that
                 the log has grown too large.
             ReplacedFileError: the file is no longer where it was.
-            RuntimeError: called inside a `read` of the same thread. That would decide on a state
-                that may be gone, and the switch to WAL would wait for that very read.
+            RuntimeError: called inside a `read` of the same thread, whose state may be gone; the
+                switch to WAL would wait for that very read.
         """
         self.require_no_read("write")
         if self.read_only:
@@ -137,64 +151,53 @@ class Database:
                 yield connection
                 return
             if not self.in_memory:
-                self._log.require_short(connection.apsw)
-            connection.apsw.execute("BEGIN IMMEDIATE")
+                self.log.require_short(connection.apsw)
+            connection.begin("BEGIN IMMEDIATE")
             try:
-                with self._rolled_back(connection):
-                    yield connection
-                    connection.apsw.execute("COMMIT")
-            except (apsw.CorruptError, apsw.NotADBError):
-                self._open_anew()
+                yield connection
+                connection.apsw.execute("COMMIT")
+            except BaseException as error:
+                if connection.apsw.in_transaction:
+                    connection.forget()
+                    connection.apsw.execute("ROLLBACK")
+                if isinstance(error, DAMAGE):
+                    self._open_anew()
                 raise
-            self._log.note_write()
-            if not self._own("batches"):
+            self.log.note_write()
+            if not self._depth("batches"):
                 self._merge_log()
-
-    @contextlib.contextmanager
-    def _rolled_back(self, connection: Connection) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            if connection.apsw.in_transaction:
-                connection.forget_known_runs()
-                connection.apsw.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
         """Many transactions of this thread with one merge of the log at the end.
 
-        A write of another thread merges meanwhile what both have stored: its caller may be told
-        that all is in the file.
+        Another thread's write merges what both have stored: its caller may be told that all is in
+        the file.
         """
-        self._of_thread.batches = self._own("batches") + 1
+        self._of_thread.batches = self._depth("batches") + 1
         try:
             yield
         finally:
             self._of_thread.batches -= 1
-            if not self._own("batches"):
+            if not self._depth("batches"):
                 with self._write_lock, self.translated():
                     self._merge_log()
                     if self._writer is not None:
-                        self._writer.forget_known_runs()
+                        self._writer.forget()
 
     @property
     def is_replicated(self) -> bool:
         """Whether Litestream copies the file elsewhere, and merges its log alone."""
-        return not self.in_memory and self._log.is_replicated
-
-    @property
-    def log_waits(self) -> bool:
-        """Whether the last merge left something in the log: the file alone lacks it."""
-        return self._log.waits
+        return not self.in_memory and self.log.is_replicated
 
     def merge_log(self) -> bool:
-        """Merge the log into the file now. False: others read and keep it from being merged."""
+        """Merge the log into the file now. False: it cannot be, as long as others read it."""
         self.require_no_read("merge the log")
         with self._write_lock, self.translated():
             self._open_writer()
-            self._log.note_write()
+            self.log.note_write()
             self._merge_log()
-            return not self._log.waits
+            return not self.log.waits
 
     def require_no_read(self, action: str) -> None:
         """Refuse what must not happen inside a `read` of the same thread.
@@ -202,7 +205,7 @@ class Database:
         Raises:
             RuntimeError: the thread is inside of one.
         """
-        if self._own("reads"):
+        if self._depth("reads"):
             raise RuntimeError(f"end the read before you {action}")
 
     def copy_to(self, destination: Path, shown: Path | None = None) -> None:
@@ -214,53 +217,30 @@ class Database:
         Raises:
             FileError: it exists, or cannot be written.
         """
-        if destination.exists():
-            raise FileError(f"{destination} exists already: choose another name or remove it")
-        if not destination.parent.is_dir():
-            raise FileError(f"the folder {destination.parent} does not exist: make it first")
-        unfinished = destination.with_name(f"{destination.name}.unfinished")
-        try:
-            unfinished.unlink(missing_ok=True)
-            with self.read() as connection:
-                if connection.apsw.in_transaction:
-                    connection.apsw.execute("ROLLBACK")  # VACUUM wants none
-                connection.apsw.pragma("query_only", False)  # which forbids VACUUM INTO
-                connection.apsw.execute("VACUUM INTO ?", (sqlite_name(unfinished),))
-            unfinished.rename(destination)
-        except (OSError, FileError, apsw.Error) as error:
-            why = reason(error) if isinstance(error, OSError) else str(error)
-            raise FileError(
-                f"cannot write the copy {shown or destination}: {why}",
-                path=str(shown or destination),
-            ) from error
-        finally:
-            with contextlib.suppress(OSError):
-                unfinished.unlink(missing_ok=True)
+        with self.read(is_long=True) as connection, connection.deadline:
+            vacuum_into(connection.apsw, self.path, destination, shown or destination)
 
     def compact(self) -> bool:
-        """Write the file anew without its free room, where deleted text would lie on.
+        """Write the file anew without its free room, where deleted text would remain.
 
         Returns:
-            whether the file alone holds the new state. It does not while another process reads, or
+            whether the file alone holds the new state: not while another process reads, or
                 Litestream has not yet merged the log.
 
         Raises:
             BusyError: another process writes.
-            FileError: there is no room for the copy that this takes meanwhile.
+            FileError: there is no room for the copy that this takes.
         """
         self.require_no_read("compact")
         with self._write_lock, self.translated():
             connection = self._open_writer()
-            connection.apsw.execute("VACUUM")
-            self._log.note_write()
+            connection.compact()
+            self.log.note_write()
             self._merge_log()
-            return not (self._log.waits or self.is_replicated)
+            return not (self.log.waits or self.is_replicated)
 
     def close(self) -> None:
-        """Close every connection; the last one to go leaves the `.db` alone behind.
-
-        Reads that are under way in other threads are interrupted.
-        """
+        """Close every connection, of late reads too; the last leaves the `.db` alone behind."""
         with self._reading_changed:
             if self._closed:
                 return
@@ -268,6 +248,7 @@ class Database:
             for connection in self._reading:
                 connection.apsw.interrupt()
             self._reading_changed.wait_for(lambda: not self._reading, CLOSE_SECONDS)
+            self._old |= self._reading
         with self._write_lock:
             connections = [self._writer] if self._writer else []
             while not self._idle.empty():
@@ -278,16 +259,18 @@ class Database:
                 connection.apsw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, not merges)
             for connection in connections[1:]:
                 connection.apsw.close()
-            if not connections:
-                return
-            if merges and not (self.in_memory or self.read_only):
-                # Refused while another process has the file open: its own close does it.
-                with contextlib.suppress(apsw.Error):
-                    connections[0].apsw.set_busy_timeout(0)
-                    connections[0].apsw.pragma("query_only", False)
-                    if connections[0].apsw.pragma("journal_mode") == "wal":
-                        connections[0].apsw.pragma("journal_mode", "delete")
-            connections[0].apsw.close()
+            if connections and merges and not (self.in_memory or self.read_only):
+                leave_log(connections[0].apsw)
+            for connection in connections[:1]:
+                connection.apsw.close()
+        with self._reading_changed:
+            self._is_shut = True
+            self._release_when_unused()
+
+    def _release_when_unused(self) -> None:
+        """Give the file free once it is closed; the last read that did not end in time does it."""
+        if self._claim is not None and self._is_shut and not self._reading:
+            self._claim.release()
 
     def _begin_reading(self) -> Connection:
         with self._reading_changed:
@@ -298,7 +281,7 @@ class Database:
             except queue.Empty:
                 connection = self._connect()
             self._reading.add(connection)
-            self._of_thread.reads = self._own("reads") + 1
+            self._of_thread.reads = self._depth("reads") + 1
             return connection
 
     def _end_reading(self, connection: Connection) -> None:
@@ -309,14 +292,15 @@ class Database:
             self._of_thread.reads -= 1
             if connection in self._old:
                 self._old.discard(connection)
-                self._close_as_it_is(connection)
+                _close_as_it_is(connection)
+                self._release_when_unused()
             else:
                 self._idle.put(connection)
             self._reading_changed.notify_all()
         # A write that ended meanwhile could not merge the log under us.
-        if self._log.waits and self._write_lock.acquire(blocking=False):
+        if self.log.waits and self._write_lock.acquire(blocking=False):
             try:
-                if not (self._closed or self._own("batches")):
+                if not (self._closed or self._depth("batches")):
                     self._merge_log(wait=False)
             finally:
                 self._write_lock.release()
@@ -329,25 +313,20 @@ class Database:
         with self._reading_changed:
             self._old |= self._reading
             while not self._idle.empty():
-                self._close_as_it_is(self._idle.get_nowait())
+                _close_as_it_is(self._idle.get_nowait())
         if self._write_lock.acquire(blocking=False):
             try:
                 if self._writer is not None and not self._writer.apsw.in_transaction:
-                    self._close_as_it_is(self._writer)
+                    _close_as_it_is(self._writer)
                     self._writer = None
             finally:
                 self._write_lock.release()
 
-    def _close_as_it_is(self, connection: Connection) -> None:
-        """Close a connection without merging the log, which may be another file's."""
-        connection.apsw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
-        connection.apsw.close()
-
     def is_in_place(self) -> bool:
         """Whether the file that is open is still the one at its path."""
-        return self._same_file is None or self._same_file.is_in_place()
+        return self._claim is None or self._claim.is_in_place()
 
-    def _own(self, what: str) -> int:
+    def _depth(self, what: str) -> int:
         """How many `reads` or `batches` the current thread is inside of."""
         return getattr(self._of_thread, what, 0)
 
@@ -360,7 +339,7 @@ class Database:
                 use_log(connection.apsw)
             except (apsw.BusyError, apsw.LockedError) as error:
                 connection.apsw.close()
-                who = ", ".join(f"process {one.process}" for one in holders(self.path))
+                who = ", ".join(f"process {holder.process}" for holder in holders(self.path))
                 raise BusyError(
                     f"{self.path} cannot be written while {who or 'another process'} reads it: try "
                     "again when that has ended",
@@ -371,29 +350,35 @@ class Database:
                 raise
             self._writer = connection
         if not self.in_memory:
-            self._log.set_merging(self._writer.apsw)
+            self.log.set_merging(self._writer.apsw)
         return self._writer
 
     def _merge_log(self, *, wait: bool = True) -> None:
         if self._writer is not None and not self.in_memory:
-            self._log.merge(self._writer.apsw, wait=wait)
+            self.log.merge(self._writer.apsw, wait=wait)
 
     def _require_same_file(self) -> None:
-        if self._same_file is None:
+        if self._claim is None:
             return
         if not self._is_renewed:
-            self._same_file.require()
+            self._claim.require_in_place()
             return
         with self._reading_changed:
-            if self._same_file.take_up():
+            if self._claim.take_up():
                 self._old |= self._reading
                 while not self._idle.empty():
                     self._idle.get_nowait().apsw.close()
 
     def _connect(self) -> Connection:
-        connection = connect(self.path, in_memory=self.in_memory, read_only=self.read_only)
-        return Connection(connection, *self._folders)
+        how = (self.in_memory, self.read_only, is_own := self.mark.is_own)
+        return Connection(connect(self.path, *how), self.path, *self._folders, is_own=is_own)
 
     def translated(self) -> contextlib.AbstractContextManager[None]:
         """Inside of it SQLite's errors become ours, with the file's name and what to do."""
         return translated(self.path)
+
+
+def _close_as_it_is(connection: Connection) -> None:
+    """Close a connection without merging the log, which may be another file's."""
+    connection.apsw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+    connection.apsw.close()

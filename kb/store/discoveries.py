@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kb.store.collections import all_collections, free_name, insert_collection
 from kb.store.connection import Connection, Row
@@ -13,17 +14,16 @@ KIND = "discoveries"
 
 def find_discoveries(connection: Connection) -> int | None:
     """The collection of the discoveries; None while there is none."""
-    found: int | None = connection.value("discoveries_collection")
-    return found
+    ids = (row["collection_id"] for row in all_collections(connection) if row["kind"] == KIND)
+    return min(ids, default=None)
 
 
 def make_discoveries(connection: Connection) -> int:
     """The collection of the discoveries, made when there is none."""
-    found = find_discoveries(connection)
-    if found is None:
-        taken = {row["name"] for row in all_collections(connection)}
-        return insert_collection(connection, free_name(KIND, taken), KIND)
-    return found
+    if (collection_id := find_discoveries(connection)) is not None:
+        return collection_id
+    taken = {row["name"] for row in all_collections(connection)}
+    return insert_collection(connection, free_name(KIND, taken), KIND)
 
 
 def stored_discoveries(connection: Connection) -> list[Row]:
@@ -31,15 +31,23 @@ def stored_discoveries(connection: Connection) -> list[Row]:
     return connection.rows("all_discoveries", collection_id=find_discoveries(connection))
 
 
+def set_metadata(connection: Connection, document_id: int, metadata: Mapping[str, Any]) -> None:
+    """Replace what a discovery is told apart by; its text stays."""
+    written = json.dumps(metadata, ensure_ascii=False)
+    connection.run("set_discovery_metadata", document_id=document_id, metadata=written)
+
+
 def chunks_of_discoveries(connection: Connection, type_: str, module: str) -> set[int]:
     """The chunks of the discoveries of a type and module; "" stands for any."""
-    rows = connection.tuples(
-        "discovery_chunks", collection_id=find_discoveries(connection), type=type_, module=module
+    collection_id = find_discoveries(connection)
+    return set(
+        connection.column(
+            "discovery_chunks", collection_id=collection_id, type=type_, module=module
+        )
     )
-    return {row[0] for row in rows}
 
 
 def discoveries_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, Row]:
     """What is shown of the discovery that each of these chunks belongs to."""
-    rows = connection.rows("discoveries_of_chunks", chunk_ids=json.dumps(list(chunk_ids)))
+    rows = connection.rows("discoveries_of_chunks", chunk_ids=[*chunk_ids])
     return {row["chunk_id"]: row for row in rows}

@@ -7,21 +7,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kb.disk.read import UNKNOWN_STATE, FileState
 from kb.formats.chunk import Chunk, embedding_text, passage
-from kb.formats.convert.result import Place
+from kb.formats.convert.result import Origin
+from kb.formats.dates import document_date
 from kb.formats.leads import NO_LEAD
-from kb.formats.outline import ParsedDocument
+from kb.formats.outline import Link, ParsedDocument, Section
 from kb.formats.tags import names_of
 from kb.models.embedder import text_hash
-from kb.store.citations import forget_citations, resolve_again, store_citations
+from kb.store.citations import keys_of, resolve_again, store_citations, with_sentences
 from kb.store.collections import delete_row
-from kb.store.connection import Connection
-from kb.store.contents import stored_files, title_and_text
-from kb.store.embeddings import current_model, delete_unused_vectors, vectors_of
+from kb.store.connection import Connection, Row
+from kb.store.contents import sections_of, state_of, stored_files, title_and_text
+from kb.store.embeddings import (
+    current_model,
+    delete_if_unused,
+    delete_unused_vectors,
+    vectors_of,
+    vectors_of_document,
+)
 from kb.store.similar import forget_similar, store_similar
+from kb.store.tidying import tidy_a_little
 from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 from kb.store.vocabulary import add_words
 from kb.text.terms import extra_terms
@@ -40,10 +49,10 @@ class NewDocument:
     parsed: ParsedDocument
     chunks: Sequence[Chunk]
     encoding: str = "utf-8"
-    file_size: int | None = None
-    modified_ns: int | None = None
+    file: FileState = UNKNOWN_STATE
     metadata: dict[str, Any] = field(default_factory=dict)  # beside the front matter
-    places: Sequence[Place] = ()  # of a converted document
+    origins: Sequence[Origin] = ()  # of a converted document
+    file_date: str = ""  # where neither front matter nor path says one
 
 
 def store_document(
@@ -55,70 +64,61 @@ def store_document(
     `kb.ingest.embed.embed_pending`.
     """
     metadata = {**new.parsed.front_matter, **new.metadata}
-    fields = {
-        "title": new.parsed.title,
-        "summary": new.parsed.summary,
-        "metadata": json.dumps(metadata, ensure_ascii=False, allow_nan=False),
-        "content_hash": new.content_hash,
-        "encoding": new.encoding,
-        "file_size": new.file_size,
-        "modified_ns": new.modified_ns,
-        "character_count": len(new.text),
-        "line_count": new.parsed.total_lines,
-        "indexed_at": utc_now(),
-        "content": new.text,
-    }
     old_chunk_ids: list[int] = []
     if document_id is None:
-        document_id = int(connection.value("next_document_id", collection_id=collection_id))
-        connection.run(
-            "insert_document",
-            document_id=document_id,
-            collection_id=collection_id,
-            path=new.path,
-            **fields,
-        )
+        document_id = connection.count("next_document_id", collection_id=collection_id)
     else:
         old_chunk_ids = _delete_parts(connection, document_id)
-        connection.run("update_document", document_id=document_id, path=new.path, **fields)
+    connection.run(
+        "store_document_row",
+        document_id=document_id,
+        collection_id=collection_id,
+        path=new.path,
+        title=new.parsed.title,
+        summary=new.parsed.summary,
+        metadata=json.dumps(metadata, ensure_ascii=False, allow_nan=False),
+        content_hash=new.content_hash,
+        encoding=new.encoding,
+        file_size=new.file.size,
+        modified_ns=new.file.modified_ns,
+        character_count=len(new.text),
+        line_count=new.parsed.total_lines,
+        indexed_at=utc_now(),
+        content=new.text,
+    )
+    _store_file_state(connection, document_id, new.file)
     connection.run_many(
-        "insert_section", (_section_fields(section, document_id) for section in new.parsed.sections)
+        "insert_section",
+        ({"document_id": document_id, **asdict(section)} for section in new.parsed.sections),
     )
     connection.run_many(
-        "insert_place",
-        (
-            {
-                "document_id": document_id,
-                "start_line": place.line,
-                "kind": place.kind,
-                "label": place.label,
-            }
-            for place in new.places
-        ),
+        "insert_place", ({"document_id": document_id, **asdict(origin)} for origin in new.origins)
     )
-    with_vector = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
+    embedded = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
+    date = document_date(metadata, new.path) or new.file_date
     store_citations(
-        connection,
-        document_id,
-        collection_id,
-        new.path,
-        new.parsed.title,
-        metadata,
-        new.text,
-        new.parsed.links,
-        new.parsed.labels,
-        new.parsed.tags,
+        connection, document_id, collection_id, new.path, new.parsed, metadata, new.text, date
     )
     store_similar(connection, document_id, new.parsed, new.text, metadata)
-    rebuild_slabs(connection, {*old_chunk_ids, *with_vector})
+    rebuild_slabs(connection, {*old_chunk_ids, *embedded})
     rebuild_document_vectors(connection, [document_id])
     return document_id
+
+
+def store_called_document(
+    connection: Connection, collection_id: int, new: NewDocument, document_id: int | None
+) -> None:
+    """Store a document that a call brings, with the tidying for which no sync follows."""
+    replaced = [] if document_id is None else vectors_of_document(connection, document_id)
+    store_document(connection, collection_id, new, document_id)
+    delete_if_unused(connection, replaced)
+    tidy_a_little(connection)
 
 
 def delete_document(connection: Connection, document_id: int) -> None:
     """Delete a document with its chunks, index entries and citations."""
     chunk_ids = _delete_parts(connection, document_id)
-    keys = forget_citations(connection, document_id)
+    keys = keys_of(connection, document_id)  # that nobody may answer to once it is gone
     forget_similar(connection, document_id)
     connection.run("delete_document", document_id=document_id)
     resolve_again(connection, keys)
@@ -133,15 +133,20 @@ def delete_collection(connection: Connection, collection_id: int) -> None:
     delete_unused_vectors(connection)
 
 
-def touch_documents(connection: Connection, stamps: Iterable[tuple[int, int, int | None]]) -> None:
-    """Note that files were written again with the same content: document, size, time."""
-    connection.run_many(
-        "touch_document",
-        (
-            {"document_id": document_id, "file_size": size, "modified_ns": modified_ns}
-            for document_id, size, modified_ns in stamps
-        ),
-    )
+def touch_documents(connection: Connection, touched: Iterable[tuple[int, FileState]]) -> None:
+    """Note that files were written again with the same content: documents and their new state."""
+    for document_id, file in touched:
+        state = {"file_size": file.size, "modified_ns": file.modified_ns}
+        connection.run("touch_document", document_id=document_id, **state)
+        _store_file_state(connection, document_id, file)
+
+
+def _store_file_state(connection: Connection, document_id: int, file: FileState) -> None:
+    if file.changed_ns is None or file.inode is None:
+        connection.run("delete_file_state", document_id=document_id)
+    else:
+        state = {"changed_ns": file.changed_ns, "inode": file.inode}
+        connection.run("insert_file_state", document_id=document_id, **state)
 
 
 def forget_content_hashes(connection: Connection, collection_id: int) -> None:
@@ -157,22 +162,19 @@ def _delete_parts(connection: Connection, document_id: int) -> list[int]:
     title, content = document
     chunks = connection.tuples("indexed_chunks", document_id=document_id)
     # Cut here, not by SQL's substr, which reads a long document once more for each chunk.
-    connection.run_many(
-        "unindex_chunk",
-        (
-            {
-                "chunk_id": chunk_id,
-                "title": title,
-                "heading": heading_path,
-                "body": content[start:end],
-                "extra": _indexed_extra(extra, content[lead_start:lead_end]),
-            }
-            for chunk_id, heading_path, start, end, lead_start, lead_end, extra in chunks
-        ),
+    indexed = (
+        {
+            "chunk_id": chunk_id,
+            "title": title,
+            "heading": heading_path,
+            "body": content[start:end],
+            "extra": _indexed_extra(extra, content[lead_start:lead_end]),
+        }
+        for chunk_id, heading_path, start, end, lead_start, lead_end, extra in chunks
     )
-    connection.run("delete_chunks", document_id=document_id)
-    connection.run("delete_sections", document_id=document_id)
-    connection.run("delete_places", document_id=document_id)
+    connection.run_many("unindex_chunk", indexed)
+    for statement in ("delete_chunks", "delete_sections", "delete_places"):
+        connection.run(statement, document_id=document_id)
     return [chunk_id for chunk_id, *_ in chunks]
 
 
@@ -184,76 +186,45 @@ def _insert_chunks(
     free_ids: Sequence[int],
 ) -> list[int]:
     """Insert the chunks, indexed; the ids of those that have a vector already."""
-    bodies = [new.text[chunk.start_character : chunk.end_character] for chunk in new.chunks]
-    leads = [new.text[slice(*chunk.lead)] for chunk in new.chunks]
-    hashes = [
-        text_hash(
-            embedding_text(
-                new.parsed.title,
-                chunk.heading_path,
-                passage(new.text, chunk.start_character, chunk.end_character, chunk.lead),
-            )
-        )
-        for chunk in new.chunks
-    ]
-    model = current_model(connection)
-    known = vectors_of(connection, model["model_id"], hashes) if model and hashes else {}
     # An edited document keeps its chunk ids, so that few slabs change.
     ids = sorted(free_ids)[: len(new.chunks)]
-    next_id = connection.value("next_chunk_id", collection_id=collection_id)
+    next_id = connection.count("next_chunk_id", collection_id=collection_id)
     next_id = max([next_id, *(chunk_id + 1 for chunk_id in ids)])
     ids += range(next_id, next_id + len(new.chunks) - len(ids))
-    names = [_names_to_index(connection, new), *[""] * len(bodies)][: len(bodies)]
-    extras = [
-        _extra_terms(names, new.parsed.title, chunk.heading_path, lead, body)
-        for chunk, lead, body, names in zip(new.chunks, leads, bodies, names, strict=True)
-    ]
-    add_words(
-        connection, {new.parsed.title, *bodies, *(c.heading_path for c in new.chunks), *extras}
-    )
-    connection.run_many(
-        "insert_chunk",
-        (
+    title, names = new.parsed.title, _names_to_index(connection, new)
+    rows: list[Row] = []
+    for chunk_id, chunk in zip(ids, new.chunks, strict=True):
+        start, end, lead = chunk.start_character, chunk.end_character, new.text[slice(*chunk.lead)]
+        body = new.text[start:end]
+        terms = extra_terms("\n".join((title, chunk.heading_path, lead, body, names)))
+        extra = "\n".join(filter(None, (terms, names)))
+        names = ""  # they go with the first
+        whole = passage(new.text, start, end, chunk.lead)
+        rows.append(
             {
+                **asdict(chunk),
                 "chunk_id": chunk_id,
                 "document_id": document_id,
-                "position": chunk.position,
-                "section": chunk.section,
-                "start_line": chunk.start_line,
-                "end_line": chunk.end_line,
-                "start_character": chunk.start_character,
-                "end_character": chunk.end_character,
-                "extra_terms": extra,
-                "text_hash": value,
-                "vector_id": known.get(value),
-            }
-            for chunk_id, chunk, extra, value in zip(ids, new.chunks, extras, hashes, strict=True)
-        ),
-    )
-    connection.run_many(
-        "insert_lead",
-        (
-            {"chunk_id": chunk_id, "start_character": chunk.lead[0], "end_character": chunk.lead[1]}
-            for chunk_id, chunk in zip(ids, new.chunks, strict=True)
-            if chunk.lead != NO_LEAD
-        ),
-    )
-    connection.run_many(
-        "index_chunk",
-        (
-            {
-                "chunk_id": chunk_id,
-                "title": new.parsed.title,
-                "heading": chunk.heading_path,
+                "title": title,
                 "body": body,
                 "extra": _indexed_extra(extra, lead),
+                "extra_terms": extra,
+                "text_hash": text_hash(embedding_text(title, chunk.heading_path, whole)),
             }
-            for chunk_id, chunk, lead, body, extra in zip(
-                ids, new.chunks, leads, bodies, extras, strict=True
-            )
-        ),
-    )
-    return [chunk_id for chunk_id, value in zip(ids, hashes, strict=True) if value in known]
+        )
+    model = current_model(connection)
+    hashes = [row["text_hash"] for row in rows]
+    vectors = vectors_of(connection, model["model_id"], hashes) if model and rows else {}
+    for row in rows:
+        row["vector_id"] = vectors.get(row["text_hash"])
+    written = (row[name] for row in rows for name in ("body", "heading_path", "extra_terms"))
+    add_words(connection, {title, *written})
+    connection.run_many("insert_chunk", rows)
+    leads = ((row["chunk_id"], *row["lead"]) for row in rows if row["lead"] != NO_LEAD)
+    keys = ("chunk_id", "start_character", "end_character")
+    connection.run_many("insert_lead", (dict(zip(keys, lead, strict=True)) for lead in leads))
+    connection.run_many("index_chunk", rows)
+    return [row["chunk_id"] for row in rows if row["vector_id"] is not None]
 
 
 def _names_to_index(connection: Connection, new: NewDocument) -> str:
@@ -267,17 +238,8 @@ def _names_to_index(connection: Connection, new: NewDocument) -> str:
         return ""
     start = new.chunks[0].start_character
     beginning = new.text[start : start + MOST_LOOKED_THROUGH]
-    held = _stems(connection, f"{new.parsed.title}\n{beginning}")
-    return "\n".join(name for name in names if not _stems(connection, name) <= held)
-
-
-def _stems(connection: Connection, text: str) -> set[str]:
-    return {stem for _, _, stem in connection.tokenize(text, stem=True)}
-
-
-def _extra_terms(names: str, *texts: str) -> str:
-    terms = extra_terms("\n".join((*texts, names)))
-    return "\n".join(filter(None, (terms, names)))
+    stems = set(connection.stems(f"{new.parsed.title}\n{beginning}"))
+    return "\n".join(name for name in names if not stems.issuperset(connection.stems(name)))
 
 
 def _indexed_extra(extra: str, lead: str) -> str:
@@ -285,14 +247,45 @@ def _indexed_extra(extra: str, lead: str) -> str:
     return f"{extra}\n{lead}" if lead else extra
 
 
-def _section_fields(section: Any, document_id: int) -> dict[str, Any]:
-    return {
-        "document_id": document_id,
-        "position": section.position,
-        "level": section.level,
-        "heading": section.heading,
-        "heading_path": section.heading_path,
-        "start_line": section.start_line,
-        "end_line": section.end_line,
-        "body_end_line": section.body_end_line,
-    }
+def whole_document(
+    connection: Connection, document_id: int
+) -> tuple[NewDocument, dict[bytes, bytes]]:
+    """A document to be stored once more, and the vectors of its passages by their text's hash.
+
+    All that hangs on it is there but its blocks, which are in its text.
+    """
+    (row,) = connection.rows("stored_document_row", document_id=document_id)
+    links = connection.rows("stored_links", document_id=document_id)
+    chunks = connection.tuples("stored_chunks", document_id=document_id)
+    origins = connection.tuples("stored_places", document_id=document_id)
+    parsed = ParsedDocument(
+        title=row["title"],
+        summary=row["summary"],
+        front_matter=json.loads(row["metadata"]),
+        # Their paths are made already: nobody needs to know their parents.
+        sections=tuple(
+            Section(parent=None, **section) for section in sections_of(connection, document_id)
+        ),
+        blocks=(),
+        total_lines=row["line_count"],
+        notices=(),
+        links=tuple(
+            Link(*(link[key] for key in ("target_url", "kind", "line", "context", "target_key")))
+            for link in with_sentences(connection, links)
+        ),
+        labels=tuple(connection.column("stored_labels", document_id=document_id)),
+        tags=tuple(connection.column("stored_tags", document_id=document_id)),
+    )
+    new = NewDocument(
+        path=row["path"],
+        text=row["content"],
+        content_hash=row["content_hash"],
+        parsed=parsed,
+        chunks=[Chunk(*(*columns, (start, end))) for *columns, start, end, _, _ in chunks],
+        encoding=row["encoding"],
+        file=state_of(row),
+        origins=[Origin(*row) for row in origins],
+        file_date=row["date"] or "",
+    )
+    vectors = {text_hash: vector for *_, text_hash, vector in chunks if vector is not None}
+    return new, vectors

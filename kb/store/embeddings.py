@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 
 from kb.store.connection import Connection, Row
@@ -11,29 +10,27 @@ from kb.store.vectors import rebuild_all_vectors
 
 def current_model(connection: Connection) -> Row | None:
     """The model whose vectors are searched; None while the file has no vector."""
-    return connection.row("current_model")
+    return connection.once("current model", lambda: connection.row("current_model"))
 
 
 def find_model_id(connection: Connection, name: str, sha256: str, width: int) -> int | None:
     """The row id of a model, whether it is the current one or not."""
-    found: int | None = connection.value("find_model", name=name, sha256=sha256, width=width)
-    return found
+    model_id: int | None = connection.value("find_model", name=name, sha256=sha256, width=width)
+    return model_id
 
 
 def insert_model(
     connection: Connection, name: str, sha256: str, width: int, slope: float, intercept: float
 ) -> int:
     """Note a model with its newest calibration. Returns its row id."""
-    if find_model_id(connection, name, sha256, width) is None:
-        # Where somebody deleted the row of a model, its number is given again: vectors that nobody
-        # knows the model of must not become those of the new one.
+    key = {"name": name, "sha256": sha256, "width": width}
+    if connection.value("find_model", **key) is None:
+        # Where somebody deleted the row of a model, its number is given again: vectors of an
+        # unknown model must not become those of the new one.
         connection.run("forget_vectors_without_model")
         connection.run("delete_vectors_without_model")
-    key = {"name": name, "sha256": sha256, "width": width}
     connection.run("insert_model", **key, slope=slope, intercept=intercept)
-    found = find_model_id(connection, name, sha256, width)
-    assert found is not None
-    return found
+    return connection.count("find_model", **key)
 
 
 def set_current_model(connection: Connection, model_id: int) -> None:
@@ -45,8 +42,7 @@ def set_build_of_model(
     connection: Connection, model_id: int, name: str, sha256: str, width: int
 ) -> None:
     """Note that a model's vectors are of another build from now on, unless that one has a row."""
-    key = {"name": name, "sha256": sha256, "width": width}
-    connection.run("set_build_of_model", **key, model_id=model_id)
+    connection.run("set_build_of_model", name=name, sha256=sha256, width=width, model_id=model_id)
 
 
 def switch_model(connection: Connection, model_id: int) -> None:
@@ -61,11 +57,8 @@ def switch_model(connection: Connection, model_id: int) -> None:
 
 def vectors_of(connection: Connection, model_id: int, hashes: Sequence[bytes]) -> dict[bytes, int]:
     """The vector ids of texts that the model has embedded already, by the text's hash."""
-    rows = connection.tuples(
-        "vectors_by_hash",
-        model_id=model_id,
-        text_hashes=json.dumps([value.hex() for value in hashes]),
-    )
+    written = [value.hex() for value in hashes]
+    rows = connection.tuples("vectors_by_hash", model_id=model_id, text_hashes=written)
     return {bytes.fromhex(value): vector_id for value, vector_id in rows}
 
 
@@ -73,13 +66,8 @@ def insert_vectors(
     connection: Connection, model_id: int, vectors: Iterable[tuple[bytes, bytes]]
 ) -> None:
     """Store embeddings: pairs of a text's hash and its vector."""
-    connection.run_many(
-        "insert_vector",
-        (
-            {"model_id": model_id, "text_hash": text_hash, "vector": vector}
-            for text_hash, vector in vectors
-        ),
-    )
+    rows = ({"model_id": model_id, "text_hash": key, "vector": value} for key, value in vectors)
+    connection.run_many("insert_vector", rows)
 
 
 def set_chunk_vectors(connection: Connection, chosen: Iterable[tuple[int, bytes, int]]) -> None:
@@ -87,12 +75,9 @@ def set_chunk_vectors(connection: Connection, chosen: Iterable[tuple[int, bytes,
 
     A chunk whose text was changed while it was embedded keeps what it has.
     """
+    names = ("chunk_id", "text_hash", "vector_id")
     connection.run_many(
-        "set_chunk_vector",
-        (
-            {"chunk_id": chunk_id, "text_hash": text_hash, "vector_id": vector_id}
-            for chunk_id, text_hash, vector_id in chosen
-        ),
+        "set_chunk_vector", (dict(zip(names, triple, strict=True)) for triple in chosen)
     )
 
 
@@ -108,12 +93,12 @@ def delete_unused_vectors(connection: Connection) -> None:
 
 def vectors_of_document(connection: Connection, document_id: int) -> list[int]:
     """The vectors that a document's chunks use."""
-    return [row[0] for row in connection.tuples("vectors_of_document", document_id=document_id)]
+    return connection.column("vectors_of_document", document_id=document_id)
 
 
 def delete_if_unused(connection: Connection, vector_ids: Sequence[int]) -> None:
     """Delete those of some vectors that no chunk uses."""
-    connection.run("delete_unused_of_vectors", vector_ids=json.dumps(vector_ids))
+    connection.run("delete_unused_of_vectors", vector_ids=[*vector_ids])
 
 
 def has_vectors_without_model(connection: Connection) -> bool:

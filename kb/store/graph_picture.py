@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from kb.store.citation_graph import is_web_key, leads_to_file
+from kb.sources.address import local
+from kb.store.citation_graph import place_of
 from kb.store.citations import with_sentences
 from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
-
-__all__ = ["drawn_citations", "graph_picture", "picture_of"]
+from kb.store.link_states import BROKEN, ELSEWHERE, EXTERNAL, RESOLVED, state_of_key
 
 MOST_OF_A_GROUP = 60  # documents, where there are several folders below
 SENTENCES = 2  # of one document citing another
@@ -21,7 +21,8 @@ SENTENCE_CHARACTERS = 220
 # they reach: 2,000 documents with 29,000 pairs took 11.4 MB with all of them, and take 3.3.
 MOST_CHARACTERS = 1_000_000
 SHORT_SENTENCE = 120
-DOCUMENT, EXTERNAL, MISSING, FILE = "document", "external", "missing", "file"
+DOCUMENT = "document"
+KINDS = {EXTERNAL: "external", BROKEN: "missing", RESOLVED: "file", ELSEWHERE: "file"}
 
 Address = Callable[[str, str, str], str]  # collection, id and source -> where to open it, or ""
 
@@ -80,8 +81,14 @@ def picture_of(
                 continue
             node = _document(row, "target_", address)
         else:
-            target = "\0" + spelled.setdefault(row["target_key"], row["target_url"])
-            node = _elsewhere(row, target[1:])
+            url = spelled.setdefault(row["target_key"], row["target_url"])
+            target = "\0" + place_of(row["target_key"], url, row["collection"])
+            written = row["target_url"]
+            is_there = local(row["source"] or "").exists()
+            kind = KINDS[state_of_key(row["target_key"], written, is_there)]
+            is_page = written.casefold().startswith(("http://", "https://"))
+            href = written if is_page else ""
+            node = {"label": written, "kind": kind, "group": "", "href": href}
         nodes.setdefault(source, _document(row, "", address))
         nodes.setdefault(target, node)
         edge = edges.setdefault(
@@ -104,19 +111,20 @@ def picture_of(
     }
 
 
-def _shorten(said: Sequence[list[dict[str, Any]]]) -> None:
+def _shorten(sentence_lists: Sequence[list[dict[str, Any]]]) -> None:
     """Keep of the sentences what a page can hold; documents that come first do not get more."""
-    if sum(len(one["text"]) for own in said for one in own) <= MOST_CHARACTERS:
+    texts = (entry["text"] for entries in sentence_lists for entry in entries)
+    if sum(map(len, texts)) <= MOST_CHARACTERS:
         return
-    lists = [own for own in said if own]
+    lists = [entries for entries in sentence_lists if entries]
     fitting = min(len(lists), MOST_CHARACTERS // SHORT_SENTENCE)
-    for number, own in enumerate(lists):
-        del own[1:]
+    for number, entries in enumerate(lists):
+        del entries[1:]
         # Spread evenly over all pairs, which lie in the order of the citing documents.
         if (number + 1) * fitting // len(lists) > number * fitting // len(lists):
-            own[0]["text"] = own[0]["text"][:SHORT_SENTENCE]
+            entries[0]["text"] = entries[0]["text"][:SHORT_SENTENCE]
         else:
-            del own[0]["text"]
+            del entries[0]["text"]
 
 
 def _name_groups(documents: Collection[dict[str, Any]]) -> None:
@@ -143,12 +151,3 @@ def _document(row: Row, prefix: str, address: Address) -> dict[str, Any]:
         "group": (collection, *path.split("/")[:-1]),
         "href": address(collection, path, row[f"{prefix}source"] or ""),
     }
-
-
-def _elsewhere(row: Row, url: str) -> dict[str, Any]:
-    """What is cited and is no document: a page of the web, another file, or nothing."""
-    if is_web_key(row["target_key"]):
-        is_page = url.casefold().startswith(("http://", "https://"))
-        return {"label": url, "kind": EXTERNAL, "group": "", "href": url if is_page else ""}
-    kind = FILE if leads_to_file(row) else MISSING
-    return {"label": url, "kind": kind, "group": "", "href": ""}

@@ -1,7 +1,8 @@
-"""Whether a file is sound. Every command has a cheap look at it; `kb doctor` looks at everything.
+"""Whether a file is sound. Every command has a cheap look at it; `kb doctor` looks at samples of a
+large file, and at everything with `--full`.
 
-What is source is never repaired by guessing: passages, vectors and indexes are made anew from the
-texts, rows that belong to nothing go, and a damaged page is told.
+Sources are never repaired by guessing: passages, vectors and indexes are made anew from the texts,
+rows that belong to nothing go, and a damaged page is reported.
 """
 
 from __future__ import annotations
@@ -9,38 +10,47 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from kb.errors import BusyError, DamagedFileError, FileError
+from kb.results.findings import BROKEN, HINT, SOUND, Finding
+from kb.store.collections import all_collections
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.embeddings import (
     current_model,
+    delete_unused_vectors,
+    has_vectors_without_model,
     use_vectors_of_model,
 )
-from kb.store.findings import BROKEN, HINT, SOUND, Finding
 from kb.store.vectors import rebuild_all_vectors
 from kb.store.vocabulary import count_wrong_endings, rebuild_endings
-from kb.store.waiting_log import waiting_log
+from kb.store.write_ahead_log import log_finding
 from kb.text.counted import counted
 
 REBUILD = "make it anew from the texts: `kb doctor --fix`"
+WHOLE_BYTES = 20_000_000  # of a file that is looked through in a second
+SAMPLES = 64  # passages of a larger one
 _MESSAGES = 20
-# In the order in which rows belong to each other.
-_ORPHANS = (
-    "delete_orphan_documents",
-    "delete_orphan_sections",
-    "delete_orphan_chunks",
-    "delete_orphan_citations",
-    "forget_orphan_targets",
-    "forget_orphan_vectors",
-    "delete_orphan_document_vectors",
-    "delete_orphan_keys",
-    "delete_orphan_paragraphs",
-    "delete_orphan_signatures",
-    "delete_orphan_events",
-)
+
+
+def quick(connection: Connection, known_models: Mapping[str, Collection[str]]) -> list[Finding]:
+    """What keeps the file from answering as it should; a few look-ups, no table is read.
+
+    Args:
+        known_models: the builds of the models that come with kb, by name.
+    """
+    if has_vectors_without_model(connection):
+        message = (
+            "the row of the model that made the file's vectors is gone: searches use keywords alone"
+        )
+        return [Finding("model", BROKEN, message, "`kb reembed` makes the vectors anew")]
+    model = current_model(connection)
+    if model is None or model["sha256"] in known_models.get(model["name"], [model["sha256"]]):
+        return []
+    message = f"the file's vectors come from another build of the model {model['name']}"
+    remedy = f"`kb reembed --model {model['name']}` makes them anew"
+    return [Finding("model", BROKEN, message, remedy)]
 
 
 def require_sound(database: Database, failure: Exception) -> None:
@@ -49,169 +59,177 @@ def require_sound(database: Database, failure: Exception) -> None:
     Raises:
         DamagedFileError: it is.
     """
-    with database.read() as connection:
-        found = connection.integrity(1) or [
+    with database.read(is_long=True) as connection:
+        faults = connection.integrity(1) or [
             f"rows of {child} belong to no row of {parent}"
             for child, parent in connection.broken_references()
         ]
-        found = found or _unreadable(connection)
+        faults = faults or _unreadable(connection)
     if isinstance(failure, json.JSONDecodeError | UnicodeDecodeError):
-        found.append(f"a text in it cannot be read: {failure}")  # what comes in is checked before
-    if found:
+        faults.append(f"a text in it cannot be read: {failure}")  # what comes in is checked before
+    if faults:
         raise DamagedFileError(
-            f"{database.path} is damaged ({found[0]}): `kb doctor` says what is wrong, `kb doctor "
+            f"{database.path} is damaged ({faults[0]}): `kb doctor` says what is wrong, `kb doctor "
             "--fix` makes anew what it can; else restore a copy"
         )
+
+
+def sampled(database: Database) -> Iterator[Finding]:
+    """The counts of a large file, and some of its passages with all that belongs to them."""
+    started = time.monotonic()
+    with database.read() as connection:
+        ((documents, passages, indexed),) = connection.tuples("quick_counts")
+        number = max(SAMPLES // max(len(all_collections(connection)), 1), 1)
+        rows = connection.tuples("sampled_chunks", samples=number)
+        lost = sum(body is None for _, body, _ in rows)
+        misfits = sum(not fits for *_, fits in rows)
+        unindexed = 0
+        for chunk_id, body, _ in rows:
+            words = (word for _, _, word in connection.tokenize(body or ""))
+            if longest := max(words, key=len, default=""):
+                match = f'"{longest}"'
+                unindexed += not connection.value("is_indexed", match=match, chunk_id=chunk_id)
+    looked = f"of {counted(len(rows), 'passage')}"
+    if lost:
+        yield _broken("rows", f"{looked} {lost} belong to nothing")
+    if unindexed or indexed != passages:
+        message = f"it does not say what the texts say: {unindexed} {looked}"
+        if indexed != passages:
+            message = f"it holds {counted(indexed, 'passage')}, the file {passages:,}"
+        yield _broken("keyword index", message)
+    if misfits:
+        yield _broken("vectors", f"{looked} {misfits} have a vector or index that does not fit")
+    yield _log(database)
+    yield Finding(
+        "file",
+        SOUND,
+        f"a quick look, {time.monotonic() - started:.1f} s: {counted(documents, 'document')} and "
+        f"{counted(passages, 'passage')} counted, {len(rows)} looked at",
+        "`kb doctor --full` looks through all of it",
+    )
+
+
+def _broken(check: str, message: str) -> Finding:
+    """Something that `repair` mends."""
+    if check == "rows":
+        return Finding(check, BROKEN, message, "delete them: --fix", "orphans")
+    return Finding(check, BROKEN, message, REBUILD, check)
 
 
 def thorough(database: Database) -> Iterator[Finding]:
     """Every check of the file itself. Reads all of it, and holds the write lock for a while."""
     started = time.monotonic()
-    pages = list(_pages(database))
-    yield from pages
-    if any(finding.state == BROKEN for finding in pages):
+    pages = _pages(database)
+    yield pages
+    if pages.state == BROKEN:
         return  # what other checks would say of damaged pages means nothing
-    yield from _references(database)
-    yield from _values(database)
-    yield from _keyword_index(database)
+    yield from _contents(database)
+    yield _keyword_index(database)
     yield from _vectors(database)
-    yield from _log(database)
+    yield _log(database)
     seconds = time.monotonic() - started
-    with database.read() as connection:
-        counts = connection.row("health_counts") or {}
-    yield Finding(
-        "file",
-        SOUND,
-        f"{counted(counts['documents'], 'document')}, {counted(counts['chunks'], 'passage')} and "
-        f"{counted(counts['vectors'], 'vector')} looked through in {seconds:.1f} s",
-    )
-    if counts["waiting"]:
-        yield Finding(
-            "vectors",
-            HINT,
-            f"{counted(counts['waiting'], 'passage has', 'passages have')} no vector yet: found by "
-            "keywords alone",
-            "`kb sync` makes the vectors",
-            "embed",
-        )
+    with database.read(is_long=True) as connection:
+        (counts,) = connection.rows("health_counts")
+    looked = ", ".join(counted(counts[f"{what}s"], what) for what in ("document", "passage"))
+    looked += f" and {counted(counts['vectors'], 'vector')} looked through in {seconds:.1f} s"
+    yield Finding("file", SOUND, looked)
+    if waiting := counts["waiting"]:
+        message = f"{counted(waiting, 'passage has', 'passages have')} no vector yet: found by "
+        remedy = "`kb sync` makes the vectors"
+        yield Finding("vectors", HINT, f"{message}keywords alone", remedy, "embed")
+    if unused := counts["unused"]:
+        message = f"{counted(unused, 'vector belongs', 'vectors belong')} to no passage: an "
+        remedy, what = "delete them: `kb doctor --fix`", "unused vectors"
+        yield Finding("vectors", HINT, f"{message}interrupted sync leaves such", remedy, what)
 
 
-def _pages(database: Database) -> Iterator[Finding]:
-    with database.read() as connection:
+def _pages(database: Database) -> Finding:
+    with database.read(is_long=True) as connection:
         messages = connection.integrity(_MESSAGES)
     if not messages:
-        yield Finding("pages", SOUND, "every page and row is intact")
-        return
+        return Finding("pages", SOUND, "every page and row is intact")
     if all("index" in message for message in messages):
-        yield Finding(
-            "pages", BROKEN, f"an index is damaged: {messages[0]}", REBUILD, "table indexes"
-        )
-        return
-    yield Finding(
-        "pages",
-        BROKEN,
-        f"the file is damaged: {'; '.join(messages[:3])}",
+        message = f"an index is damaged: {messages[0]}"
+        return Finding("pages", BROKEN, message, REBUILD, "table indexes")
+    remedy = (
         "restore a copy; without one `kb copy` saves what can be read, or delete the file and "
-        "`kb add` the folders again",
+        "`kb add` the folders again"
     )
+    return Finding("pages", BROKEN, f"the file is damaged: {'; '.join(messages[:3])}", remedy)
 
 
-def _references(database: Database) -> Iterator[Finding]:
-    with database.read() as connection:
-        broken = Counter(connection.broken_references())
-        broken[("report_signatures", "report_paragraphs")] += connection.value(
+def _contents(database: Database) -> Iterator[Finding]:
+    with database.read(is_long=True) as connection:
+        orphans = Counter(connection.broken_references())
+        orphans["report_signatures", "report_paragraphs"] += connection.count(
             "count_orphan_signatures"
         )
-        broken[("word_endings", "vocabulary")] += count_wrong_endings(connection)
-    # Said by `quick`: the way out is another one.
-    broken.pop(("vectors", "models"), None)
-    some = {pair: count for pair, count in broken.items() if count}
-    if not some:
+        orphans["word_endings", "vocabulary"] += count_wrong_endings(connection)
+        unreadable = _unreadable(connection)
+    orphans.pop(("vectors", "models"), None)  # `quick` reports them: the way out is another one
+    counts = ", ".join(
+        f"{n} of {child} (no {parent})" for (child, parent), n in orphans.items() if n
+    )
+    if counts:
+        yield _broken("rows", f"rows that belong to nothing: {counts}")
+    else:
         yield Finding("rows", SOUND, "every row belongs to something")
-        return
-    shown = ", ".join(
-        f"{count} of {child} (no {parent})" for (child, parent), count in some.items()
-    )
-    yield Finding(
-        "rows", BROKEN, f"rows that belong to nothing: {shown}", "delete them: --fix", "orphans"
-    )
-
-
-def _values(database: Database) -> Iterator[Finding]:
-    with database.read() as connection:
-        found = _unreadable(connection)
-    if found:
-        yield Finding(
-            "values",
-            BROKEN,
-            "; ".join(found),
-            "restore a copy; or `kb remove` the collection of that row and add it again",
-        )
+    if unreadable:
+        remedy = "restore a copy; or `kb remove` the collection of that row and add it again"
+        yield Finding("values", BROKEN, "; ".join(unreadable), remedy)
 
 
 def _unreadable(connection: Connection) -> list[str]:
     """What another program, or damage that no page shows, has put into columns of a form."""
-    places = connection.tuples("unreadable_values")
-    return [f"{place} holds what kb never writes there" for (place,) in places]
+    return [f"{name} holds what kb never writes there" for name in connection.column("unreadable")]
 
 
-def _keyword_index(database: Database) -> Iterator[Finding]:
+def _keyword_index(database: Database) -> Finding:
+    check = "keyword index"
     if database.read_only:
-        yield Finding(
-            "keyword index", HINT, "not compared with the texts: the file cannot be written"
-        )
-        return
+        return Finding(check, HINT, "not compared with the texts: the file cannot be written")
     try:
         with database.write() as connection:
             connection.run("check_keyword_index")
     except DamagedFileError:
-        yield Finding(
-            "keyword index", BROKEN, "it does not say what the texts say", REBUILD, "keyword index"
-        )
+        return _broken(check, "it does not say what the texts say")
     except BusyError as error:
-        yield Finding("keyword index", HINT, f"not looked at: {error.message}")
-    else:
-        yield Finding("keyword index", SOUND, "it matches the texts")
+        return Finding(check, HINT, f"not looked at: {error.message}")
+    return Finding(check, SOUND, "it matches the texts")
 
 
 def _vectors(database: Database) -> Iterator[Finding]:
-    with database.read() as connection:
+    with database.read(is_long=True) as connection:
         model = current_model(connection)
         if model is None:
             return
-        width = model["width"]
-        counts: dict[tuple[str, str], Any] = {
-            (
-                "vector is not as wide as its model says",
-                "vectors are not as wide as their model says",
-            ): connection.value("count_misshapen_vectors"),
-            (
-                "passage has the vector of another model",
-                "passages have the vector of another model",
-            ): connection.value("count_chunks_of_other_models"),
-            (
-                "part of the vector index does not match the vectors",
-                "parts of the vector index do not match the vectors",
-            ): connection.value("count_wrong_slabs", width=width),
-            (
-                "document has no fitting mean vector",
-                "documents have no fitting mean vector",
-            ): connection.value("count_wrong_document_vectors", width=width),
-        }
-    wrong = [counted(count, *what) for what, count in counts.items() if count]
-    if wrong:
-        yield Finding("vectors", BROKEN, "; ".join(wrong), REBUILD, "vectors")
+        (counts,) = connection.tuples("wrong_vectors", width=model["width"])
+    faults = (counted(count, *form) for count, form in zip(counts, _FAULTS, strict=True) if count)
+    if wrong := "; ".join(faults):
+        yield _broken("vectors", wrong)
     else:
-        yield Finding("vectors", SOUND, f"all are {width} wide, and the vector index matches")
+        message = f"all are {model['width']} wide, and the vector index matches"
+        yield Finding("vectors", SOUND, message)
 
 
-def _log(database: Database) -> Iterator[Finding]:
+# What `wrong_vectors` counts: one, several.
+_FAULTS = (
+    ("vector is not as wide as its model says", "vectors are not as wide as their model says"),
+    ("passage has the vector of another model", "passages have the vector of another model"),
+    (
+        "part of the vector index does not match the vectors",
+        "parts of the vector index do not match the vectors",
+    ),
+    ("document has no fitting mean vector", "documents have no fitting mean vector"),
+)
+
+
+def _log(database: Database) -> Finding:
     if database.is_replicated:
-        yield Finding("log", SOUND, "Litestream alone merges it: `kb copy` writes a whole file")
-    elif (waiting := waiting_log(database)) is None:
-        yield Finding("log", SOUND, "the file alone is complete: nothing waits in a log")
-    else:
-        yield Finding("log", HINT, waiting.sentence(with_commands=True), waiting.remedy)
+        message = "Litestream alone merges it: `kb copy` writes a whole file"
+        return Finding("log", SOUND, message)
+    message = "the file alone is complete: nothing waits in a log"
+    return log_finding(database) or Finding("log", SOUND, message)
 
 
 def repair(database: Database, what: str) -> None:
@@ -226,34 +244,28 @@ def repair(database: Database, what: str) -> None:
         REPAIRS[what](connection)
 
 
-def _repair_table_indexes(connection: Connection) -> None:
-    connection.run("rebuild_indexes")
-
-
-def _repair_keyword_index(connection: Connection) -> None:
-    connection.run("rebuild_keyword_index")
-
-
 def _repair_vectors(connection: Connection) -> None:
     connection.run("forget_misshapen_vectors")
     connection.run("delete_misshapen_vectors")
     model = current_model(connection)
-    if model is not None and connection.value("count_chunks_of_other_models"):
-        use_vectors_of_model(connection, model["model_id"])
+    if model is not None:
+        ((_, others, *_),) = connection.tuples("wrong_vectors", width=model["width"])
+        if others:
+            use_vectors_of_model(connection, model["model_id"])
     rebuild_all_vectors(connection)
 
 
 def _repair_orphans(connection: Connection) -> None:
-    for statement in _ORPHANS:
-        connection.run(statement)
+    connection.run("delete_orphans")
     rebuild_endings(connection)
-    _repair_keyword_index(connection)
+    connection.run("rebuild_keyword_index")
     _repair_vectors(connection)
 
 
-REPAIRS = {
-    "table indexes": _repair_table_indexes,
-    "keyword index": _repair_keyword_index,
+REPAIRS: dict[str, Callable[[Connection], object]] = {
+    "table indexes": lambda connection: connection.run("rebuild_indexes"),
+    "keyword index": lambda connection: connection.run("rebuild_keyword_index"),
     "orphans": _repair_orphans,
+    "unused vectors": delete_unused_vectors,
     "vectors": _repair_vectors,
 }

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from kb.errors import CollectionNotFound, DocumentNotFound
-from kb.store.collections import all_collections, count_collections, unstored_row
+from kb.settings import DEFAULT_INDEX
+from kb.store.chunks import WHOLE_FILE, ChunkRange, ranges_of
+from kb.store.collections import all_collections, unstored_row
 from kb.store.connection import Connection, Row
 from kb.store.contents import document_paths, find_document
-from kb.store.ids import WHOLE_FILE, ChunkRange, collection_range
+from kb.store.projects import projects_around
 from kb.text.nearest import nearest
 
 # Kinds whose documents the documents tools see. External documentation belongs to one active
 # project, discoveries to the context tools.
 BROWSABLE_KINDS = ("documents", "archive", "index")
 ALL_KINDS = (*BROWSABLE_KINDS, "external", "discoveries")
-
-# This index is always there, though it has no row before its first document.
-DEFAULT_INDEX = "default"
 
 
 class Called(NamedTuple):
@@ -37,6 +37,8 @@ class Names:
         aliases: alias -> collection id, as a project's and the user's settings have them.
         notices: what the user should know of the files that the aliases come from.
         shared: how collections are shown whose names another open file has as well, by name.
+        inside: a folder of somebody who may also name the external documentation of the projects
+            around it.
     """
 
     def __init__(
@@ -44,34 +46,54 @@ class Names:
         aliases: Mapping[str, str],
         notices: Sequence[str] = (),
         shared: Mapping[str, str] | None = None,
+        inside: Path | None = None,
     ) -> None:
+        self.inside = inside
         self.notices = notices
         self.aliases = aliases
         self._shared = shared or {}
         self._own = {shown: name for name, shown in self._shared.items()}
 
-    def collections(self, connection: Connection, kinds: Container[str] | None = None) -> list[Row]:
+    def collections(
+        self,
+        connection: Connection,
+        kinds: Container[str] | None = None,
+        *,
+        named: bool = False,
+    ) -> list[Row]:
         """The collections by name; indexes also while they are empty.
 
         Args:
             kinds: of these kinds; by default all that the documents tools browse.
+            named: with what else can be named, by default only alone.
         """
-        return [
+        projects = projects_around(connection, self.inside) if named and self.inside else set()
+        rows = [
             row
             for row in all_collections(connection)
-            if (row["has_documents"] or row["source"] or row["kind"] == "index")
-            and (_is_browsable(row) if kinds is None else row["kind"] in kinds)
+            if row["has_documents"] or row["source"] or row["kind"] == "index"
+        ]
+        if kinds is not None:
+            return [row for row in rows if row["kind"] in kinds]
+        # External docs that no project owns were added by hand (`kb add --kind external`).
+        owners = {None, *projects}
+        return [
+            row
+            for row in rows
+            if row["kind"] in BROWSABLE_KINDS
+            or (row["kind"] == "external" and row["project_id"] in owners)
         ]
 
     def find(
         self, connection: Connection, name: str, kinds: Container[str] | None = None
     ) -> Row | None:
         """A collection by its id or an alias; `kinds` as in `collections`."""
-        wanted = self.stored(name)
-        rows: dict[str, Row] = {row["name"]: row for row in self.collections(connection, kinds)}
-        if wanted == DEFAULT_INDEX and wanted not in rows and kinds is None:
-            return unstored_row(DEFAULT_INDEX, kind="index", has_documents=0)
-        return rows.get(wanted)
+        stored = self.stored(name)
+        for row in self.collections(connection, kinds, named=True):
+            if row["name"] == stored:
+                return row
+        is_default = stored == DEFAULT_INDEX and kinds is None
+        return unstored_row(stored, kind="index", has_documents=0) if is_default else None
 
     def collection(
         self,
@@ -88,11 +110,15 @@ class Names:
         Raises:
             CollectionNotFound: with the nearest names.
         """
-        if (found := self.find(connection, name, kinds)) is not None:
-            return found
+        if (row := self.find(connection, name, kinds)) is not None:
+            return row
         known = sorted({*others, *self.known(connection, kinds)})
         near = nearest(name, known)
-        hint = f" Did you mean {_either(near)}?" if near else _known_hint(known)
+        hint = f" There are: {json.dumps(known[:10], ensure_ascii=False)[1:-1]}."
+        if near:
+            hint = f""" Did you mean "{'" or "'.join(near)}"?"""
+        elif not known:
+            hint = " The file holds no collection yet: add one with `kb add FOLDER`."
         notice: dict[str, Any] = {"notice": "; ".join(self.notices)} if self.notices else {}
         raise CollectionNotFound(
             f'Collection "{name}" not found.{hint}',
@@ -103,7 +129,7 @@ class Names:
 
     def known(self, connection: Connection, kinds: Container[str] | None = None) -> set[str]:
         """All names that collections have, aliases among them; `kinds` as in `collections`."""
-        rows = {row["name"] for row in self.collections(connection, kinds)}
+        rows = {row["name"] for row in self.collections(connection, kinds, named=True)}
         return {
             *map(self.told_apart, rows),
             *(alias for alias, name in self.aliases.items() if name in rows),
@@ -144,12 +170,14 @@ class Names:
             DocumentNotFound: with the nearest ids.
         """
         collection_id = collection["collection_id"]
-        if found := find_document(connection, collection_id, path):
-            return found
+        if document := find_document(connection, collection_id, path):
+            return document
         paths = document_paths(connection, collection_id)
-        same = _same_name(path, paths)
-        if same is not None and (found := find_document(connection, collection_id, same)):
-            return found
+        # In another Unicode normal form, or with `./` in front.
+        form = unicodedata.normalize("NFC", path.removeprefix("./"))
+        same = [other for other in paths if unicodedata.normalize("NFC", other) == form]
+        if len(same) == 1 and (document := find_document(connection, collection_id, *same)):
+            return document
         raise DocumentNotFound(
             f'Document "{path}" not found in collection "{shown}".',
             near=lambda: nearest(path, paths),
@@ -169,36 +197,11 @@ class Names:
             CollectionNotFound: a name that does not exist.
         """
         if names and some:
-            found = [self.find(connection, name) for name in names]
-            rows = [row for row in found if row is not None]
+            rows = [row for name in names if (row := self.find(connection, name)) is not None]
         elif names:
             rows = [self.collection(connection, name) for name in names]
         else:
             rows = self.collections(connection)
         shown = {row["collection_id"]: self.shown(row) for row in rows}
-        everything = not names and len(shown) == count_collections(connection)
-        return ([WHOLE_FILE] if everything else [collection_range(i) for i in sorted(shown)]), shown
-
-
-def _is_browsable(row: Row) -> bool:
-    # External docs that no project owns were added by hand (`kb add --kind external`).
-    return row["kind"] in BROWSABLE_KINDS or (
-        row["kind"] == "external" and row["project_id"] is None
-    )
-
-
-def _same_name(path: str, paths: Sequence[str]) -> str | None:
-    """The one id that is `path` in another Unicode normal form, or with `./` in front."""
-    wanted = unicodedata.normalize("NFC", path.removeprefix("./"))
-    same = [known for known in paths if unicodedata.normalize("NFC", known) == wanted]
-    return same[0] if len(same) == 1 else None
-
-
-def _either(names: Sequence[str]) -> str:
-    return " or ".join(f'"{name}"' for name in names)
-
-
-def _known_hint(known: Sequence[str]) -> str:
-    if not known:
-        return " The file holds no collection yet: add one with `kb add FOLDER`."
-    return f" There are: {json.dumps(known[:10], ensure_ascii=False)[1:-1]}."
+        everything = not names and len(shown) == len(all_collections(connection))
+        return ([WHOLE_FILE] if everything else ranges_of(shown)), shown

@@ -1,60 +1,92 @@
-"""How a connection to a file is opened, and what SQLite is told on it."""
+"""How a file is found, made and checked, and a connection to it opened."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import apsw
 
-from kb.disk.holders import companion
-from kb.errors import FileError
+from kb.disk.holders import companion, sqlite_name
+from kb.disk.write import create_like
+from kb.errors import DamagedFileError, FileError
+from kb.store.mark import Mark
+from kb.store.schema import empty_file
+from kb.text.file_names import storable
 
 BUSY_MILLISECONDS = 20_000
+LONGEST_VALUE = 1 << 27  # bytes of a row; the largest text that is stored has a third of it
 MAPPED = 1 << 27  # bytes of a file; SQLite takes 64 kB less (decision 22)
+HEADER_BYTES = 100
+# Bytes 18 and 19, the versions that are needed to write and to read: of a file with a log.
+HEADER_OF_WAL, HEADER_WITHOUT_LOG = b"\2\2", b"\1\1"
 LOOK_SECONDS = 0.004  # between two looks whether another process has let go of a lock
+PROJECT_FOLDER = ".kb"
+# The first file in a project's folder: what git leaves out; config.json there belongs to git.
+IGNORED = """\
+# The knowledge base is made anew by `kb sync`; other files here are kept.
+*.db
+*.db-*
+*.db.*
+"""
+SQLITE_HEADER = b"SQLite format 3\0"
+JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")  # at the end: a name stands before it
+LOOKS = 2
+_LARGEST_PAGE = 65536  # which two bytes cannot hold
 
 
-def connect(path: Path, *, in_memory: bool = False, read_only: bool = False) -> apsw.Connection:
+def connect(
+    path: Path, in_memory: bool = False, read_only: bool = False, is_own: bool = True
+) -> apsw.Connection:
     """A connection that can do everything the statements ask for.
 
     Args:
-        path: the file; of no meaning in memory.
-        in_memory: a file that goes with the process.
-        read_only: never to write.
+        in_memory: there is no file; `path` means nothing.
+        is_own: this user made or confirmed the file.
     """
     if in_memory:
         connection = apsw.Connection(":memory:")
     elif read_only:
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        uri = path.absolute().as_uri()
-        connection = apsw.Connection(f"{uri}?{_read_only_mode(path)}", flags)
+        connection = _connect_to_read(path)
     else:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(sqlite_name(path), flags)
     wait_for_others(connection)
+    # Nothing that the file defines runs: we have no triggers, and views of plain functions.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, False)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, True)
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
     connection.pragma("foreign_keys", True)
-    connection.pragma("mmap_size", MAPPED)
-    _load_vector_extension(connection)
+    if is_own:
+        connection.pragma("mmap_size", MAPPED)
+    else:  # as https://sqlite.org/security.html has it
+        connection.pragma("cell_size_check", True)
+    # find_spec, since importing sqlite_vec imports numpy (0.2 s).
+    spec = find_spec("sqlite_vec")
+    if spec is None or spec.origin is None:  # there is none for Windows on ARM
+        from kb.store.vectors import IN_PLACE_OF_EXTENSION
+
+        for name, function in IN_PLACE_OF_EXTENSION.items():
+            connection.create_scalar_function(name, function)
+        return connection
+    connection.enable_load_extension(True)
+    try:
+        connection.load_extension(str(Path(spec.origin).with_name("vec0")))
+    finally:
+        connection.enable_load_extension(False)
     return connection
 
 
-def sqlite_name(path: Path) -> str:
-    """A file's name for SQLite, which takes UTF-8, or an address with any bytes in it."""
-    path = path.absolute()
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return path.as_uri()
-    return str(path)
-
-
 def wait_for_others(connection: apsw.Connection, milliseconds: int | None = None) -> None:
-    """For how long a lock of another process is waited for, looking again and again.
+    """Set how long to wait for another process's lock, looking every few milliseconds.
 
-    SQLite's own way looks ten times a second after a while. Beside a process that writes one
-    transaction after another it finds the lock free once in many seconds.
+    SQLite itself soon looks only ten times a second. Beside a process that writes one transaction
+    after another it then finds the lock free once in many seconds.
     """
     patience = BUSY_MILLISECONDS if milliseconds is None else milliseconds
     until = 0.0
@@ -89,29 +121,194 @@ def use_log(connection: apsw.Connection) -> None:
     connection.pragma("secure_delete", True)
 
 
-def _read_only_mode(path: Path) -> str:
-    """How to open a file that cannot be written.
+def leave_log(connection: apsw.Connection) -> None:
+    """Switch back to the DELETE journal before the last connection to a file is closed.
 
-    A copy whose header says WAL needs a -shm beside it, which cannot be made there, so it is
-    read as immutable. That ignores other processes' writes, so it is done for no other file:
-    where there is a log, somebody writes, and the log's index exists already.
+    Refused while another process has the file open: its own close does it.
     """
+    with contextlib.suppress(apsw.Error):
+        connection.set_busy_timeout(0)
+        connection.pragma("query_only", False)
+        if connection.pragma("journal_mode") == "wal":
+            connection.pragma("journal_mode", "delete")
+
+
+def read_header(connection: apsw.Connection) -> bytes:
+    """The first bytes of a connection's file, padded with zeros.
+
+    Read through SQLite: a descriptor of our own would cost the process its locks.
+    """
+    return connection.read("main", 0, 0, HEADER_BYTES)[1]
+
+
+def _connect_to_read(path: Path) -> apsw.Connection:
+    """Open a file that cannot be written.
+
+    A copy whose header says WAL needs a -shm beside it, which cannot be made there, so it is read
+    as immutable. That ignores other processes' writes: where there is a log, somebody writes.
+    """
+    flags, uri = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, path.absolute().as_uri()
+    connection = apsw.Connection(f"{uri}?mode=ro", flags)
     log = companion(path, "-wal")
-    with path.open("rb") as file:
-        header = file.read(20)
-    header_says_wal = header[18:20] == b"\2\2"
-    if header_says_wal and not (log.exists() and log.stat().st_size):
-        return "immutable=1" if not companion(path, "-shm").exists() else "mode=ro"
-    return "mode=ro"
+    is_quiet = not (log.exists() and log.stat().st_size) and not companion(path, "-shm").exists()
+    if is_quiet and read_header(connection)[18:20] == HEADER_OF_WAL:
+        connection.close()
+        connection = apsw.Connection(f"{uri}?immutable=1", flags)
+    return connection
 
 
-def _load_vector_extension(connection: apsw.Connection) -> None:
-    # find_spec, since importing sqlite_vec imports numpy (0.2 s).
-    spec = find_spec("sqlite_vec")
-    if spec is None or spec.origin is None:
-        raise FileError("the package sqlite-vec is not installed: pip install sqlite-vec")
-    connection.enable_load_extension(True)
+def folders(path: Path) -> tuple[str, str]:
+    """The folder to which sources in a file are relative, and the project whose file it is."""
+    folder = path.absolute().parent.resolve()
+    if folder.name == PROJECT_FOLDER:
+        project = storable(folder.parent)
+        return project, project
+    return storable(folder), ""
+
+
+def find_or_make(path: Path, mark: Mark, *, create: bool) -> bool:
+    """Look at the file before SQLite does, and make it where it may be made.
+
+    Returns:
+        whether it can only be read.
+
+    Raises:
+        FileError: missing without `create`, or unreadable.
+    """
+    folder = path.parent
+    if place := mark.leads_out():
+        raise FileError(
+            f"{path} is a link to {place}, outside of the project, and may have come with it: if "
+            "you made it, `kb trust` says so",
+            path=str(path),
+        )
+    if path.is_dir():
+        raise FileError(f"{path} is a folder: name a file, such as {path}/kb.db")
+    if path.exists():
+        if not path.is_file():  # opening a pipe waits for whoever writes to it
+            raise FileError(f"{path} is not a regular file: name another file with --db")
+        effective = os.access in os.supports_effective_ids
+        if not os.access(path, os.R_OK, effective_ids=effective):
+            raise FileError(f"cannot read {path}: permission denied", path=str(path))
+        return not all(
+            os.access(place, os.W_OK, effective_ids=effective) for place in (path, folder)
+        )
+    if not create:
+        raise FileError(
+            f"there is no knowledge base at {path}: "
+            "make one with `kb add FOLDER`, or name another file with --db",
+            path=str(path),
+        )
     try:
-        connection.load_extension(str(Path(spec.origin).with_name("vec0")))
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.name == PROJECT_FOLDER:
+            with (
+                contextlib.suppress(FileExistsError),
+                (folder / ".gitignore").open("x") as file,
+            ):
+                file.write(IGNORED)
+    except OSError as error:
+        raise FileError(f"cannot write to the folder {folder}: {error.strerror}") from error
+    make_file(path)
+    mark.confirm_file()
+    return False
+
+
+def make_file(path: Path, model: Path | None = None) -> None:
+    """Put a whole new file in its place at once, unless another process is first.
+
+    So nobody ever sees a file without its tables; an empty one was cut off.
+
+    Args:
+        model: whoever may not read this file may not read the new one.
+    """
+    path = companion(path, "")  # where a link leads that nothing is at the end of
+    new = path.with_name(f"{path.name}.new-{os.getpid()}-{threading.get_ident()}")
+    try:
+        if model is not None:
+            create_like(new, model)
+        new.write_bytes(empty_file())
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            if not path.exists():
+                new.replace(path)
+    except OSError as error:
+        raise FileError(f"cannot make {path}: {error.strerror}", path=str(path)) from error
     finally:
-        connection.enable_load_extension(False)
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+
+
+def require_whole(connection: apsw.Connection, path: Path) -> None:
+    """Refuse what does not begin as a database, and a file that was cut off.
+
+    SQLite takes a file of one byte for empty, and notices a missing end only when it gets there.
+    While there is a log or a journal the file alone says nothing.
+
+    Raises:
+        DamagedFileError: it is not a database, or only a part of one.
+        FileError: the log or journal beside it belongs to another file.
+    """
+    _require_own_log(connection, path)
+    fault, beside = "", [companion(path, suffix) for suffix in ("-wal", "-journal")]
+    # Another process may have written to it between one look and the next.
+    for _ in range(LOOKS):
+        if any(map(_size, beside)) or not (fault := _fault(connection, path)):
+            return
+    raise DamagedFileError(f"{path} {fault}")
+
+
+def _require_own_log(connection: apsw.Connection, path: Path) -> None:
+    """Refuse a log or journal that others have laid beside the file.
+
+    SQLite applies any log it finds. But the header of a file with a log says so from before the log
+    is made until after it is gone, and counts each such change. A journal that names another file
+    belongs to a transaction over several, which kb never has; SQLite deletes the file it names.
+    """
+    log, journal = companion(path, "-wal"), companion(path, "-journal")
+    header = read_header(connection)
+    has_foreign = header[18:20] == HEADER_WITHOUT_LOG and _size(log)
+    if has_foreign and read_header(connection) == header:  # nobody has changed it meanwhile
+        raise FileError(
+            f"{log} is the log of another file or of an earlier one, since {path} says that it has "
+            "none: move it away, then try again",
+            path=str(log),
+        )
+    end = b""
+    if _size(journal) > len(JOURNAL_MAGIC):
+        with journal.open("rb") as stream:  # nobody locks a journal
+            stream.seek(-len(JOURNAL_MAGIC), os.SEEK_END)
+            end = stream.read()
+    if end == JOURNAL_MAGIC:
+        raise FileError(
+            f"{journal} names another file, which no journal of kb does: move it away, then try "
+            "again",
+            path=str(journal),
+        )
+
+
+def _fault(connection: apsw.Connection, path: Path) -> str:
+    """What is wrong with the file by itself; "" for nothing."""
+    header, size = read_header(connection), path.stat().st_size
+    if not size:
+        return (
+            "is empty, which no knowledge base ever is: restore a copy, or delete it to begin anew"
+        )
+    if not header.startswith(SQLITE_HEADER):
+        return "is damaged or no SQLite file: name another file with --db, or restore a copy"
+    page_size, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
+    is_told = header[24:28] == header[92:96]  # else some old SQLite wrote it last
+    expected = (_LARGEST_PAGE if page_size == 1 else page_size) * pages
+    if not is_told or size >= expected:
+        return ""
+    return (
+        f"is damaged: {expected - size} bytes are missing at its end. Restore a copy, or delete it "
+        "and sync again"
+    )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
+from kb.text.file_names import on_disk
 from kb.text.times import utc_now
 
 
 def find_project(connection: Connection, key: Mapping[str, str]) -> int | None:
-    """The row id of a project.
-
-    Args:
-        key: its `name`, `branch` and `path_hash`.
-    """
-    found: int | None = connection.value("find_project", **key)
-    return found
+    """The row id of a project, by its `name`, `branch` and `path_hash`."""
+    project_id: int | None = connection.value("find_project", **key)
+    return project_id
 
 
 def store_project(connection: Connection, key: Mapping[str, str], root: str) -> int:
     """Note that a project is active now. Returns its row id."""
     connection.run("upsert_project", root=root, activated_at=utc_now(), **key)
-    found = find_project(connection, key)
-    assert found is not None
-    return found
+    return connection.count("find_project", **key)
+
+
+def path_hash(root: Path) -> str:
+    """What tells folders apart: 16 hex digits of SHA-256 of the root, "/" between names."""
+    import hashlib  # here: few commands ask
+
+    path = root.as_posix().rstrip("/") or "/"
+    return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def all_projects(connection: Connection) -> list[Row]:
+    """Every project on each branch and in each folder: `project_id`, `path_hash`, `root`."""
+    return connection.rows("projects")
+
+
+def projects_around(connection: Connection, folder: Path) -> set[int]:
+    """The row ids of the projects that a folder lies in, on all their branches.
+
+    One whose own folder is gone counts too: it was moved, or the file was copied to where it is.
+    """
+    around = {path_hash(place) for place in (folder, *folder.parents)}
+    return {
+        row["project_id"]
+        for row in all_projects(connection)
+        if row["path_hash"] in around or not os.path.exists(on_disk(row["root"]))
+    }
 
 
 def project_roots(connection: Connection, name: str) -> dict[str, str]:
@@ -52,5 +74,5 @@ def external_collection(connection: Connection, project_id: int | None) -> Row |
 
 def external_documents(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, Row]:
     """What is shown of the document of each of these chunks, with the chunk's lines."""
-    rows = connection.rows("external_documents", chunk_ids=json.dumps(list(chunk_ids)))
+    rows = connection.rows("external_documents", chunk_ids=[*chunk_ids])
     return {row["chunk_id"]: row for row in rows}

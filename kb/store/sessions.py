@@ -13,11 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from kb.errors import FileError
-from kb.store.connection import Connection
+from kb.store.connection import Connection, Row
 from kb.store.database import Database
 from kb.text.times import parse_time, stored_time
-
-__all__ = ["FileScore", "SessionLog", "file_scores", "module_scores"]
 
 IDLE = timedelta(minutes=30)
 RECENCY_DAYS = 30
@@ -41,13 +39,13 @@ class FileScore(NamedTuple):
 
 
 class _Session:
-    """One row of `sessions`: its attributes are the columns."""
+    """One row of `sessions`: its attributes are the columns. No dataclass: searches load none."""
 
-    def __init__(self, session_id: str, client: str, started_at: str) -> None:
+    def __init__(self, session_id: str, client: str, started_at: str, last_active_at: str) -> None:
         self.session_id = session_id
         self.client = client
         self.started_at = started_at
-        self.last_active_at = started_at
+        self.last_active_at = last_active_at
         self.ended_at: str | None = None
 
 
@@ -105,39 +103,26 @@ class SessionLog:
                 self._session = self._new_session()
             now = self._now()
             self._session.last_active_at, self._session.client = now, self._client
-            self._events.append(
-                {
-                    "session_id": self._session.session_id,
-                    "kind": kind,
-                    "tool": tool,
-                    "detail": detail[:LONGEST_DETAIL],
-                    "happened_at": now,
-                }
-            )
+            event = {"kind": kind, "tool": tool, "detail": detail[:LONGEST_DETAIL]}
+            key = {"session_id": self._session.session_id, "happened_at": now}
+            self._events.append({**event, **key})
             del self._events[:-MOST_WAITING]
 
     def note_queries(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Note the questions among a tool's arguments."""
-        asked: list[Any] = [arguments.get(name) for name in QUERY_PARAMETERS]
-        several = arguments.get("queries")
-        if isinstance(several, list):
-            asked += [one.get("query") for one in several if isinstance(one, dict)]
-        for text in asked:
+        texts: list[Any] = [arguments.get(name) for name in QUERY_PARAMETERS]
+        queries = arguments.get("queries")
+        if isinstance(queries, list):
+            texts += [query.get("query") for query in queries if isinstance(query, dict)]
+        for text in texts:
             if isinstance(text, str):
                 self.note("query", tool, text.encode("utf-8", "replace").decode())
 
     def read(self, path: str, module: str, token_count: int) -> None:
         """A file of the project was read."""
         with self._lock:
-            self._reads.append(
-                {
-                    "path": path,
-                    "module": module,
-                    "token_count": token_count,
-                    "reads": 1,
-                    "last_accessed_at": self._now(),
-                }
-            )
+            file = {"path": path, "module": module, "token_count": token_count}
+            self._reads.append({**file, "reads": 1, "last_accessed_at": self._now()})
         self.note("read", "read_file", path)
 
     def flush(self) -> None:
@@ -151,12 +136,12 @@ class SessionLog:
             ended, self._ended = self._ended, []
         if not (events or reads or ended) or self._database.read_only:
             return
-        # A session in which nothing happened is none.
-        sessions = [one for one in sessions if one.session_id in written | self._stored]
+        # A session in which nothing happened does not count.
+        sessions = [s for s in sessions if s.session_id in written | self._stored]
         try:
             with self._database.write() as connection:
                 self._write(connection, sessions, events, reads)
-            self._stored.update(one.session_id for one in sessions)
+            self._stored.update(session.session_id for session in sessions)
         except FileError:
             with self._lock:
                 self._events = events + self._events
@@ -179,8 +164,7 @@ class SessionLog:
     ) -> None:
         connection.run_many("upsert_session", map(vars, sessions))
         connection.run_many("insert_session_event", events)
-        idle_since = stored_time(self._clock() - IDLE)
-        connection.run("end_idle_sessions", idle_since=idle_since)
+        connection.run("end_idle_sessions", idle_since=stored_time(self._clock() - IDLE))
         connection.run("trim_sessions")
         connection.run("trim_session_events")
         if reads:
@@ -198,13 +182,12 @@ class SessionLog:
         now = self._now()
         import uuid  # here: the command line loads this module, and has no sessions
 
-        return _Session(str(uuid.uuid4()), self._client, now)
+        return _Session(str(uuid.uuid4()), self._client, now, now)
 
     def _end_if_idle(self) -> None:
-        if self._session is not None:
-            last = parse_time(self._session.last_active_at)
-            if self._clock() - last > IDLE:
-                self._end_session()
+        last = self._session and parse_time(self._session.last_active_at)
+        if last and self._clock() - last > IDLE:
+            self._end_session()
 
     def _end_session(self) -> None:
         if self._session is not None:
@@ -231,9 +214,46 @@ def file_scores(connection: Connection, now: datetime | None = None) -> list[Fil
     return sorted(scores, key=lambda file: (-file.score, file.path))
 
 
+def files_read_last(connection: Connection, limit: int) -> list[Row]:
+    """The files that were read last: `path`, `reads`, `last_read`."""
+    rows = connection.rows("file_accesses")
+    rows.sort(key=lambda row: row["last_accessed_at"], reverse=True)
+    return [
+        {"path": row["path"], "reads": row["access_count"], "last_read": row["last_accessed_at"]}
+        for row in rows[:limit]
+    ]
+
+
 def module_scores(connection: Connection) -> dict[str, float]:
     """How much each module matters now: as much as its best file."""
     best: dict[str, float] = {}
     for file in file_scores(connection):
         best.setdefault(file.module, file.score)
     return best
+
+
+def newest_sessions(connection: Connection, limit: int) -> list[Row]:
+    """The newest sessions with the numbers of what happened in each."""
+    return connection.rows("recent_sessions", limit=limit)
+
+
+def files_of_session(connection: Connection, session_id: str, limit: int) -> list[Row]:
+    """The files a session read, most often read first."""
+    return connection.rows("session_files", session_id=session_id, limit=limit)
+
+
+def details_of_session(
+    connection: Connection, session_id: str, kind: str, limit: int
+) -> list[dict[str, Any]]:
+    """The newest events of a session of one kind: "query" or "discovery"."""
+    return connection.rows("session_details", session_id=session_id, kind=kind, limit=limit)
+
+
+def all_details(connection: Connection) -> list[tuple[int, str]]:
+    """Every question, path and id of a discovery that is noted of sessions, by event."""
+    return connection.tuples("all_session_details")
+
+
+def delete_events(connection: Connection, event_ids: Sequence[int]) -> None:
+    """Take back what is noted of sessions."""
+    connection.run("delete_session_events", session_event_ids=[*event_ids])

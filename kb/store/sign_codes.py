@@ -2,9 +2,8 @@
 
 The Hamming distance of two such codes follows the angle between the vectors (Charikar 2002). Closer
 to it comes the sum of a query's dimensions in which a code has another sign (Dong, Charikar and Li
-2008), also of dimensions in three bits, each of which is again a count of bits (as RaBitQ has it,
-Gao and Long 2024). So the first picks some thousands of all codes and the second the best of these.
-A connection keeps the codes that it read last, as long as nobody changes the file.
+2008), also of dimensions in three bits, each again a count of bits (as in RaBitQ, Gao and Long
+2024). So the first picks some thousands of all codes, and the second the best of these.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.errors import DamagedFileError
+from kb.store.chunks import ChunkRange
 from kb.store.connection import Connection
-from kb.store.ids import ChunkRange
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 SLAB_BITS = 10  # 1,024 chunk ids a slab: rebuilding one reads 400 kB
 DAMAGED = "vectors in the file are damaged: `kb doctor --fix` makes them anew from the texts"
-KEPT = "sign codes"
 AT_ONCE = 32_768  # codes: what is made of them stays in the cache, and calls are few
 SAMPLE = 16  # of large files every so manieth distance says up to which the nearest are taken
 WEIGHT_BITS = 3  # of a query's dimension; more find no more
@@ -42,8 +40,8 @@ class SignCodes(NamedTuple):
 
     Attributes:
         ids: the chunks, ascending.
-        words: shape (64-bit words of a code, chunks): a scan reads one word of all codes after
-            the other, which takes a fifth of the time that one code after the other takes.
+        words: shape (64-bit words of a code, chunks): reading one word of all codes after the other
+            takes a fifth of the time that one code after the other takes.
     """
 
     ids: NDArray[np.int64]
@@ -57,21 +55,17 @@ class SignCodes(NamedTuple):
         """All but those at some places."""
         import numpy as np
 
-        kept = np.ones(len(self.ids), dtype=np.bool_)
-        kept[places] = False
-        return self.at(kept)
+        stay = np.ones(len(self.ids), dtype=np.bool_)
+        stay[places] = False
+        return self.at(stay)
 
     def places_of(self, chunk_ids: Sequence[int]) -> NDArray[np.int64]:
         """Where those of some chunks are that have a code."""
         import numpy as np
 
-        wanted = np.unique(np.array(chunk_ids, dtype=np.int64))
-        places = np.searchsorted(self.ids, wanted)
-        places = np.minimum(places, max(len(self.ids) - 1, 0))
-        if not len(self.ids):
-            return places[:0]
-        found: NDArray[np.int64] = places[self.ids[places] == wanted]
-        return found
+        chunks = np.unique(np.array(chunk_ids, dtype=np.int64))
+        places = np.searchsorted(self.ids, chunks)
+        return places[places < np.searchsorted(self.ids, chunks, "right")]
 
     def within(self, ranges: Sequence[ChunkRange]) -> SignCodes:
         """Those of some ranges of ids, which do not overlap."""
@@ -89,38 +83,29 @@ class SignCodes(NamedTuple):
         places = [np.arange(start, end) for start, end in slices]
         return self.at(np.concatenate(places) if places else slice(0))
 
-    def nearest(
-        self,
-        vector: NDArray[np.float32],
-        wide: int,
-        few: int,
-        most: int,
-        *,
-        are_compared: bool = False,
-    ) -> Probable:
+    def nearest(self, vector: NDArray[np.float32], wide: int, few: int, most: int) -> Probable:
         """The chunks whose vectors are probably nearest, the most probable first.
 
         Args:
             wide: about how many are chosen by Hamming distance.
             few: where there are no more, all are returned as they are.
             most: how many are returned.
-            are_compared: they get their distances, also where there are few.
 
         Raises:
             DamagedFileError: the codes are not as wide as the vector.
         """
         import numpy as np
 
-        if not len(self.ids) or (len(self.ids) <= few and not are_compared):
+        if len(self.ids) <= few:
             return Probable(self.ids)
-        asked = _asked(vector.tobytes())
-        if len(asked.code) != len(self.words):
+        query = _query_code(vector.tobytes())
+        if len(query.code) != len(self.words):
             raise DamagedFileError(DAMAGED)
         ids, words = self.ids, [*self.words]
         if len(ids) > wide:
-            near = _near(words, asked, wide)
+            near = _near(words, query, wide)
             ids, words = ids[near], [word.take(near) for word in words]
-        differing = _differing(words, asked.code, asked.weights)
+        differing = _differing(words, query.code, query.weights)
         best = np.argsort(differing, kind="stable")[:most]  # of equal ones the first
         return Probable(ids[best], differing[best])
 
@@ -137,29 +122,28 @@ class Probable(NamedTuple):
     differing: NDArray[np.uint16] | None = None
 
 
-def _near(words: Sequence[NDArray[np.uint64]], asked: Asked, wide: int) -> NDArray[np.int64]:
+def _near(words: Sequence[NDArray[np.uint64]], query: QueryCode, wide: int) -> NDArray[np.int64]:
     """Places of about so many codes that differ least, ascending."""
     import numpy as np
 
-    code, count = asked.code, len(words[0])
-    strong, weak = np.split(asked.strongest, [math.ceil(len(words) * STRONG)])
+    code, count = query.code, len(words[0])
+    strong, weak = np.split(query.strongest, [math.ceil(len(words) * STRONG)])
     if count <= MANY * wide or not len(weak):
         return _lowest(_differing(words, code), wide)
-    differing = _differing([words[one] for one in strong], code[strong])
+    differing = _differing([words[index] for index in strong], code[strong])
     places = _lowest(differing, BEFORE * wide)
-    rest = _differing([words[one].take(places) for one in weak], code[weak])
+    rest = _differing([words[index].take(places) for index in weak], code[weak])
     return places[_lowest(differing[places] + rest, wide)]
 
 
 def _differing(
     words: Sequence[NDArray[np.uint64]],
-    asked: NDArray[np.uint64],
+    code: NDArray[np.uint64],
     weights: NDArray[np.uint64] | None = None,
 ) -> NDArray[np.uint16]:
     """How many bits of each code differ from one.
 
-    Some codes at a time, and all their words in one call where that can be: numpy's calls cost what
-    a thousand words cost.
+    All words of a batch in one call where that can be: a call costs what a thousand words cost.
 
     Args:
         weights: how much each bit counts, shape (bits of a weight, words of a code), the highest
@@ -172,18 +156,18 @@ def _differing(
     other = np.empty((2, width, min(AT_ONCE, count)), dtype=np.uint64)
     bits = np.empty(other.shape[1:], dtype=np.uint8)
     for start in range(0, count, AT_ONCE):
-        own = differing[start : start + AT_ONCE]
-        signs, weighed = other[:, :, : len(own)]
-        counts = bits[:, : len(own)]
-        for word, one, out in zip(words, asked, signs, strict=True):
-            np.bitwise_xor(word[start : start + AT_ONCE], one, out=out)
+        sums = differing[start : start + AT_ONCE]
+        signs, weighed = other[:, :, : len(sums)]
+        counts = bits[:, : len(sums)]
+        for word, part, out in zip(words, code, signs, strict=True):
+            np.bitwise_xor(word[start : start + AT_ONCE], part, out=out)
         if weights is None:
-            _add(own, np.bitwise_count(signs, out=counts))
+            _add(sums, np.bitwise_count(signs, out=counts))
             continue
         for weight in weights:
             np.bitwise_and(signs, weight[:, None], out=weighed)
-            own += own
-            _add(own, np.bitwise_count(weighed, out=counts))
+            sums += sums
+            _add(sums, np.bitwise_count(weighed, out=counts))
     return differing
 
 
@@ -193,7 +177,7 @@ def _add(sums: NDArray[np.uint16], counts: NDArray[np.uint8]) -> None:
         sums += counts[first : first + SUMMED].sum(axis=0, dtype=counts.dtype)
 
 
-class Asked(NamedTuple):
+class QueryCode(NamedTuple):
     """A query's vector.
 
     Attributes:
@@ -208,7 +192,7 @@ class Asked(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _asked(vector: bytes) -> Asked:
+def _query_code(vector: bytes) -> QueryCode:
     """What is compared with codes; several files are asked the same."""
     import numpy as np
 
@@ -219,7 +203,7 @@ def _asked(vector: bytes) -> Asked:
     most = 2**WEIGHT_BITS - 1
     counted = np.minimum(np.rint(np.abs(padded) * (most / full)), most).astype(np.uint16)
     bits = [counted & 1 << bit for bit in reversed(range(WEIGHT_BITS))]
-    return Asked(
+    return QueryCode(
         sign_codes(padded.reshape(1, -1)).view(np.uint64)[0],
         np.packbits(np.stack(bits) > 0, axis=2).view(np.uint64)[:, :, 0],
         np.argsort(-np.sum(counted**2, axis=1, dtype=np.int64), kind="stable"),
@@ -228,16 +212,13 @@ def _asked(vector: bytes) -> Asked:
 
 def codes_within(connection: Connection, ranges: Sequence[ChunkRange]) -> SignCodes:
     """The codes of some ranges of chunks."""
-    kept = connection.kept(KEPT)
-    if kept is None or not all(_holds(kept[0], one) for one in ranges):
-        kept = (tuple(ranges), _read(connection, ranges))
-        connection.keep(KEPT, kept)
-    codes: SignCodes = kept[1].within(ranges)
-    return codes
-
-
-def _holds(ranges: Sequence[ChunkRange], one: ChunkRange) -> bool:
-    return any(first <= one[0] and one[1] <= last for first, last in ranges)
+    read: dict[Sequence[ChunkRange], SignCodes] = connection.known("sign codes")
+    for whole, codes in read.items():
+        if all(any(a <= first and last <= b for a, b in whole) for first, last in ranges):
+            return codes.within(ranges)
+    read.clear()  # those read last are kept
+    codes = read[tuple(ranges)] = _read(connection, ranges)
+    return codes.within(ranges)
 
 
 def sign_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:

@@ -11,15 +11,16 @@ the similarity itself is exact.
 from __future__ import annotations
 
 import hashlib
-import json
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from kb.formats.archive_kinds import RESEARCH
 from kb.formats.outline import ParsedDocument
+from kb.formats.research import RESEARCH
 from kb.store.citations import insert_citations
 from kb.store.connection import Connection, Row
 from kb.text.terms import bigrams, is_unspaced, words
@@ -77,18 +78,22 @@ def store_similar(
         connection.run(
             "insert_report_signatures",
             paragraph_id=connection.last_id(),
-            signatures=json.dumps(paragraph.signatures),
+            signatures=paragraph.signatures,
         )
     best.pop(document_id, None)
     nearest = sorted(best.items(), key=lambda item: (-item[1][0], item[0]))[:MOST_SIMILAR]
-    own = connection.row("report_age", document_id=document_id)
+    report = connection.row("report_age", document_id=document_id)
     made: list[dict[str, Any]] = []
     for other_id, (similarity, paragraph, row) in nearest:
         other = connection.row("report_age", document_id=other_id)
-        if own is None or other is None:
+        if report is None or other is None:
             continue
-        is_younger = _age(own) > _age(other)
-        source, target = (own, other) if is_younger else (other, own)
+        age = itemgetter("date", "path", "document_id")
+        is_younger = age(report) > age(other)
+        source, target = (report, other) if is_younger else (other, report)
+        flat = " ".join(paragraph.text.split())
+        if len(flat) > CONTEXT_CHARACTERS:
+            flat = flat[: flat.rfind(" ", 0, CONTEXT_CHARACTERS)].rstrip() + " …"
         made.append(
             {
                 "source_document_id": source["document_id"],
@@ -96,7 +101,7 @@ def store_similar(
                 "target_url": target["path"],
                 "target_key": "",
                 "kind": "similar",
-                "context": _shortened(paragraph.text),
+                "context": flat,
                 "start_character": None,
                 "end_character": None,
                 "confidence": round(similarity, 4),
@@ -112,7 +117,7 @@ def forget_similar(connection: Connection, document_id: int) -> None:
         connection.run(
             "delete_report_signatures",
             paragraph_id=row["paragraph_id"],
-            signatures=json.dumps(signatures(frozenset(array("I", row["words"])))),
+            signatures=signatures(frozenset(array("I", row["words"]))),
         )
     connection.run("delete_report_paragraphs", document_id=document_id)
     connection.run("delete_similar_citations", document_id=document_id)
@@ -120,33 +125,31 @@ def forget_similar(connection: Connection, document_id: int) -> None:
 
 def word_set(text: str) -> frozenset[str]:
     """The words that are compared: case-folded, pairs of characters of unspaced scripts."""
-    found: set[str] = set()
-    for word in words(text.casefold()):
-        found.update(bigrams(word) if is_unspaced(word) else (word,))
-    return frozenset(found)
+    pieces = (bigrams(word) if is_unspaced(word) else (word,) for word in words(text.casefold()))
+    return frozenset(chain.from_iterable(pieces))
 
 
 def _alike(connection: Connection, paragraph: _Paragraph) -> list[tuple[Row, float]]:
     count = len(paragraph.words)
     rows = connection.rows(
         "paragraphs_with_signatures",
-        signatures=json.dumps(paragraph.signatures),
+        signatures=paragraph.signatures,
         least=count * THRESHOLD,
         most=count / THRESHOLD,
         limit=MOST_CANDIDATES,
     )
-    found = []
+    alike = []
     for row in rows:
         shared = len(paragraph.words.intersection(array("I", row["words"])))
         similarity = shared / (count + row["word_count"] - shared)
         if similarity > THRESHOLD:
-            found.append((row, similarity))
-    return found
+            alike.append((row, similarity))
+    return alike
 
 
 def _paragraphs(parsed: ParsedDocument, text: str) -> list[_Paragraph]:
     lines = text.split("\n")
-    found = []
+    paragraphs = []
     for block in parsed.blocks:
         if block.kind not in _KINDS:
             continue
@@ -154,9 +157,9 @@ def _paragraphs(parsed: ParsedDocument, text: str) -> list[_Paragraph]:
         unique = word_set(source)
         if len(unique) < FEWEST_WORDS:
             continue
-        hashes = frozenset(map(_hash, unique))
-        found.append(_Paragraph(block.start_line, source, hashes, signatures(hashes)))
-    return found
+        hashes = frozenset(_digest(word.encode()) for word in unique)
+        paragraphs.append(_Paragraph(block.start_line, source, hashes, signatures(hashes)))
+    return paragraphs
 
 
 def signatures(hashes: frozenset[int]) -> tuple[int, ...]:
@@ -181,20 +184,5 @@ def _permutations() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return numbers[0] | np.uint64(1), numbers[1]
 
 
-def _hash(word: str) -> int:
-    return _digest(word.encode())
-
-
 def _digest(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=4).digest(), "little")
-
-
-def _age(row: Row) -> tuple[str, str, int]:
-    return row["date"], row["path"], row["document_id"]
-
-
-def _shortened(text: str) -> str:
-    flat = " ".join(text.split())
-    if len(flat) <= CONTEXT_CHARACTERS:
-        return flat
-    return flat[: flat.rfind(" ", 0, CONTEXT_CHARACTERS)].rstrip() + " …"

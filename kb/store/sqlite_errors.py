@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from kb.disk.holders import holders
+from kb.disk.holders import companion, holders
 from kb.errors import BusyError, DamagedFileError, FileError
 
 
@@ -44,12 +44,23 @@ def translated(path: Path) -> Iterator[None]:
     except apsw.FullError as error:
         raise FileError(f"the disk is full while writing {path}") from error
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError) as e:
-        raise FileError(f"cannot use {path}: {e}", path=str(path)) from e
+        raise FileError(f"cannot use {path}: {e}{_hint(path)}", path=str(path)) from e
+
+
+def _hint(path: Path) -> str:
+    """What a file with a log needs to be read, where no other process has it open."""
+    with contextlib.suppress(OSError):
+        if companion(path, "-wal").stat().st_size:
+            return (
+                f". {path.name}-wal beside it holds writes that can only be read where there is "
+                "room and may be written: make room, or copy both files to another folder"
+            )
+    return ""
 
 
 def _writer(path: Path) -> str:
     """Who may be writing to a file: those that have it open, where the system tells."""
-    numbers = [str(one.process) for one in holders(path)]
+    numbers = [str(holder.process) for holder in holders(path)]
     if len(numbers) == 1:
         return f"process {numbers[0]}"
     return f"another process ({' or '.join(numbers)})" if numbers else "another process"

@@ -1,14 +1,13 @@
 """Room that edits leave behind: given back, so that a file does not grow by being kept up to date.
 
 The keyword index takes a change as a new segment: the terms of the new text, and marks for those of
-the old one, which stays where it was. FTS5 merges segments by itself only when there are several of
-a size, so that 50 syncs doubled it. Here they are merged as soon as the newer ones are a
-few hundredths of the oldest. That costs as much as adding thirty times the text that was changed,
-which is little: merging is a hundred times as fast as reading a document.
+the old one, which stays. FTS5 merges segments by itself only when there are several of a size, so
+50 syncs doubled it. Here they are merged once the newer ones are a few hundredths of the oldest.
+That costs as much as adding thirty times the text that was changed, which is little: merging is a
+hundred times as fast as reading a document.
 
-Pages of `documents` and `chunks` are full when rows come one behind the other, and keep room when
-rows in their middle change their size. A file that is not large is written anew when that is more
-than a few hundredths of it.
+Pages of `documents` and `chunks` keep room when rows in their middle change their size. A file that
+is not large is written anew when that room is more than a few hundredths of it.
 """
 
 from __future__ import annotations

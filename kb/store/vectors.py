@@ -1,16 +1,15 @@
-"""The vector index: sign bits in slabs for candidates, int8 vectors for their exact order.
+"""The vector index: `kb/store/sign_codes.py` finds candidates, int8 vectors give the exact order.
 
-`kb/store/sign_codes.py` says which vectors may be the nearest; of these the vectors are read and
-compared. See docs/decisions/0002-vectors.md and 0022-search-at-size.md.
+See docs/decisions/0002-vectors.md and 0022-search-at-size.md.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kb.errors import DamagedFileError
+from kb.store.chunks import ChunkRange
 from kb.store.connection import Connection
 from kb.store.contents import all_document_ids
 from kb.store.sign_codes import DAMAGED, SLAB_BITS, Probable, codes_within, sign_codes
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# For each result so many are chosen by Hamming distance, or this share of a large file.
+# Codes chosen by Hamming distance for each result, or this share of a large file.
 WIDE_PER_RESULT = 60
 WIDE_SHARE = 1 / 128
-# For each result so many are compared exactly, and then those that have a chance to be among the
-# nearest `SOUGHT`, which are many where many vectors lie close together.
+# Vectors compared exactly for each result, and then at most, as far as they have a chance to be
+# among the nearest `SOUGHT`.
 EXACT_PER_RESULT = 4
 MOST_PER_RESULT = 14
 SOUGHT = 20
@@ -42,70 +41,57 @@ def query_blob(vector: NDArray[np.float32]) -> bytes:
 def nearest_chunks(
     connection: Connection,
     vector: NDArray[np.float32],
-    ranges: Iterable[tuple[int, int]],
+    ranges: Iterable[ChunkRange],
     depth: int,
     *,
     only: Sequence[int] | None = None,
     without: Sequence[int] | None = None,
+    fewest: int = FEWEST_RESULTS,
 ) -> list[tuple[int, float]]:
     """Chunk ids with their cosine distance, nearest first; ties by id.
 
+    The first vectors compared tell how far distances lie from what the codes let expect, and so how
+    many more may be near.
+
     Args:
         vector: unit vector, shape (width,).
-        ranges: where to look, each a range of chunk ids.
         depth: how many to return at most.
-        only: if given, no other chunk is considered. Filters act before the top is taken, so
-            that a small set never comes back empty beside a large one.
+        only: if given, no other chunk is considered. Filters act before the top is taken, so that a
+            small set never comes back empty beside a large one.
         without: chunks that are not considered.
+        fewest: results for which vectors are compared, if fewer are asked for.
     """
-    found = probably_nearest(connection, vector, ranges, depth, only=only, without=without)
-    return nearest_probable(connection, vector, found, depth)
+    import numpy as np
+
+    results = max(depth, fewest)
+    probable = probably_nearest(connection, vector, ranges, results, only=only, without=without)
+    first = results * EXACT_PER_RESULT
+    ids, distances = _compare(connection, vector, probable.ids[:first])
+    if probable.differing is not None and len(ids) == first:
+        rest = probable.ids[first : _promising(probable.differing, distances)]
+        more, farther = _compare(connection, vector, rest)
+        ids, distances = np.append(ids, more), np.append(distances, farther)
+    best = np.lexsort((ids, distances))[:depth]
+    return list(zip(ids[best].tolist(), distances[best].tolist(), strict=True))
 
 
 def probably_nearest(
     connection: Connection,
     vector: NDArray[np.float32],
-    ranges: Iterable[tuple[int, int]],
-    depth: int,
+    ranges: Iterable[ChunkRange],
+    results: int,
     *,
     only: Sequence[int] | None = None,
     without: Sequence[int] | None = None,
-    are_compared: bool = False,
 ) -> Probable:
-    """The chunks that may have to be compared to find the nearest; as `nearest_chunks`.
-
-    Args:
-        are_compared: with those of other files, so that all have their codes' distances.
-    """
+    """The chunks that may have to be compared to find so many of the nearest ones."""
     codes = codes_within(connection, tuple(ranges))
     if only is not None:
         codes = codes.at(codes.places_of(only))
     if without is not None:
         codes = codes.without(codes.places_of(without))
-    results = max(depth, FEWEST_RESULTS)
     wide = max(results * WIDE_PER_RESULT, int(len(codes.ids) * WIDE_SHARE))
-    few = results * EXACT_PER_RESULT
-    most = few if are_compared else results * MOST_PER_RESULT
-    return codes.nearest(vector, wide, few, most, are_compared=are_compared)
-
-
-def nearest_probable(
-    connection: Connection, vector: NDArray[np.float32], probable: Probable, depth: int
-) -> list[tuple[int, float]]:
-    """The nearest of those that `probably_nearest` found with their distance, nearest first.
-
-    The first ones tell how far distances lie from what the codes let expect, and so how many more
-    may be near.
-    """
-    import numpy as np
-
-    first = max(depth, FEWEST_RESULTS) * EXACT_PER_RESULT
-    ids, distances = _compared(connection, vector, probable.ids[:first])
-    if probable.differing is not None and len(ids) == first:
-        more = probable.ids[first : _promising(probable.differing, distances)]
-        further = _compared(connection, vector, more)
-        ids, distances = np.append(ids, further[0]), np.append(distances, further[1])
-    return _in_order(ids, distances, depth)
+    return codes.nearest(vector, wide, results * EXACT_PER_RESULT, results * MOST_PER_RESULT)
 
 
 def _promising(differing: NDArray[np.uint16], distances: NDArray[np.float32]) -> int:
@@ -118,21 +104,12 @@ def _promising(differing: NDArray[np.uint16], distances: NDArray[np.float32]) ->
     import numpy as np
 
     codes = differing - np.mean(differing[: len(distances)])
-    known = codes[: len(distances)]
+    compared = codes[: len(distances)]
     expected = np.mean(distances)
-    slope = np.sum(known * (distances - expected)) / max(float(np.sum(known**2)), 1.0)
-    deviation = np.sqrt(np.mean((distances - expected - slope * known) ** 2))
+    slope = np.sum(compared * (distances - expected)) / max(float(np.sum(compared**2)), 1.0)
+    deviation = np.sqrt(np.mean((distances - expected - slope * compared) ** 2))
     border = np.partition(distances, SOUGHT)[SOUGHT]
     return int(np.sum(expected + slope * codes - CHANCE * deviation < border))
-
-
-def nearest_of(
-    connection: Connection, vector: NDArray[np.float32], chunk_ids: Sequence[int], depth: int
-) -> list[tuple[int, float]]:
-    """Those of some chunks that have a vector with their cosine distance, nearest first."""
-    import numpy as np
-
-    return _in_order(*_compared(connection, vector, np.array(chunk_ids, dtype=np.int64)), depth)
 
 
 def chunk_distances(
@@ -141,48 +118,62 @@ def chunk_distances(
     """The cosine distance of each of these chunks that has a vector."""
     import numpy as np
 
-    ids, distances = _compared(connection, vector, np.array(chunk_ids, dtype=np.int64))
+    ids, distances = _compare(connection, vector, np.array(chunk_ids, dtype=np.int64))
     return dict(zip(ids.tolist(), distances.tolist(), strict=True))
 
 
-def _in_order(
-    ids: NDArray[np.int64], distances: NDArray[np.float32], depth: int
-) -> list[tuple[int, float]]:
-    import numpy as np
-
-    best = np.lexsort((ids, distances))[:depth]
-    return list(zip(ids[best].tolist(), distances[best].tolist(), strict=True))
-
-
-def _compared(
+def _compare(
     connection: Connection, vector: NDArray[np.float32], chunk_ids: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Those of some chunks that have a vector, in their order, with their cosine distance.
-
-    To the bit what sqlite-vec's `vec_distance_cosine` says, in less time than it takes for each row
-    by itself: 32 bits hold sums of such products without an error, in whatever order.
-    """
+    """Those of some chunks that have a vector, in their order, with their cosine distance."""
     import numpy as np
 
-    asked = np.frombuffer(query_blob(vector), dtype=np.int8).astype(np.float32)
-    length = np.sqrt(float(np.vecdot(asked, asked)))
+    query = np.frombuffer(query_blob(vector), dtype=np.int8).astype(np.float32)
     ids = [np.zeros(0, dtype=np.int64)]
     distances = [np.zeros(0, dtype=np.float32)]
     for start in range(0, len(chunk_ids), AT_ONCE):
-        listed = json.dumps(chunk_ids[start : start + AT_ONCE].tolist())
-        rows = connection.tuples("vectors_of_chunks", chunk_ids=listed)
+        batch = chunk_ids[start : start + AT_ONCE].tolist()
+        rows = connection.tuples("vectors_of_chunks", chunk_ids=batch)
         if not rows:
             continue
         vectors = _matrix([blob for _, blob in rows]).astype(np.float32)
-        if vectors.shape[1] != len(asked):
+        if vectors.shape[1] != len(query):
             raise DamagedFileError(DAMAGED)
-        # Not as products of matrices, which would start a thread on every core.
-        products = np.vecdot(vectors, asked).astype(np.float64)
-        lengths = np.sqrt(np.vecdot(vectors, vectors).astype(np.float64))
-        cosines = products / np.maximum(lengths * length, 1e-12)  # of zeros: 0
         ids.append(np.array([chunk_id for chunk_id, _ in rows]))
-        distances.append((1 - cosines).astype(np.float32))
+        distances.append(_distances(vectors, query))
     return np.concatenate(ids), np.concatenate(distances)
+
+
+def cosine_distance(first: bytes, second: bytes) -> float:
+    """The cosine distance of two stored vectors, where sqlite-vec is missing."""
+    import numpy as np
+
+    query = _matrix([second])[0].astype(np.float32)
+    return float(_distances(_matrix([first]).astype(np.float32), query)[0])
+
+
+IN_PLACE_OF_EXTENSION: Mapping[str, Any] = {
+    "vec_int8": bytes,
+    "vec_distance_cosine": cosine_distance,
+    "vec_version": lambda: "missing, numpy compares",
+}
+
+
+def _distances(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The cosine distance of each row of whole numbers to another.
+
+    To the bit what sqlite-vec's `vec_distance_cosine` says, but faster: 32 bits hold sums of such
+    products without an error, in whatever order.
+    """
+    import numpy as np
+
+    # Not as products of matrices, which would start a thread on every core.
+    products = np.vecdot(vectors, query).astype(np.float64)
+    lengths = np.sqrt(np.vecdot(vectors, vectors).astype(np.float64))
+    length = np.sqrt(float(np.vecdot(query, query)))
+    cosines = products / np.maximum(lengths * length, 1e-12)  # of zeros: 0
+    distances: NDArray[np.float32] = (1 - cosines).astype(np.float32)
+    return distances
 
 
 def chunk_vectors(connection: Connection, document_id: int) -> dict[int, bytes]:
@@ -230,7 +221,7 @@ def rebuild_document_vectors(connection: Connection, document_ids: Iterable[int]
 def rebuild_all_vectors(connection: Connection) -> None:
     """Bring the whole index in line, after every chunk has got another vector."""
     connection.run("delete_slabs")
-    slab_ids = [row[0] for row in connection.tuples("all_slab_ids")]
+    slab_ids = connection.column("all_slab_ids")
     rebuild_slabs(connection, (slab_id << SLAB_BITS for slab_id in slab_ids))
     rebuild_document_vectors(connection, all_document_ids(connection))
 

@@ -5,7 +5,6 @@ The tables `vocabulary` and `word_endings`; `kb/search/typos.py` looks misspelt 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 
 from kb.store.connection import Connection
@@ -28,14 +27,14 @@ LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
 
 def add_words(connection: Connection, texts: Iterable[str]) -> None:
     """Add the words of some texts to the vocabulary, in the transaction that stores them."""
-    known = connection.known_runs()
+    known = connection.added_runs()
     runs: set[bytes] = set()
     size = 0
     for text in _joined(texts):
-        found = set(text.encode("utf-8", "surrogatepass").translate(_SIGNS_AS_BLANKS).split())
-        found = {run for run in found.difference(runs) if run not in known}
-        runs |= found
-        size += sum(map(len, found))
+        terms = set(text.encode("utf-8", "surrogatepass").translate(_SIGNS_AS_BLANKS).split())
+        terms = {run for run in terms.difference(runs) if run not in known}
+        runs |= terms
+        size += sum(map(len, terms))
         if size > AT_ONCE:
             _add_runs(connection, runs)
             runs, size = set(), 0
@@ -46,7 +45,6 @@ def add_words(connection: Connection, texts: Iterable[str]) -> None:
 
 
 def _joined(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, several short ones as one."""
     waiting: list[str] = []
     size = 0
     for text in texts:
@@ -65,7 +63,7 @@ def _add_runs(connection: Connection, runs: set[bytes]) -> None:
     written = b" ".join(runs).decode("utf-8", "surrogatepass")
     words = {term for _, _, term in connection.tokenize(written)}.difference(pictographs(written))
     plain = [word for word in words if not is_unspaced(word)]
-    new = sorted(row[0] for row in connection.tuples("unknown_words", words=json.dumps(plain)))
+    new = sorted(connection.column("unknown_words", words=plain))
     if not new:
         return
     connection.run_many(
@@ -76,11 +74,11 @@ def _add_runs(connection: Connection, runs: set[bytes]) -> None:
 
 def forget_words(connection: Connection, words: Iterable[str]) -> None:
     """Take words out of the vocabulary, and with them all words that no passage has the stem of."""
-    connection.known_runs().clear()
-    unused = [row[0] for row in connection.tuples("words_without_passages")]
-    for word in sorted({*unused, *words}):
-        connection.run("delete_ending", ending=word[::-1])
-        connection.run("delete_word", word=word)
+    connection.added_runs().clear()
+    unused = connection.column("words_without_passages")
+    gone = [{"word": word, "ending": word[::-1]} for word in sorted({*unused, *words})]
+    for statement in ("delete_ending", "delete_word"):
+        connection.run_many(statement, gone)
 
 
 def may_be_misspelt(word: str) -> bool:
@@ -106,17 +104,16 @@ def beginning_of_words(stem: str) -> str:
 
 def count_wrong_endings(connection: Connection) -> int:
     """How many words lack their ending, or the other way round."""
-    words = {word for (word,) in connection.tuples("all_words") if may_be_misspelt(word)}
-    endings = {ending[::-1] for (ending,) in connection.tuples("all_endings")}
+    words = {word for word in connection.column("all_words") if may_be_misspelt(word)}
+    endings = {ending[::-1] for ending in connection.column("all_endings")}
     return len(words ^ endings)
 
 
 def rebuild_endings(connection: Connection) -> None:
     """Make the endings anew from the words."""
-    connection.run_many(
-        "delete_ending", [{"ending": ending} for (ending,) in connection.tuples("all_endings")]
-    )
-    _add_endings(connection, [word for (word,) in connection.tuples("all_words")])
+    endings = [{"ending": ending} for ending in connection.column("all_endings")]
+    connection.run_many("delete_ending", endings)
+    _add_endings(connection, connection.column("all_words"))
 
 
 def _add_endings(connection: Connection, words: Iterable[str]) -> None:

@@ -7,7 +7,10 @@ and no `-wal` or `-shm` stays behind. While another process stays inside a read,
 its state cannot be merged: `waits` says so.
 
 A file that Litestream replicates stays in WAL mode, and nobody here merges its log: a log that was
-merged behind its back costs a new copy of the whole file.
+merged behind Litestream's back costs a new copy of the whole file. The mark of such a file is the
+folder beside it in which Litestream keeps its state, from its first start until `kb replicate
+--stop`. Every process sees it with one look, whether Litestream runs just now or not, and it does
+not go along with a copy of the file.
 """
 
 from __future__ import annotations
@@ -16,36 +19,45 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
-from kb.disk.holders import companion
+from kb.disk.holders import Holder, companion, holders, readers_of_log
 from kb.errors import BusyError
+from kb.results.findings import HINT, Finding
 from kb.store.opening import wait_for_others
-from kb.store.replicated import is_being_replicated, litestream_folder
 from kb.store.schema import PAGE_SIZE
+
+if TYPE_CHECKING:
+    from kb.store.database import Database
 
 MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to let go of the log
 AGAIN_MILLISECONDS = 50  # the same once a reader has kept it for that long
 MERGED_PAGES = 1000  # in the log, after which a commit merges what it can (SQLite's own number)
 MOST_LOG = 512_000_000  # bytes of a log that cannot be merged, beyond which no write begins
 # A replicated file's log comes near that when writes come faster than Litestream copies, as while
-# it catches up after a start: each then waits a while before, the longer the more is in the log.
+# it catches up after a start: each then waits first, the longer the more is in the log.
 PAUSED_SHARE = 1 / 8  # of `MOST_LOG`, from which on they wait
 PAUSE_SECONDS = 0.02  # at all of it
+# Where Litestream listens while it runs. Relative to its folder, in which it works: a socket's name
+# has to be short.
+CONTROL = "control.sock"
+COPY = "use `kb copy`, or copy the two files together"
 
 
 class WriteAheadLog:
-    """What is known of a file's log. Whoever calls it holds the file's one writer.
+    """The log of one file. Whoever calls it holds the file's one writer.
 
     Args:
-        path: the file whose log it is.
+        path: the file.
         most: bytes beyond which no write begins while the log cannot be merged.
     """
 
     def __init__(self, path: Path, most: int = MOST_LOG) -> None:
         self.path = path
         self.waits = False  # the last merge left something in the log: the file alone lacks it
+        self.problem = ""  # of the disk, why it did; "" where others read
         self._most = most
         self._logged = 0  # bytes in it, of a replicated file, when we last wrote
         self._litestream = litestream_folder(path)
@@ -89,18 +101,22 @@ class WriteAheadLog:
             return  # that write merges it
         # A reader that stays inside its transaction for longer leaves pages in the log; they are
         # merged at its end if it is ours, else by the next write or the close.
+        self.problem = ""
         patience = AGAIN_MILLISECONDS if self.waits else MERGE_MILLISECONDS
         wait_for_others(connection, patience if wait else 0)
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._is_merged, self.waits = True, False
         except (apsw.BusyError, apsw.LockedError):
-            # One who reads the newest state keeps the log from being emptied, not from being
-            # merged.
+            # A reader of the newest state keeps the log from being emptied, not from being merged.
             self.waits = True
             with contextlib.suppress(apsw.BusyError, apsw.LockedError):
                 pages, merged = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 self.waits = merged < pages
+        except (apsw.FullError, apsw.IOError) as error:
+            # What was written is in the log, and read from there.
+            self.waits = True
+            self.problem = "the disk is full" if isinstance(error, apsw.FullError) else str(error)
         finally:
             wait_for_others(connection)
 
@@ -140,3 +156,72 @@ def log_size(path: Path) -> int:
         return log_of(path).stat().st_size
     except OSError:
         return 0
+
+
+def litestream_folder(file: Path) -> Path:
+    """Where Litestream keeps its state of a file."""
+    real = Path(os.path.realpath(file))
+    return real.with_name(f".{real.name}-litestream")
+
+
+def is_replicated(file: Path) -> bool:
+    """Whether a file is copied elsewhere, or will be again when Litestream is back."""
+    return os.path.isdir(litestream_folder(file))
+
+
+def is_being_replicated(file: Path) -> bool:
+    """Whether Litestream runs for a file just now, or was killed without being started again."""
+    return os.path.exists(litestream_folder(file) / CONTROL)
+
+
+class WaitingLog(NamedTuple):
+    """A write-ahead log that cannot be merged for now.
+
+    Nothing is lost: every kb and every SQLite that opens the file reads the log with it.
+    """
+
+    path: Path
+    size: int  # bytes
+    held_by: list[Holder]
+    problem: str = ""  # of the disk
+
+    @property
+    def remedy(self) -> str:
+        first = "make room there" if self.problem else "end that process or its transaction"
+        return f"{first}; to copy all meanwhile, {COPY}"
+
+    def sentence(self, *, with_commands: bool = False) -> str:
+        """What a copy lacks and why; the whole commands are for the user's own eyes."""
+        who = ", ".join(
+            f"process {holder.process} ({holder.command if with_commands else holder.program})"
+            for holder in self.held_by
+        )
+        why = f"which {who or 'another process'} is reading"
+        why = f"since {self.problem}" if self.problem else why
+        return (
+            f"up to {self.size / 1e6:.1f} MB of writes are in {self.path.name}-wal and not yet in "
+            f"{self.path.name}, {why}: a plain copy of {self.path.name} alone lacks them"
+        )
+
+
+def log_finding(database: Database) -> Finding | None:
+    """That writes wait beside the `.db`, when others keep them from being merged into it."""
+    if (waiting := waiting_log(database)) is None:
+        return None
+    return Finding("log", HINT, waiting.sentence(with_commands=True), waiting.remedy)
+
+
+def waiting_log(database: Database) -> WaitingLog | None:
+    """Try to merge the log; what waits on if others keep it from being merged, else None."""
+    if database.in_memory or not log_size(database.path):
+        return None
+    if not database.read_only and database.merge_log():
+        return None
+    return held_log(database)
+
+
+def held_log(database: Database) -> WaitingLog:
+    """The log of a file that could not be merged just now."""
+    path, problem = database.path, database.log.problem
+    held_by = [] if problem else readers_of_log(path) or holders(path)
+    return WaitingLog(path, log_size(path), held_by, problem)

@@ -1,13 +1,8 @@
-"""Characters that steer a terminal, or turn the order of what it shows.
-
-A document, a path or an argument may hold them; what a person or a pipe gets may not.
-"""
+"""Characters that steer a terminal, or reverse what it shows: no output may hold them."""
 
 from __future__ import annotations
 
 import re
-
-__all__ = ["escaped_in_json", "flat", "visible"]
 
 # C0 but tab, newline and a carriage return before one; DEL and C1; embeddings, overrides and
 # isolates of the bidirectional algorithm.
@@ -30,19 +25,15 @@ def escaped_in_json(text: str) -> str:
 
     Such characters stand within strings alone, and JSON escapes those below a blank by itself.
     """
-    return text if _is_plain(text) else _STEERING.sub(_escape, text)
+    return text if _is_plain(text) else _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
-def _shown(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _shown(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code < 0x20:
         return chr(_PICTURES + code)
     return "\N{SYMBOL FOR DELETE}" if code == 0x7F else "\N{REPLACEMENT CHARACTER}"
-
-
-def _escape(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"

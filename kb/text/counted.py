@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["counted", "most_first", "sized", "some_of"]
-
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
-def counted(number: int, one: str, several: str = "") -> str:
-    """A number and its noun, with the verb or whatever else depends on the number.
-
-    Args:
-        one: what follows 1, such as "passage waits".
-        several: what follows any other number; `one` with an s by default.
-    """
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+def counted(number: int, singular: str, several: str = "") -> str:
+    """A number and its noun: `singular` ("passage waits") or `several`; by default with an s."""
+    return f"{number:,} {singular if number == 1 else several or f'{singular}s'}"
 
 
-def some_of(things: Sequence[str], most: int = MOST_NAMED) -> str:
+def some_of(things: Sequence[str], most: int = MAX_NAMED) -> str:
     """The first things with commas between, and how many more there are."""
     shown = ", ".join(things[:most])
     return f"{shown} and {len(things) - most} more" if len(things) > most else shown

@@ -1,18 +1,17 @@
-"""Bytes of a file -> text, or the finding that they are no text.
+"""Bytes of a file -> text, or why they are not text.
 
-What counts, in this order: a byte order mark; NULs in the pattern that UTF-16 leaves; UTF-8;
-UTF-8 with a few damaged places; where most letters lie beyond ASCII the old encoding whose text is
-most like a language (Cyrillic, Greek, Hebrew, Arabic, East Asian); the one-byte encodings of
-Western Europe. The last two with a notice, since they cannot be told apart with certainty.
+Encodings in order: by a byte order mark; UTF-16 by its pattern of NULs; UTF-8; UTF-8 with a few
+damaged places; where most letters lie beyond ASCII, the old encoding whose text is most like a
+language (Cyrillic, Greek, Hebrew, Arabic, East Asian); the one-byte encodings of Western Europe.
+The last two with a notice, as they are guesses.
 """
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+from collections.abc import Sequence
 from typing import NamedTuple
-
-__all__ = ["Decoded", "NoTextError", "decode", "decode_as", "encodable"]
 
 
 class Decoded(NamedTuple):
@@ -24,7 +23,7 @@ class Decoded(NamedTuple):
 
 
 class NoTextError(ValueError):
-    """The bytes are no text in any encoding we read; says why."""
+    """Why the bytes are not text in any encoding that is read."""
 
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -37,17 +36,15 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 
-# What text never holds, apart from tab, line ends, form feed, backspace (overstruck manual
-# pages) and escape (coloured logs).
+# Text holds tab, line ends, form feed, backspace (overstruck manual pages), escape (coloured logs).
 _CONTROLS = bytes(sorted({*range(0x20), 0x7F} - {*b"\b\t\n\r\f\x1b"}))
 
 # Compressed data has 9 to 12 %; of 1,100 real documents in three languages none has any.
-_CONTROLS_AT_MOST = 0.05
+_MAX_CONTROLS = 0.05
 
 # As UTF-16, every pair of bytes of an English page holds a NUL, and of a page of Japanese
 # Markdown three in ten at least (measured on 124).
-_NUL_PAIRS_AT_LEAST = 0.1
-
+_MIN_NUL_PAIRS = 0.1
 
 # The old encodings of other scripts. Thai is not among them: Korean would be taken for it.
 _OTHER_SCRIPTS = (
@@ -55,9 +52,9 @@ _OTHER_SCRIPTS = (
     *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
 )
 # Of the letters of a page in Western or Central Europe at most a quarter lies beyond ASCII.
-_OTHER_LETTERS_AT_LEAST = 0.35
-_OTHER_BYTES_AT_LEAST = 24  # fewer say too little of a language
-_LOOKED_AT = 50_000  # bytes
+_MIN_OTHER_LETTERS = 0.35
+_MIN_OTHER_BYTES = 24  # fewer say too little of a language
+_SAMPLE = 50_000  # bytes
 
 
 def encodable(text: str) -> str:
@@ -83,12 +80,12 @@ def decode(data: bytes) -> Decoded:
 
 
 def decode_as(data: bytes, encoding: str) -> str:
-    """The text in an encoding that somebody declares; as `decode` has it where that is wrong or "".
+    """The text in a declared encoding; as `decode`, where that is wrong or "".
 
     Raises:
         NoTextError: as `decode`.
     """
-    # LookupError: of no such encoding. UnicodeError is a ValueError, and some codecs raise others.
+    # LookupError: no such encoding. UnicodeError is a ValueError, and some codecs raise others.
     with contextlib.suppress(LookupError, ValueError):
         if encoding:
             return data.decode(encoding)
@@ -104,12 +101,12 @@ def _read(data: bytes) -> tuple[str, str, str]:
         return text, "utf-8-sig", notice
     if b"\0" in data:
         return *_wide(data), "no byte order mark: read as UTF-16 by its pattern of NULs"
-    if len(data.translate(None, _CONTROLS)) < len(data) * (1 - _CONTROLS_AT_MOST):
+    if len(data.translate(None, _CONTROLS)) < len(data) * (1 - _MAX_CONTROLS):
         raise NoTextError("binary data (many control characters)")
     text, notice = _utf_8(data)
     replaced = text.count(_REPLACEMENT) if notice else 0
-    # One bad byte must not turn a page of Japanese into nonsense. In Western text a letter
-    # beyond ASCII is hardly ever followed by what would make it valid UTF-8.
+    # One bad byte must not turn a page of Japanese into nonsense. Western text is hardly ever
+    # valid UTF-8 by chance.
     if replaced and sum(character > "\x7f" for character in text) < 10 * replaced:
         return _other_script(data) or _western(data)
     return text, "utf-8", notice
@@ -126,39 +123,42 @@ def _utf_8(data: bytes) -> tuple[str, str]:
 
 
 def _other_script(data: bytes) -> tuple[str, str, str] | None:
-    """As the old encoding of another script; None where nothing speaks for one."""
-    part = data[:_LOOKED_AT]
+    """As an old encoding of another script; None where none is likely."""
+    part = data[:_SAMPLE]
     beyond = sum(byte > 0x7F for byte in part)
     letters = beyond + sum(chr(byte).isalpha() for byte in part if byte <= 0x7F)
-    if beyond < _OTHER_BYTES_AT_LEAST or beyond < letters * _OTHER_LETTERS_AT_LEAST:
+    if beyond < _MIN_OTHER_BYTES or beyond < letters * _MIN_OTHER_LETTERS:
         return None
-    from charset_normalizer import from_bytes  # here: hardly any file needs it
-
     # The end of the part may lie within a letter.
     whole = part if len(part) == len(data) else part.rpartition(b"\n")[0] or part
-    found = from_bytes(whole, cp_isolation=list(_OTHER_SCRIPTS)).best()
-    if found is None:
+    encoding = likeliest_encoding(whole, _OTHER_SCRIPTS)
+    if not encoding:
         return None
     try:
-        text = data.decode(found.encoding)
+        text = data.decode(encoding)
     except UnicodeDecodeError:
         return None
-    name = found.encoding.replace("cp125", "windows-125").replace("_", "-")
-    return text, found.encoding, f"not UTF-8: read as {name}, which its letters suggest"
+    name = encoding.replace("cp125", "windows-125").replace("_", "-")
+    return text, encoding, f"not UTF-8: read as {name}, which its letters suggest"
+
+
+def likeliest_encoding(data: bytes, encodings: Sequence[str]) -> str:
+    """The encoding in which the bytes are most like a language; "" where none fits."""
+    from charset_normalizer import from_bytes  # here: hardly any file needs it
+
+    best = from_bytes(data, cp_isolation=list(encodings)).best()
+    return best.encoding if best else ""
 
 
 def _western(data: bytes) -> tuple[str, str, str]:
-    """Latin-1, or Windows-1252 where the bytes 0x80 to 0x9F occur.
+    """Latin-1, or Windows-1252 where the bytes 0x80 to 0x9F occur: its dashes and curly quotes.
 
-    Those are invisible control characters in Latin-1, one of them a line end for Unicode; in
-    practice they are the dashes and curly quotes of Windows-1252, which is otherwise the same.
+    In Latin-1, which is otherwise the same, those are invisible control characters.
     """
     if any(0x80 <= byte <= 0x9F for byte in data):
-        try:
+        with contextlib.suppress(UnicodeDecodeError):  # five bytes mean nothing there
             text = data.decode("windows-1252")
             return text, "windows-1252", "not UTF-8: read as Windows-1252 (Latin-1 with dashes)"
-        except UnicodeDecodeError:
-            pass  # five bytes mean nothing there
     return data.decode("latin-1"), "latin-1", "not UTF-8: read as Latin-1"
 
 
@@ -174,28 +174,22 @@ def _wide(data: bytes) -> tuple[str, str]:
     """UTF-16 without a mark: all NULs at one side of the byte pairs, and valid as a whole."""
     left, right = data[::2].count(0), data[1::2].count(0)
     pairs = len(data) // 2
-    one_side = 0 in (left, right) and left + right >= pairs * _NUL_PAIRS_AT_LEAST
-    if one_side and len(data) % 2 == 0 and not _is_plain_in_pairs(data[:_LOOKED_AT]):
+    one_side = 0 in (left, right) and left + right >= pairs * _MIN_NUL_PAIRS
+    if one_side and len(data) % 2 == 0 and not _is_plain_in_pairs(data[:_SAMPLE]):
         encoding = "utf-16-le" if left == 0 else "utf-16-be"
-        try:
+        with contextlib.suppress(UnicodeDecodeError):
             text = data.decode(encoding)
-        except UnicodeDecodeError:
-            pass
-        else:
             controls = sum(text.count(chr(code)) for code in _CONTROLS)
-            if controls <= len(text) * _CONTROLS_AT_MOST:
+            if controls <= len(text) * _MAX_CONTROLS:
                 return text, encoding
     raise NoTextError(f"binary data (a NUL byte in line {_line_at(data, data.index(0))})")
 
 
 def _is_plain_in_pairs(data: bytes) -> bool:
     """Whether most pairs of bytes are two of ASCII's: as UTF-16 they would be odd ideographs."""
-    plain = sum(map(_is_plain, data[::2], data[1::2]))
+    pairs = zip(data[::2], data[1::2], strict=False)
+    plain = sum(0x20 <= first < 0x7F and 0x20 <= other < 0x7F for first, other in pairs)
     return 2 * plain > len(data) // 2
-
-
-def _is_plain(one: int, other: int) -> bool:
-    return 0x20 <= one < 0x7F and 0x20 <= other < 0x7F
 
 
 def _line_at(data: bytes, position: int) -> int:

@@ -16,13 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ESCAPING", "below", "on_disk", "printable", "storable", "without_bytes", "writable"]
-
 _ESCAPED = re.compile(r"\\x(5c|[89a-f][0-9a-f])")
 _AMBIGUOUS = re.compile(r"\\(?=x(?:5c|[89a-f][0-9a-f]))")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 # A locale may decode names otherwise; as text they are the same everywhere.
 _UTF_8 = sys.getfilesystemencoding().lower() == "utf-8"
+_STEP = 100_000  # characters
 _FIRST_BYTE = 0xDC00  # what Python adds to a byte that it cannot decode (PEP 383)
 
 
@@ -31,9 +30,9 @@ def storable(name: str | os.PathLike[str]) -> str:
     text = os.fspath(name)
     if not _UTF_8:
         text = os.fsencode(text).decode("utf-8", "surrogateescape")
-    if os.sep != "\\":
-        text = _AMBIGUOUS.sub(r"\\x5c", text)
-    return text if text.isascii() else _SURROGATES.sub(_written, text)
+    # Paths are stored with "/" on every system: on Windows it separates names too.
+    text = text.replace("\\", "/") if os.sep == "\\" else _AMBIGUOUS.sub(r"\\x5c", text)
+    return text if _is_unicode(text) else _without_surrogates(text)
 
 
 def on_disk(text: str) -> str:
@@ -49,12 +48,31 @@ def below(root: str, path: str) -> Path:
 
 def printable(text: str) -> str:
     """Text that UTF-8 can hold: bytes that are no text as `storable` writes them."""
-    if text.isascii() or not _SURROGATES.search(text):
+    if _is_unicode(text):
         return text
     # In the C locale every letter beyond ASCII comes as such bytes.
     with contextlib.suppress(UnicodeEncodeError):
         text = os.fsencode(text).decode("utf-8", "surrogateescape")
-    return _SURROGATES.sub(_written, text)
+    return _without_surrogates(text)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _without_surrogates(text: str) -> str:
+    """Five million of them take .5 s. No step keeps other threads from running for a tenth."""
+    for byte in range(0x80, 0x100):
+        if (half := chr(_FIRST_BYTE + byte)) in text:
+            text = text.replace(half, f"\\x{byte:02x}")
+    return "".join(
+        _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text[start : start + _STEP])
+        for start in range(0, len(text), _STEP)
+    )
 
 
 def without_bytes(text: str) -> str:
@@ -85,11 +103,12 @@ def writable(value: Any) -> Any:
     return value
 
 
-def _letter(found: re.Match[str]) -> str:
-    byte = int(found[1], 16)
+def _letter(match: re.Match[str]) -> str:
+    byte = int(match[1], 16)
     return chr(byte if byte < 0x80 else _FIRST_BYTE + byte)
 
 
-def _written(found: re.Match[str]) -> str:
-    byte = ord(found[0]) - _FIRST_BYTE
-    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else "\N{REPLACEMENT CHARACTER}"
+def clean(text: str) -> str:
+    """Text that SQLite and FTS5 can hold: no NUL, no lone surrogate."""
+    text = text.replace("\0", " ")
+    return text if text.isascii() else printable(text)

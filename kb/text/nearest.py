@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-LEAST_RATIO = 60  # of 100: 94 % of names with two mistakes have it, 1 % of unrelated words
+MIN_RATIO = 60  # of 100: 94 % of names with two mistakes have it, 1 % of unrelated words
 
 
 def nearest(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
-    """Up to `limit` existing names that look like `name`, nearest first.
-
-    A name counts as near when it ends alike (a path given without its folder), contains the
-    wanted one, or differs by a few letters.
-    """
-    wanted = name.casefold()
+    """Up to `limit` existing names that differ by a few letters, contain `name`, or end like it."""
+    sought = name.casefold()
     from rapidfuzz import fuzz, process  # 20 ms, for errors alone
 
     by_key: dict[str, str] = {}
@@ -22,11 +18,11 @@ def nearest(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
     close = [
         str(key)
         for key, _, _ in process.extract(
-            wanted, by_key.keys(), scorer=fuzz.ratio, limit=limit, score_cutoff=LEAST_RATIO
+            sought, by_key.keys(), scorer=fuzz.ratio, limit=limit, score_cutoff=MIN_RATIO
         )
     ]
-    inside = [key for key in by_key if wanted and wanted in key]
-    stem = wanted.rsplit("/", 1)[-1]
+    inside = [key for key in by_key if sought and sought in key]
+    stem = sought.rsplit("/", 1)[-1]
     same_file = [key for key in by_key if stem and key.rsplit("/", 1)[-1].startswith(stem)]
     ordered = dict.fromkeys([*close, *sorted(inside, key=len), *sorted(same_file, key=len)])
     return [by_key[key] for key in ordered][:limit]

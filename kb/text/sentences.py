@@ -17,13 +17,10 @@ _SENTENCE_END = re.compile(
 
 
 def context_of(text: str, start: int, end: int, low: int, high: int) -> str:
-    """The sentence of `text[low:high]` round `text[start:end]`, on one line.
-
-    A very long sentence is cut to a hundred characters each side.
-    """
+    """The sentence of `text[low:high]` round `text[start:end]`, on one line; a long one is cut."""
     first = low
     for match in _SENTENCE_END.finditer(text, max(low, start - MAXIMUM_CONTEXT), start):
-        # A full stop right before the link's own end of the range is no proof: look behind it.
+        # A full stop at the end of the range proves nothing: look behind it.
         if match.end() <= start and _SENTENCE_END.match(
             text, match.start(), start + MAXIMUM_CONTEXT
         ):
@@ -50,8 +47,7 @@ def sentences(text: str) -> list[str]:
     """The sentences of a text on one line, each with the sign that ends it."""
     flat = " ".join(text.split())
     ends = [0, *(match.end() for match in _SENTENCE_END.finditer(flat)), len(flat)]
-    found = (flat[start:end].strip() for start, end in pairwise(ends))
-    return [sentence for sentence in found if sentence]
+    return [*filter(None, (flat[start:end].strip() for start, end in pairwise(ends)))]
 
 
 def first_sentences(text: str, most: int) -> str:
@@ -64,3 +60,18 @@ def first_sentences(text: str, most: int) -> str:
         return flat[: ends[-1]]
     cut = flat.rfind(" ", 0, most)
     return flat[: cut if cut > 0 else most].rstrip() + "..."
+
+
+def cut_at_sentence(text: str, start: int, end: int, most: int) -> int:
+    """Where `text[start:end]` ends if it may have so many characters: behind a sentence or a line.
+
+    Behind a word where neither ends in its second half.
+    """
+    if end - start <= most:
+        return end
+    limit = start + most
+    ends = [match.end() for match in _SENTENCE_END.finditer(text, start, limit)]
+    best = max(ends[-1] if ends else start, text.rfind("\n", start, limit))
+    if best > start + most // 2:
+        return best
+    return max(best, text.rfind(" ", start, limit)) if best > start else limit

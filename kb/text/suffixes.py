@@ -4,14 +4,31 @@ Source code has a list of its own, beside its grammars (kb/formats/source_code.p
 formats that are converted (kb/formats/convert/formats.py).
 """
 
-MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
-RESTRUCTURED_TEXT_SUFFIXES = (".rst",)
-PLAIN_TEXT_SUFFIXES = (".txt",)
-ASCIIDOC_SUFFIXES = (".adoc", ".asciidoc")
-ORG_SUFFIXES = (".org",)
-TABLE_SUFFIXES = (".csv", ".tsv")
+import re
+from posixpath import splitext
 
-# What a page's name ends in, which a link to it may leave out.
-PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, *PLAIN_TEXT_SUFFIXES, *RESTRUCTURED_TEXT_SUFFIXES)
 # What a folder is searched for. Source code is parsed as well, where a glob names it.
-TEXT_SUFFIXES = (*PAGE_SUFFIXES, *ASCIIDOC_SUFFIXES, *ORG_SUFFIXES, *TABLE_SUFFIXES)
+_SUFFIXES = {
+    # R Markdown and Quarto are Markdown with fences that run; Cursor's rules are .mdc.
+    "markdown": ".md .markdown .mdx .mkd .mkdn .mdown .mdwn .mdc .qmd .rmd",
+    "restructured text": ".rst",
+    "plain text": ".txt .text",
+    "asciidoc": ".adoc .asciidoc .asc .ad",
+    "org": ".org",
+    "table": ".csv .tsv",
+}
+_FORMATS = {suffix: name for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+
+MARKDOWN_SUFFIXES = tuple(_SUFFIXES["markdown"].split())
+# What a page's name ends in, which a link to it may leave out.
+PAGE_SUFFIXES = tuple(
+    suffix
+    for suffix, name in _FORMATS.items()
+    if name in ("markdown", "plain text", "restructured text")
+)
+PAGE_SUFFIX = re.compile(rf"(?:{'|'.join(map(re.escape, PAGE_SUFFIXES))})\Z", re.IGNORECASE)
+
+
+def text_format(path: str) -> str:
+    """The format of a text by its path: "markdown", "asciidoc" ...; "" if its ending says none."""
+    return _FORMATS.get(splitext(path)[1].lower(), "")

@@ -23,43 +23,32 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+from kb.text.assets import asset
+
 if TYPE_CHECKING:
     from regex import Pattern
 
 _UNSPACED = (
     r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー々"
 )
-# What the tokenizer takes as one term. In ASCII text the standard library's expressions find the
-# same: the others' module takes 8 ms to load, a tenth of a search by the command line.
+# One term for the tokenizer. For ASCII text the standard library is enough: the module `regex`
+# takes 8 ms to load, a tenth of a search by the command line.
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
-# Quick looks before it is loaded: beyond these no script is without spaces, no sign a pictograph.
+# Quick checks before it is loaded.
 _MAYBE_UNSPACED = re.compile("[\u02ea\u02eb\u0e00-\u1fff\u2e80-\U0010ffff]")
 _MAYBE_PICTOGRAPH = re.compile("[\u203c-\U0010ffff]")
 _WORD = r"[\p{L}\p{N}\p{M}\p{Co}]+"
 _RUN = rf"[{_UNSPACED}]+(?:\p{{M}}*[{_UNSPACED}]+)*|[^{_UNSPACED}]+"
 _HAS_UNSPACED = rf"[{_UNSPACED}]"
 _PICTOGRAPH = r"(?V1)[\p{Extended_Pictographic}--\p{ASCII}--[©®™]]"
-# Names with a capital inside; possessive, so that other words are passed over in linear time.
+# Possessive, so that other words are passed over in linear time.
 _CAPITAL_INSIDE = re.compile(r"\b[A-Za-z0-9_][a-z0-9_]*+[A-Z][A-Za-z0-9_]*+")
 _HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CAMEL_CASE_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _MAYBE_NOT_LATIN = re.compile(r"[^\W\d_\x00-\u024f]")  # quick: a search looks at many titles
-# Scripts by the first word of their letters' Unicode names. Latin is in every technical text.
-_SCRIPTS = {
-    **dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"), "Kana"),
-    "CJK": "Han",
-    **{
-        name: name.title()
-        for name in (
-            *("ARABIC", "ARMENIAN", "BENGALI", "CYRILLIC", "DEVANAGARI", "ETHIOPIC", "GEORGIAN"),
-            *("GREEK", "GUJARATI", "GURMUKHI", "HANGUL", "HEBREW", "KANNADA", "KHMER", "LAO"),
-            *("MALAYALAM", "MYANMAR", "ORIYA", "SINHALA", "TAMIL", "TELUGU", "THAI"),
-        )
-    },
-}
 # Behind what is never part of a word, and between two characters that are words by themselves.
 _BETWEEN_WORDS = r"[\x00-/:-@\[-`{-\x7f]|\p{Han}(?=\p{Han})"
-_LONGEST_IDENTIFIER = 100  # longer runs are encoded data, not names
+_MAX_IDENTIFIER = 100  # longer runs are encoded data, not names
 
 
 @cache
@@ -83,7 +72,7 @@ def has_word(text: str) -> bool:
 
 
 def parts(text: str, least: int) -> Iterator[str]:
-    """A long text in parts that have the same words: cut where words end, each as long as that."""
+    """A long text in parts with the same words, each at least so long."""
     start = 0
     while len(text) - start > least:
         cut = _unicode(_BETWEEN_WORDS).search(text, start + least)
@@ -98,16 +87,17 @@ def scripts(text: str, share: float = 0.0) -> frozenset[str]:
     """The scripts but Latin of a text's letters, each of more than a share of them."""
     if text.isascii():
         return frozenset()
-    found = Counter(map(_script, _MAYBE_NOT_LATIN.findall(text)))
-    least = share * sum(map(str.isalpha, text)) if found else 0
-    return frozenset(script for script, count in found.items() if script and count > least)
+    counts = Counter(map(_script, _MAYBE_NOT_LATIN.findall(text)))
+    least = share * sum(map(str.isalpha, text)) if counts else 0
+    return frozenset(script for script, count in counts.items() if script and count > least)
 
 
 @lru_cache(maxsize=1 << 14)
 def _script(character: str) -> str:
     if not character.isalpha():
         return ""  # the numbers of some scripts
-    return _SCRIPTS.get(unicodedata.name(character, "").partition(" ")[0], "")
+    name = unicodedata.name(character, "").partition(" ")[0]
+    return str(asset("texts")["scripts"].get(name, ""))
 
 
 def is_unspaced(word: str) -> bool:
@@ -164,7 +154,7 @@ def identifier_parts(text: str) -> list[str]:
     """The parts of identifiers written with inner capitals; single letters left out."""
     parts: list[str] = []
     for name in _CAPITAL_INSIDE.findall(text):
-        if len(name) <= _LONGEST_IDENTIFIER and _HUMP.search(name):
+        if len(name) <= _MAX_IDENTIFIER and _HUMP.search(name):
             parts.extend(part for part in _CAMEL_CASE_PART.findall(name) if len(part) > 1)
     return parts
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["parse_time", "stored_time", "utc_now"]
-
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def utc_now() -> str:
     """The current time as stored in the file."""
-    return stored_time(datetime.now(UTC))
+    return datetime.now(UTC).strftime(_FORMAT)
 
 
 def stored_time(moment: datetime) -> str:

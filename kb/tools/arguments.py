@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from kb.search.query import clean
+from kb.errors import UsageError
+from kb.text.file_names import clean
+from kb.text.json_text import JsonError, parse_json
 from kb.text.nearest import nearest
 
 __all__ = ["Messages", "clean_values", "field_errors", "tolerant"]
@@ -32,7 +32,15 @@ _MUST_BE = {
 
 
 def tolerant(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as careless clients send them: null for absent, lists as JSON text."""
+    """Arguments as careless clients send them: null for absent, lists as JSON text.
+
+    Where none is taken nothing can be misspelt, and some clients send one that means nothing.
+
+    Raises:
+        UsageError: text in place of an object, or of a list, is JSON that cannot be read.
+    """
+    if not schema["properties"]:
+        return {}
     return _without_nulls(clean_values(dict(arguments)), schema)
 
 
@@ -51,16 +59,16 @@ def field_errors(
     error: ValidationError, schema: Mapping[str, Any], messages: Messages
 ) -> dict[str, Any]:
     """All that is wrong with some arguments, by parameter; the first one's text in front."""
-    found: dict[str, list[str]] = {}
+    errors: dict[str, list[str]] = {}
     problems = error.errors(include_url=False)
     for problem in problems:
         path = ".".join(str(part)[:LONGEST_NAME] for part in problem["loc"]) or "arguments"
-        found.setdefault(path, []).append(_problem_text(problem, schema, messages))
-    shown = dict(list(found.items())[:MOST_FIELDS])
-    if len(found) > MOST_FIELDS:
-        shown["..."] = [f"{len(found) - MOST_FIELDS} more"]
-    own = messages.get((next(iter(found)), problems[0]["type"]))
-    summary = own or "Invalid arguments: " + "; ".join(
+        errors.setdefault(path, []).append(_problem_text(problem, schema, messages))
+    shown = dict(list(errors.items())[:MOST_FIELDS])
+    if len(errors) > MOST_FIELDS:
+        shown["..."] = [f"{len(errors) - MOST_FIELDS} more"]
+    message = messages.get((next(iter(errors)), problems[0]["type"]))
+    summary = message or "Invalid arguments: " + "; ".join(
         f"{path}: {'; '.join(texts)}" for path, texts in shown.items()
     )
     return {"error": summary, "code": "VALIDATION_ERROR", "details": {"fieldErrors": shown}}
@@ -74,7 +82,7 @@ def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[st
         if value is None and name in properties:
             continue
         if isinstance(value, str):
-            value = _from_json_text(value, part.get("type"))
+            value = _from_json_text(name, value, part.get("type"))
         elif isinstance(value, bool) and part.get("type") in ("integer", "number"):
             value = str(value)  # else `true` would be taken for 1
         if isinstance(value, dict) and "properties" in part:
@@ -88,13 +96,17 @@ def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[st
     return accepted
 
 
-def _from_json_text(text: str, expected: str | None) -> Any:
+def _from_json_text(name: str, text: str, expected: str | None) -> Any:
     """A list or object that came as text; a single text where a list is expected is its item."""
     if expected not in ("array", "object"):
         return text
     value = None
-    with contextlib.suppress(ValueError, RecursionError):
-        value = clean_values(json.loads(text))
+    try:
+        value = clean_values(parse_json(text, from_client=True))
+    except JsonError as error:
+        if error.is_bound or (expected == "object" and text.lstrip().startswith("{")):
+            why = f"{name} is text that cannot be read as JSON: {error}"
+            raise UsageError(why, field=name) from error
     if expected == "object":
         return value if isinstance(value, dict) else text
     if isinstance(value, list):
@@ -105,14 +117,14 @@ def _from_json_text(text: str, expected: str | None) -> Any:
 def _problem_text(problem: ErrorDetails, schema: Mapping[str, Any], messages: Messages) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     kind = problem["type"]
-    if own := messages.get((path, kind)):
-        return own
+    if message := messages.get((path, kind)):
+        return message
+    if kind == "extra_forbidden" and (why := _why_unread(problem)):
+        return why
     if kind == "extra_forbidden":
-        known = _known_names(schema, problem["loc"][:-1])
-        near = nearest(str(problem["loc"][-1])[:LONGEST_NAME], known, limit=1)
-        hint = "none is taken here" if not known else f"there are {', '.join(known)}"
-        if near:
-            hint = f'did you mean "{near[0]}"?'
+        names = _names_at(schema, problem["loc"][:-1])
+        near = nearest(str(problem["loc"][-1])[:LONGEST_NAME], names, limit=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(names)}"
         return f"unknown argument, {hint}"
     if kind == "missing":
         return "is required"
@@ -122,13 +134,18 @@ def _problem_text(problem: ErrorDetails, schema: Mapping[str, Any], messages: Me
     return problem["msg"][0].lower() + problem["msg"][1:]
 
 
-def _known_names(schema: Mapping[str, Any], place: tuple[int | str, ...]) -> list[str]:
-    """The names that an object at some place of the arguments may hold."""
+def _why_unread(problem: ErrorDetails) -> str:
+    """Why text in place of all arguments, which then comes under this name, is no object."""
+    if problem["loc"] == ("arguments",) and isinstance(problem["input"], str):
+        try:
+            parse_json(problem["input"], from_client=True)
+        except JsonError as error:
+            return f"is text that cannot be read as JSON: {error}"
+    return ""
+
+
+def _names_at(schema: Mapping[str, Any], place: tuple[int | str, ...]) -> list[str]:
     for part in place:
-        schema = schema.get("items", {}) if isinstance(part, int) else _property(schema, part)
+        is_item = isinstance(part, int)
+        schema = schema.get("items", {}) if is_item else schema.get("properties", {}).get(part, {})
     return list(schema.get("properties", {}))
-
-
-def _property(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = schema.get("properties", {}).get(name, {})
-    return found

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from kb.knowledge_base import KnowledgeBase
-from kb.model_in_use import ModelInUse
-from kb.search.files import SearchedFile
-from kb.store.connection import Connection, Row
-from kb.store.database import Database
-from kb.store.names import Names
-from kb.tools.replies import Fitted, rows_within
+from kb.library.knowledge_base import KnowledgeBase
+from kb.results.base import Listing
+from kb.results.context import require_length
+from kb.tools.replies import characters_of, join, rows_within, rows_within_characters
 from kb.tools.session import Session
 
-if TYPE_CHECKING:
-    from kb.project.in_use import ProjectInUse
-
-T = TypeVar("T")
+L = TypeVar("L", bound=Listing[Any])
 
 # Called with a stage, how much of it is done and how much there is.
 Progress = Callable[[str, int, int], None]
@@ -31,59 +25,59 @@ class Call:
 
     session: Session
     progress: Progress | None = None
-    budget: int | None = None  # tokens of the reply; None: as the session has it
 
     @property
-    def knowledge(self) -> KnowledgeBase:
-        return self.session.knowledge
-
-    @property
-    def database(self) -> Database:
-        return self.session.database
-
-    @property
-    def model(self) -> ModelInUse:
-        return self.session.model
-
-    @property
-    def names(self) -> Names:
-        return self.session.names
-
-    @property
-    def project(self) -> ProjectInUse:
-        return self.session.project
+    def base(self) -> KnowledgeBase:
+        return self.session.base
 
     @property
     def reply_tokens(self) -> int:
         """About how many tokens the reply may take."""
-        return self.session.reply_tokens if self.budget is None else self.budget
+        return self.session.reply_tokens
 
-    def read(self) -> AbstractContextManager[Connection]:
-        """A read transaction on the file."""
-        return self.session.database.read()
-
-    def read_collection(
-        self, name: str
-    ) -> AbstractContextManager[tuple[Connection, Row, SearchedFile]]:
-        """As the session's."""
-        return self.session.read_collection(name)
-
-    def fit(self, rows: Sequence[T], advice: str, *, start: int = 0) -> Fitted[T]:
-        """The first rows that the reply has room for, at least one.
+    def shorten(self, listing: L, advice: str, *, start: int = 0, spare: int = 0) -> L:
+        """A listing with the first rows that the reply has room for, at least one; it says so.
 
         Args:
-            advice: how to get the others; `{kept}`, `{left}`, `{total}` and `{next}` (the number
-                of the first one left out) stand for numbers.
+            advice: how to get the others; `{kept}`, `{left}` and `{total}` stand for numbers,
+                `{row}` for the first row left out and `{next}` for its number.
             start: the number of the first row.
+            spare: tokens that something else of the reply takes.
         """
-        kept = rows_within(rows, self.reply_tokens)
-        if len(kept) == len(rows):
-            whole = all(one is row for one, row in zip(kept, rows, strict=True))
-            return Fitted(kept, "" if whole else "The reply is full: its texts are cut.")
-        numbers = {
-            "kept": len(kept),
-            "left": len(rows) - len(kept),
-            "total": len(rows),
-            "next": start + len(kept),
-        }
-        return Fitted(kept, f"The reply is full: {advice.format_map(numbers)}")
+        whole: Any = listing
+        rows = list(listing)
+        kept = rows_within(rows, self.reply_tokens - spare)
+        full = ""
+        if left := rows[len(kept) :]:
+            numbers = {"kept": len(kept), "left": len(left), "total": len(rows)}
+            advice = advice.format(**numbers, next=start + len(kept), row=left[0])
+            full = f"The reply is full: {advice}"
+        elif not all(map(operator.is_, kept, rows)):
+            full = "The reply is full: its texts are cut."
+        changes = {listing.listed: kept, "notice": join(full, whole.notice or "")}
+        part: L = replace(whole, **changes, truncated=True if full else whole.truncated)
+        return part
+
+    def pack(self, listing: L, max_characters: int, name: str) -> L:
+        """A listing with the rows that fit into so many characters of JSON; 0: with all.
+
+        Args:
+            name: of the parameter that says how many.
+
+        Raises:
+            UsageError: the length is out of bounds.
+        """
+        if not max_characters:
+            return listing
+        require_length(max_characters, name)
+        if characters_of(listing) <= max_characters:
+            return listing
+        whole: Any = listing
+        rows = list(listing)
+        notice = f"{max_characters:,} characters hold {{}} of {len(rows)} rows: raise {name}."
+        changes = {"truncated": True, "notice": join(notice, whole.notice or "")}
+        empty = replace(whole, **{listing.listed: []}, **changes)
+        kept = rows_within_characters(rows, max_characters - characters_of(empty))
+        changes["notice"] = join(notice.format(len(kept)), whole.notice or "")
+        part: L = replace(whole, **{listing.listed: kept}, **changes)
+        return part

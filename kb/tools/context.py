@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from kb.errors import KbError, NoEmbeddings, UsageError
+from kb.errors import KbError, UsageError
+from kb.library.reading import estimate_tokens, first_line, lines_within, read_lines
+from kb.results.base import Listing, Result, Row
+from kb.results.memory import Discovery, RecordedDiscovery
 from kb.tools.call import Call
-from kb.tools.parameters import LONGEST_GLOB, LONGEST_NAME, EndLine, StartCharacter, StartLine
-from kb.tools.reading import first_line, read_lines
+from kb.tools.parameters import (
+    LONGEST_GLOB,
+    LONGEST_NAME,
+    EndLine,
+    ReplyLength,
+    StartCharacter,
+    StartLine,
+)
 from kb.tools.registry import tool
-from kb.tools.replies import CamelReply, CamelRow, estimate_tokens, lines_within, said
-from kb.tools.searches import from_each
+from kb.tools.replies import join
+
+USUAL_CONTEXT = 2  # lines
+MAX_WITH_CONTEXT = 10  # matches
 
 if TYPE_CHECKING:
+    from kb.project.source_files import Dependency
     from kb.project.tree import TextFile
 
 
-class DiscoveryRow(CamelRow):
-    id: str
-    type: str
-    content: str
-    module: str | None = None
-    session: str | None = None
-    date: str
-    score: float | None = None
-    source: str
-
-
-class ContextResults(CamelReply):
-    results: list[DiscoveryRow]
+class DiscoveryResults(Listing[Discovery]):
+    results: list[Discovery]
     query: str
     total_found: int
     search_time: int
@@ -40,15 +41,7 @@ class ContextResults(CamelReply):
     notice: str | None = None
 
 
-class RecordResult(CamelReply):
-    id: str
-    type: str
-    module: str | None = None
-    status: str
-    notice: str | None = None
-
-
-class FileContent(CamelReply):
+class FileContent(Result):
     path: str
     content: str
     size: int
@@ -58,7 +51,7 @@ class FileContent(CamelReply):
     end_line: int | None = None
 
 
-class DependencyRow(CamelReply):
+class DependencyRow(Result):
     path: str
     type: str
     level: int
@@ -66,14 +59,14 @@ class DependencyRow(CamelReply):
     truncated: bool | None = None
 
 
-class FileMetadata(CamelReply):
+class FileMetadata(Result):
     module: str
     role: str
     last_modified: str | None = None
     origin: str
 
 
-class FileResult(CamelReply):
+class FileResult(Result):
     file: FileContent
     dependencies: list[DependencyRow]
     metadata: FileMetadata
@@ -81,12 +74,12 @@ class FileResult(CamelReply):
     notice: str | None = None
 
 
-class MatchContext(CamelReply):
+class MatchContext(Result, kw_only=False):
     before: list[str]
     after: list[str]
 
 
-class MatchRow(CamelRow):
+class MatchRow(Row):
     file: str
     line: int
     column: int
@@ -94,7 +87,9 @@ class MatchRow(CamelRow):
     context: MatchContext
 
 
-class GrepResults(CamelReply):
+class GrepResults(Listing[MatchRow]):
+    listed = "matches"
+
     matches: list[MatchRow]
     pattern: str
     total_matches: int
@@ -107,7 +102,6 @@ class GrepResults(CamelReply):
 
 
 @tool(
-    family="context",
     title="Search what was learned",
     example={"query": "how does authentication work", "type": "all", "limit": 5},
     messages={("query", "string_too_short"): "Query must be at least 3 characters"},
@@ -116,47 +110,35 @@ def context_search(
     call: Call,
     query: Annotated[
         str,
-        Field(description="Search query describing what to find.", min_length=3, max_length=500),
+        Field(description="What to find.", min_length=3, max_length=500),
     ],
     type_: Annotated[
         Literal["all", "pattern", "rule", "decision", "issue"],
-        Field(description="Filter by discovery type.", alias="type"),
+        Field(description="Kind of discovery.", alias="type"),
     ] = "all",
-    module: Annotated[
-        str, Field(description="Filter by module name; empty: all.", max_length=LONGEST_NAME)
-    ] = "",
-    limit: Annotated[
-        int, Field(description="Maximum number of results to return.", ge=1, le=20)
-    ] = 5,
-) -> ContextResults:
+    module: Annotated[str, Field(description="Empty: all.", max_length=LONGEST_NAME)] = "",
+    limit: Annotated[int, Field(description="Most discoveries.", ge=1, le=20)] = 5,
+    max_characters: ReplyLength = 0,
+) -> DiscoveryResults:
     """Search project context semantically. Returns relevant discoveries, patterns, rules, and past decisions.
 
-    Discoveries come in with context_record. For exact text in files use grep_codebase, for
-    documents documents_search.
+    context_record puts them in. For exact text in files use grep_codebase.
     """  # noqa: E501 - the first line is what clients of the founding specification know
-    from kb.ingest.discoveries import search_discoveries
-
     started = time.perf_counter()
-    wanted = "" if type_ == "all" else type_
-    found, lost = from_each(
-        call.session,
-        lambda file: search_discoveries(file.model, query, wanted, module.strip(), limit),
-        unsaid=(NoEmbeddings,),
-    )
-    rows = sorted((row for _, own in found for row in own[0]), key=lambda row: -row["score"])
-    fitted = call.fit([DiscoveryRow(**row) for row in rows[:limit]], "lower the limit.")
-    return ContextResults(
-        results=fitted.rows,
+    only = "" if type_ == "all" else type_
+    discoveries = call.base.recall(query, type=only, module=module.strip(), limit=limit)
+    results = DiscoveryResults(
+        results=discoveries.results,
         query=query,
-        total_found=sum(total for _, (_, total, _) in found),
+        total_found=discoveries.total_found,
         search_time=_milliseconds(started),
-        truncated=fitted.truncated,
-        notice=said(fitted.notice, *dict.fromkeys(notice for _, (_, _, notice) in found), lost),
+        notice=discoveries.notice,
     )
+    whole = call.shorten(results, "lower the limit.")
+    return call.pack(whole, max_characters, "maxCharacters")
 
 
 @tool(
-    family="context",
     title="Record what was learned",
     example={"content": "We use JWT tokens in httpOnly cookies", "module": "auth"},
     read_only=False,
@@ -167,45 +149,40 @@ def context_record(
     content: Annotated[
         str,
         Field(
-            description="One discovery in a sentence or two that stand by themselves.",
+            description="One discovery, in a sentence or two that stand by themselves.",
             min_length=10,
             max_length=1000,
         ),
     ],
     type_: Annotated[
         Literal["", "pattern", "rule", "decision", "issue"],
-        Field(description="What it is; empty: told from its words.", alias="type"),
+        Field(description="Empty: told from the words.", alias="type"),
     ] = "",
-    module: Annotated[
-        str, Field(description="Module it is about; empty: the whole project.", max_length=100)
+    module: Annotated[str, Field(description="Empty: the whole project.", max_length=100)] = "",
+    source: Annotated[str, Field(description="Such as a file's path.", max_length=500)] = "",
+    supersedes: Annotated[
+        str, Field(description="Id of the discovery that this corrects.", max_length=100)
     ] = "",
-    source: Annotated[
-        str, Field(description="Where it comes from, such as a file's path.", max_length=500)
-    ] = "",
-) -> RecordResult:
+) -> RecordedDiscovery:
     """Record something learned about the project, so that later sessions find it with context_search.
 
-    Use it for patterns in use, rules to keep, decisions with their reasons, issues and their
-    fixes. What is known already is merged, not stored twice.
+    For patterns, rules, decisions with their reasons, issues and their fixes. What is known is
+    merged. `nearest` is what was known about it: record a correction again with `supersedes`.
     """  # noqa: E501
-    from kb.ingest.discoveries import record_discovery
-
-    session = call.session.log
-    recorded = record_discovery(
-        call.model, content, type_, module, source, session_id=session.current_id
+    log = call.session.log
+    recorded = call.base.record(
+        content,
+        type=type_,
+        module=module,
+        source=source,
+        supersedes=supersedes.strip(),
+        session=log.current_id,
     )
-    session.note("discovery", "context_record", recorded.discovery_id)
-    return RecordResult(
-        id=recorded.discovery_id,
-        type=recorded.type,
-        module=recorded.module or None,
-        status=recorded.status,
-        notice=said(recorded.notice),
-    )
+    log.note("discovery", "context_record", recorded.id)
+    return recorded
 
 
 @tool(
-    family="context",
     title="Read a file of the project",
     example={"path": "README.md", "startLine": 1, "endLine": 10},
     idempotent=True,
@@ -214,138 +191,124 @@ def read_file(
     call: Call,
     path: Annotated[
         str,
-        Field(
-            description="File path relative to project root.", min_length=1, max_length=LONGEST_NAME
-        ),
+        Field(description="Relative to the project's root.", min_length=1, max_length=LONGEST_NAME),
     ],
     include_deps: Annotated[
-        bool, Field(description="Include level 1 dependencies (imports) with their content.")
+        bool,
+        Field(description="With imported files: what they say of the names used."),
     ] = False,
-    max_depth: Annotated[
-        int, Field(description="Dependency tree depth; 0: no dependencies.", ge=0, le=1)
-    ] = 1,
+    max_depth: Annotated[int, Field(description="0: no dependencies.", ge=0, le=1)] = 1,
     start_line: StartLine = 0,
     end_line: EndLine = 0,
     start_character: StartCharacter = 0,
 ) -> FileResult:
     """Read file content with optional dependency tree. Tracks access for context scoring.
 
-    Secrets, `.git` and `node_modules` are not shown. To find something in files use
-    grep_codebase first.
+    Not secrets, `.git` or `node_modules`. Find text with grep_codebase first; read a dependency
+    whole by its path.
     """
+    from kb.project.signatures import names_in
     from kb.project.source_files import imports, module_of, role_of
     from kb.project.tree import DISK, read_text
 
-    file = read_text(call.project, path)
-    imported = []
-    if include_deps and max_depth and file.origin == DISK:
-        imported = [
-            DependencyRow(path=one.path, type=one.type, level=one.level, content="")
-            for one in imports(call.project.root, file.path)
-        ]
-    shown = _lines_of(file, start_line, end_line, start_character, call.reply_tokens)
-    left = call.reply_tokens - estimate_tokens(shown.file.content)
-    contents = _with_contents(call, imported, left)
-    metadata = FileMetadata(
-        module=module_of(file.path),
-        role=role_of(file.path),
-        last_modified=file.modified or None,
-        origin=file.origin,
-    )
-    call.session.log.read(file.path, metadata.module, estimate_tokens(file.text))
+    file = read_text(call.base.project, path)
+    has_dependencies = include_deps and max_depth and file.origin == DISK
+    imported = imports(call.base.project.root, file.path) if has_dependencies else ()
+    content, rest = _lines_of(file, start_line, end_line, start_character, call.reply_tokens)
+    left = call.reply_tokens - estimate_tokens(content.content)
+    names = names_in(content.content, file.text)
+    dependencies, notices, is_cut = _dependencies(call, imported, names, left)
+    module = module_of(file.path)
+    call.session.log.read(file.path, module, estimate_tokens(file.text))
     return FileResult(
-        file=shown.file,
-        dependencies=contents.rows,
-        metadata=metadata,
-        truncated=bool(shown.notice or contents.is_cut) or None,
-        notice=said(shown.notice, contents.notice),
+        file=content,
+        dependencies=dependencies,
+        metadata=FileMetadata(
+            module=module,
+            role=role_of(file.path),
+            last_modified=file.modified or None,
+            origin=file.origin,
+        ),
+        truncated=bool(rest) or is_cut or None,
+        notice=join(file.notice, rest, *notices),
     )
 
 
 @tool(
-    family="context",
     title="Search the project's files",
     example={"pattern": "TODO|FIXME", "filePattern": "**/*.md", "limit": 5},
 )
 def grep_codebase(
     call: Call,
-    pattern: Annotated[
-        str, Field(description="Regex pattern to search for.", min_length=1, max_length=200)
-    ],
+    pattern: Annotated[str, Field(description="Regular expression.", min_length=1, max_length=200)],
     file_pattern: Annotated[
         str,
         Field(
-            description='Glob pattern to filter files (e.g. "**/*.ts"); empty: all.',
+            description='Glob such as "**/*.ts"; empty: all.',
             max_length=LONGEST_GLOB,
         ),
     ] = "",
-    case_sensitive: Annotated[bool, Field(description="Case-sensitive search.")] = False,
-    limit: Annotated[
-        int, Field(description="Maximum number of matches to return.", ge=1, le=100)
-    ] = 50,
+    case_sensitive: Annotated[bool, Field(description="Case matters.")] = False,
+    limit: Annotated[int, Field(description="Most matches.", ge=1, le=100)] = 50,
+    context_lines: Annotated[
+        int,
+        Field(
+            description="Around each match; -1: 2, or 0 of more than 10 matches.",
+            ge=-1,
+            le=20,
+        ),
+    ] = -1,
 ) -> GrepResults:
     """Fast text search across codebase using regex. Good for exact matches and when semantic search unavailable.
 
     Regular expressions as ripgrep takes them: no look-around, no back-references. What ignore
-    files hide is not searched. Read around a match with read_file.
+    files hide is not searched.
     """  # noqa: E501 - the first line is what clients of the founding specification know
-    from kb.project.tree import STORED, grep_project
-
     started = time.perf_counter()
     try:
-        found, searched = grep_project(call.project, pattern, file_pattern, case_sensitive, limit)
+        hits = call.base.grep(
+            pattern,
+            glob=file_pattern,
+            case_sensitive=case_sensitive,
+            limit=limit,
+            context_lines=USUAL_CONTEXT if context_lines < 0 else context_lines,
+        )
     except UsageError as error:  # a glob that matches nothing
         raise UsageError(error.message, field="filePattern") from error
+    has_context = context_lines >= 0 or len(hits.matches) <= MAX_WITH_CONTEXT
     rows = [
         MatchRow(
             file=match.file,
             line=match.line,
             column=match.column,
             text=match.text,
-            context=MatchContext(before=match.before, after=match.after),
+            context=MatchContext(*((match.before, match.after) if has_context else ([], []))),
         )
-        for match in found.matches
+        for match in hits
     ]
-    fitted = call.fit(rows, "lower the limit, or narrow pattern or filePattern.")
     late = "The time was over before all was searched: narrow pattern or filePattern."
-    stored = "The project's folder is not here: stored documents were searched."
-    return GrepResults(
-        matches=fitted.rows,
+    results = GrepResults(
+        matches=rows,
         pattern=pattern,
-        total_matches=found.total_matches,
-        files_searched=found.files_searched,
+        total_matches=hits.total_matches,
+        files_searched=hits.files_searched,
         search_time=_milliseconds(started),
-        searched=searched,
-        message=None if found.total_matches else f"No matches found for pattern '{pattern}'",
-        truncated=bool(fitted.notice or found.truncated) or None,
-        notice=said(
-            fitted.notice, late if found.truncated else "", stored if searched == STORED else ""
-        ),
+        searched=hits.searched,
+        message=None if hits.total_matches else f"No matches found for pattern '{pattern}'",
+        truncated=hits.truncated,
+        notice=join(late if hits.truncated else "", hits.notice or ""),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """The wanted lines of a file, and how to get the rest."""
-
-    file: FileContent
-    notice: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Contents:
-    """Dependencies with as much of their content as the reply has room for."""
-
-    rows: list[DependencyRow]
-    is_cut: bool
-    notice: str
+    return call.shorten(results, "lower the limit, or narrow pattern or filePattern.")
 
 
 def _milliseconds(started: float) -> int:
     return round((time.perf_counter() - started) * 1000)
 
 
-def _lines_of(file: TextFile, start: int, end: int, skipped: int, tokens: int) -> _Shown:
+def _lines_of(
+    file: TextFile, start: int, end: int, skipped: int, tokens: int
+) -> tuple[FileContent, str]:
+    """The wanted lines of a file, and how to get the rest."""
     body = file.text.removesuffix("\n")
     total = body.count("\n") + 1 if file.text else 0
     first = first_line(start, end, total, "file")
@@ -361,29 +324,41 @@ def _lines_of(file: TextFile, start: int, end: int, skipped: int, tokens: int) -
         start_line=None if whole else first,
         end_line=None if whole else min(part.end_line, max(total, first)),
     )
-    return _Shown(content, f"The reply is full: go on with {part.rest}." if part.rest else "")
+    return content, f"The reply is full: go on with {part.rest}." if part.rest else ""
 
 
-def _with_contents(call: Call, imported: list[DependencyRow], tokens: int) -> _Contents:
+def _dependencies(
+    call: Call, imported: Iterable[Dependency], names: set[str], tokens: int
+) -> tuple[list[DependencyRow], list[str], bool]:
+    """Of each dependency what it says of some names, with the lines that define them; whether the
+    reply had room for all of it."""
+    from kb.project.signatures import signatures
     from kb.project.tree import read_text
 
-    rows, notices, shortened = [], [], 0
-    for one in imported:
+    rows: list[DependencyRow] = []
+    notices: list[str] = []
+    cut = 0
+    for other in imported:
+        text, whole, cost = "", "", 0
         try:
-            text = read_text(call.project, one.path).text
+            whole = read_text(call.base.project, other.path).text
+            text = signatures(other.path, whole, names)
+            cost = estimate_tokens(text)
         except KbError as error:  # too large, or gone by now
-            rows.append(one)
-            notices.append(f"{one.path}: {error.message}.")
-            continue
-        cost = estimate_tokens(text)
-        is_cut = cost > tokens
-        if is_cut:
+            notices.append(f"{other.path}: {error.message}.")
+        if cost > max(tokens, 0):
             text = lines_within(text.split("\n"), tokens)[0] if tokens > 0 else ""
-            shortened += 1
-        rows.append(one.model_copy(update={"content": text, "truncated": is_cut or None}))
+            cut += 1
         tokens -= cost
-    if shortened:
-        notices.append(
-            f"The reply is full: {shortened} dependencies are cut; read them one by one."
+        rows.append(
+            DependencyRow(
+                path=other.path,
+                type=other.type,
+                level=other.level,
+                content=text,
+                truncated=text != whole or None,
+            )
         )
-    return _Contents(rows, shortened > 0, " ".join(notices))
+    if cut:
+        notices.append(f"The reply is full: {cut} dependencies are cut; read them one by one.")
+    return rows, notices, cut > 0

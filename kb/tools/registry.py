@@ -1,6 +1,7 @@
 """The list of tools, and the one way to call one: for the server, `kb tool` and the tests.
 
-A tool is a function that takes the call and its parameters and returns a typed reply.
+A tool is a function that takes the call and its parameters and returns a typed reply; keywords of
+whatever name stand for the filters.
 Name, description, schemas and defaults come from the function itself; adding a tool is writing
 one function under `kb/tools/` with its named SQL.
 """
@@ -13,44 +14,56 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import DataclassSchema
 
 from kb.disk.read import system_error
 from kb.errors import ConfigurationError, KbError, PermissionDenied, UsageError
-from kb.store.waiting_log import COPY, held_log
+from kb.results.base import Result, camel_case
 from kb.text.file_names import writable
 from kb.text.nearest import nearest
 from kb.tools.arguments import LONGEST_NAME, Messages, field_errors, tolerant
 from kb.tools.call import Call, Progress
-from kb.tools.replies import Reply, as_json, echoed, said, shortened
+from kb.tools.parameters import Filtered
+from kb.tools.replies import echoed, join, shortened
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.tools")
 
 CAMEL_FAMILIES = ("documents", "archive", "context")  # how their parameters are written
-FAMILIES = ("documents", "related", "index", "archive", "external", "context")
+FAMILIES = ("documents", "index", "archive", "external", "context")
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool as clients see it, and the function behind it."""
+    """One tool as clients see it, and the function behind it, whose name and family it has."""
 
-    name: str
+    function: Callable[..., Result]
     title: str
-    family: str
-    function: Callable[..., Reply]
-    read_only: bool
-    idempotent: bool
-    destructive: bool
     example: Mapping[str, Any]
+    read_only: bool = True
+    idempotent: bool = True
+    destructive: bool = False
     messages: Messages = field(default_factory=dict)
-    serves_readers: bool = True  # also those who may not write: it then only reads
+    name: str = ""
+    serves_readers: bool | None = None  # those who may not write; by default where it only reads
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.function.__name__)
+        if self.serves_readers is None:
+            object.__setattr__(self, "serves_readers", self.read_only)
+
+    @property
+    def family(self) -> str:
+        """The name of the function's module."""
+        return self.function.__module__.rpartition(".")[2]
 
     @cached_property
     def description(self) -> str:
@@ -62,6 +75,11 @@ class Tool:
         hints = get_type_hints(self.function, include_extras=True)
         fields: dict[str, Any] = {}
         for name, parameter in list(inspect.signature(self.function).parameters.items())[1:]:
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                limits = get_type_hints(Filtered, include_extras=True)
+                defaults = {name: info.default for name, info in Filtered.model_fields.items()}
+                fields |= {name: (limits[name], default) for name, default in defaults.items()}
+                continue
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[name] = (hints[name], default)
         config = ConfigDict(
@@ -75,8 +93,33 @@ class Tool:
 
     @cached_property
     def output_schema(self) -> dict[str, Any]:
+        """The keys that every reply and its rows have, in few bytes: `reply_schema` has all."""
+        properties = {
+            name: {"items": {"required": part["items"]["required"]}}
+            for name, part in self.reply_schema["properties"].items()
+            if name in self.reply_schema["required"] and "required" in part.get("items", {})
+        }
+        return {
+            "type": "object",
+            **({"properties": properties} if properties else {}),
+            "required": self.reply_schema["required"],
+        }
+
+    @cached_property
+    def reply_schema(self) -> dict[str, Any]:
+        """All keys of a reply with their types; for docs and tests."""
         hints = get_type_hints(self.function, include_extras=True)
-        return _portable(TypeAdapter(hints["return"]).json_schema())
+        schema = TypeAdapter(hints["return"]).json_schema(schema_generator=_SentSchema)
+        return _portable(schema, without=("title", "description"))
+
+
+class _SentSchema(GenerateJsonSchema):
+    def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
+        """Without the fields of a result that are not sent."""
+        sent = super().dataclass_schema(schema)
+        for name in schema["cls"].unsent:
+            del sent["properties"][camel_case(name)]
+        return sent
 
 
 @dataclass(frozen=True)
@@ -99,40 +142,9 @@ class ToolResult:
         return json.dumps(self.content, ensure_ascii=False, separators=(",", ":"))
 
 
-def tool(
-    *,
-    family: str,
-    title: str,
-    example: Mapping[str, Any],
-    read_only: bool = True,
-    idempotent: bool = True,
-    destructive: bool = False,
-    messages: Messages | None = None,
-    name: str = "",
-    serves_readers: bool | None = None,
-) -> Callable[[Callable[..., Reply]], Tool]:
-    """Make a tool of a function.
-
-    Args:
-        name: by default the function's.
-        serves_readers: whether those who may not write can call it; by default when it only reads.
-    """
-
-    def made(function: Callable[..., Reply]) -> Tool:
-        return Tool(
-            name or function.__name__,
-            title,
-            family,
-            function,
-            read_only,
-            idempotent,
-            destructive,
-            example,
-            messages or {},
-            read_only if serves_readers is None else serves_readers,
-        )
-
-    return made
+def tool(**facts: Any) -> Callable[[Callable[..., Result]], Tool]:
+    """Make a tool of a function; the facts are those of `Tool`."""
+    return partial(Tool, **facts)
 
 
 def load_tools(families: tuple[str, ...] = ()) -> dict[str, Tool]:
@@ -152,10 +164,10 @@ def load_tools(families: tuple[str, ...] = ()) -> dict[str, Tool]:
     tools = [
         value for module in modules for value in vars(module).values() if isinstance(value, Tool)
     ]
-    known = list(dict.fromkeys(tool.family for tool in tools))
+    names = list(dict.fromkeys(tool.family for tool in tools))
     for family in families:
-        if family not in known:
-            raise UsageError(f'no tool family "{family}": there are {", ".join(known)}')
+        if family not in names:
+            raise UsageError(f'no tool family "{family}": there are {", ".join(names)}')
     return {tool.name: tool for tool in tools if not families or tool.family in families}
 
 
@@ -173,7 +185,11 @@ def call_tool(
         if name not in tools:
             result = _unknown_tool(name, tools)
         else:
-            _require_rights(session, tools[name])
+            if not (session.rights.may_write or tools[name].serves_readers):
+                raise PermissionDenied(
+                    f"{name} writes, and this token may only read: whoever runs the server can "
+                    "make one that may write, with `kb token add NAME --role write`"
+                )
             session.limits.check(name)
             result = _run(Call(session, progress), tools[name], arguments or {})
     except KbError as error:
@@ -191,14 +207,6 @@ def call_tool(
     return result
 
 
-def _require_rights(session: Session, tool: Tool) -> None:
-    if not (session.rights.may_write or tool.serves_readers):
-        raise PermissionDenied(
-            f"{tool.name} writes, and this token may only read: whoever runs the server can make "
-            "one that may write, with `kb token add NAME --role write`"
-        )
-
-
 def _run(call: Call, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
     try:
         values = tool.parameters.model_validate(tolerant(arguments, tool.input_schema))
@@ -206,19 +214,15 @@ def _run(call: Call, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         content = field_errors(error, tool.input_schema, tool.messages)
         return _failure(call.session, tool, content)
     keywords = {name: getattr(values, name) for name in type(values).model_fields}
-    content = as_json(tool.function(call, **keywords))
-    if not tool.read_only and call.database.log_waits:
-        log_held = held_log(call.database)
-        notice = f"Stored; but {log_held.sentence()}. To copy all, {COPY}."
-        content["notice"] = said(content.get("notice", ""), notice)
+    content = tool.function(call, **keywords).to_dict()
+    if not tool.read_only and (held := call.base.held_log()):
+        content["notice"] = join(content.get("notice", ""), f"Stored; but {held}")
     return ToolResult(content, is_error=False)
 
 
 def _unforeseen(session: Session, name: str, error: Exception) -> dict[str, Any]:
-    from kb.store.health import require_sound  # here: it is hardly ever needed
-
     try:
-        require_sound(session.database, error)
+        session.base.require_sound(error)
     except KbError as reason:
         log.error("%s failed: %s", name, reason.message)
         log.debug("the cause", exc_info=error)
@@ -253,9 +257,9 @@ def _failure(session: Session, tool: Tool, content: dict[str, Any]) -> ToolResul
     )
 
 
-def failure_shape(said: Mapping[str, Any], family: str) -> dict[str, Any]:
+def failure_shape(error: Mapping[str, Any], family: str) -> dict[str, Any]:
     """An error as the tools of a family answer with it."""
-    content: dict[str, Any] = echoed(dict(said))
+    content: dict[str, Any] = echoed(dict(error))
     if content["code"] == "VALIDATION_ERROR" and "details" not in content:
         content["details"] = {"fieldErrors": {"arguments": [content["error"]]}}
     if family != "external":
@@ -267,8 +271,11 @@ def failure_shape(said: Mapping[str, Any], family: str) -> dict[str, Any]:
     return {"error": True, "code": code, "message": message, "details": {**details, **content}}
 
 
-def _portable(schema: dict[str, Any]) -> dict[str, Any]:
-    """A JSON schema that every client accepts: references put in place, no titles."""
+def _portable(schema: dict[str, Any], without: Sequence[str] = ("title",)) -> dict[str, Any]:
+    """A JSON schema that every client accepts: references put in place, no titles.
+
+    Of a reply its docstrings are left out too: they are for readers of the code.
+    """
     definitions = schema.pop("$defs", {})
 
     def resolve(node: Any) -> Any:
@@ -280,7 +287,7 @@ def _portable(schema: dict[str, Any]) -> dict[str, Any]:
             target = definitions[node["$ref"].rsplit("/", 1)[-1]]
             return resolve({**target, **{k: v for k, v in node.items() if k != "$ref"}})
         # What may be None is left out of a reply: clients need not hear of null.
-        choices = [one for one in node.get("anyOf", []) if one != {"type": "null"}]
+        choices = [choice for choice in node.get("anyOf", []) if choice != {"type": "null"}]
         if "anyOf" in node and len(choices) == 1:
             rest = {k: v for k, v in node.items() if k not in ("anyOf", "default")}
             return resolve({**choices[0], **rest})
@@ -291,7 +298,7 @@ def _portable(schema: dict[str, Any]) -> dict[str, Any]:
                 else resolve(value)
             )
             for key, value in node.items()
-            if key != "title" or not isinstance(value, str)
+            if key not in without or not isinstance(value, str)
         }
 
     resolved: dict[str, Any] = resolve(schema)

@@ -1,22 +1,20 @@
-"""What tools reply: the base of their result types, and the budget that bounds every reply."""
+"""What tools reply, within the budget that bounds every reply."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Callable, Container, Sequence
+from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
-# About what tokenizers of current models make of English and of everything else.
-ASCII_CHARACTERS_PER_TOKEN = 4
+from kb.library.reading import estimate_tokens
+from kb.results.base import Row, plain
+from kb.text.sentences import cut_at_sentence
 
 LONGEST_ECHO = 1000  # characters of a text in an error
 NOTICE_TOKENS = 60  # about what is said of a list that ends earlier
 SHORTEST_TEXT = 40  # characters that are left of a text which is cut
+MIN_CUT_ROW = 450  # characters of a last row that is cut: its keys, and a few sentences
 # What other calls are made with: a part of it names nothing.
 EXACT_KEYS = frozenset(
     "id path document documentId collection collectionId doc_id file uri sourceId targetId "
@@ -26,66 +24,9 @@ EXACT_KEYS = frozenset(
 T = TypeVar("T")
 
 
-class Reply(BaseModel):
-    """A result, or a part of one. What is None is left out of the reply."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-
-class CamelReply(Reply):
-    """One whose keys are in camel case where it is sent: `total_lines` is `totalLines`."""
-
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class Row(Reply):
-    """One row of a list, which is shortened where the reply has no room for all of it."""
-
-    truncated: bool | None = None
-
-
-class CamelRow(CamelReply):
-    """As `Row`."""
-
-    truncated: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted(Generic[T]):
-    """The rows that a reply has room for, and what to say of the rest."""
-
-    rows: list[T]
-    notice: str = ""
-
-    @property
-    def truncated(self) -> bool | None:
-        """True where rows were left out; else None, which no reply shows."""
-        return True if self.notice else None
-
-
-def as_json(value: Any) -> Any:
-    """A reply as the object that is sent."""
-    if isinstance(value, BaseModel):
-        fields = type(value).model_fields
-        return {
-            fields[name].alias or name: as_json(part) for name, part in value if part is not None
-        }
-    if isinstance(value, list):
-        return [as_json(part) for part in value]
-    return value
-
-
-def said(*sentences: str) -> str | None:
+def join(*sentences: str) -> str | None:
     """Some notices as one, None without any."""
     return " ".join(filter(None, sentences)) or None
-
-
-def estimate_tokens(text: str) -> int:
-    """About how many tokens of an assistant's context a text takes."""
-    if text.isascii():
-        return len(text) // ASCII_CHARACTERS_PER_TOKEN + 1
-    ascii_count = sum(map(str.isascii, text))
-    return ascii_count // ASCII_CHARACTERS_PER_TOKEN + (len(text) - ascii_count) + 1
 
 
 def rows_within(rows: Sequence[T], tokens: int) -> list[T]:
@@ -93,12 +34,22 @@ def rows_within(rows: Sequence[T], tokens: int) -> list[T]:
 
     A first row that alone is too large is returned with its texts shortened: see `shortened`.
     """
+    return _first_rows(rows, tokens, cost_of, least=tokens + 1)
+
+
+def rows_within_characters(rows: Sequence[T], characters: int) -> list[T]:
+    """The first rows that fit into so many characters as JSON, at least one, the last one cut."""
+    return _first_rows(rows, characters, lambda row: characters_of(row) + 1, least=MIN_CUT_ROW)
+
+
+def _first_rows(rows: Sequence[T], budget: int, cost: Callable[[Any], int], least: int) -> list[T]:
+    """The first rows of a budget; the next one is cut to what is left if that is enough."""
     kept: list[T] = []
     for row in rows:
-        cost = cost_of(row)
-        if cost > tokens:
-            return kept or [shortened(row, tokens)]
-        tokens -= cost
+        size = cost(row)
+        if size > budget:
+            return kept if kept and budget < least else [*kept, shortened(row, budget, cost)]
+        budget -= size
         kept.append(row)
     return kept
 
@@ -112,7 +63,7 @@ def shared_rows(lists: Sequence[Sequence[T]], tokens: int) -> list[list[T]]:
     full = [False] * len(lists)
     share = tokens // max(len(lists), 1)
     for rank in range(max(map(len, lists), default=0)):
-        for own, rows, number in zip(kept, lists, range(len(lists)), strict=True):
+        for number, rows in enumerate(lists):
             if rank >= len(rows) or full[number]:
                 continue
             row = rows[rank]
@@ -122,11 +73,31 @@ def shared_rows(lists: Sequence[Sequence[T]], tokens: int) -> list[list[T]]:
             full[number] = cost > tokens
             if not full[number]:
                 tokens -= cost
-                own.append(row)
+                kept[number].append(row)
     return kept
 
 
-def shortened(value: T, tokens: int, *, exact: Container[str] = EXACT_KEYS) -> T:
+def cost_of(row: Any) -> int:
+    """About how many tokens a row takes as JSON."""
+    return estimate_tokens(as_json(row)) + 1
+
+
+def characters_of(row: Any) -> int:
+    """How many characters it takes as JSON."""
+    return len(as_json(row))
+
+
+def as_json(row: Any) -> str:
+    return json.dumps(plain(row), ensure_ascii=False, separators=(",", ":"))
+
+
+def shortened(
+    value: T,
+    budget: int,
+    cost: Callable[[Any], int] = cost_of,
+    *,
+    exact: Container[str] = EXACT_KEYS,
+) -> T:
     """A row whose longest texts are cut until it fits, and then its lists.
 
     A row that was cut says so: `truncated` is true in it.
@@ -134,10 +105,10 @@ def shortened(value: T, tokens: int, *, exact: Container[str] = EXACT_KEYS) -> T
     Args:
         exact: keys whose text is not cut.
     """
-    if not isinstance(value, Row | CamelRow | dict) or cost_of(value) <= tokens:
+    if not isinstance(value, Row | dict) or cost(value) <= budget:
         return value
-    row: Any = {**copy.deepcopy(as_json(value)), "truncated": True}
-    while cost_of(row) > tokens:
+    row: Any = {**copy.deepcopy(plain(value)), "truncated": True}
+    while cost(row) > budget:
         place = _longest_text(row, exact)
         if place is None:
             longest = max(_lists_in(row), key=len, default=[])
@@ -147,10 +118,10 @@ def shortened(value: T, tokens: int, *, exact: Container[str] = EXACT_KEYS) -> T
             continue
         holder, key = place
         text = holder[key]
-        surplus = cost_of(row) - tokens
+        surplus = cost(row) - budget
         most = max(SHORTEST_TEXT, min(len(text) - surplus, 3 * len(text) // 4))
-        holder[key] = f"{text[:most].rstrip()} …"
-    return cast(T, row if isinstance(value, dict) else type(value).model_validate(row))
+        holder[key] = f"{text[: cut_at_sentence(text, 0, len(text), most)].rstrip()} …"
+    return cast(T, type(value).from_dict(row) if isinstance(value, Row) else row)
 
 
 def bounded(value: dict[str, Any], tokens: int) -> dict[str, Any]:
@@ -196,29 +167,8 @@ def _longest_text(value: Any, exact: Container[str]) -> tuple[Any, Any] | None:
 
 def _lists_in(value: Any) -> list[list[Any]]:
     parts = value.values() if isinstance(value, dict) else value
-    below = [one for part in parts if isinstance(part, dict | list) for one in _lists_in(part)]
+    below = [inner for part in parts if isinstance(part, dict | list) for inner in _lists_in(part)]
     return [value, *below] if isinstance(value, list) else below
-
-
-def cost_of(row: Any) -> int:
-    """About how many tokens a row takes as JSON."""
-    return estimate_tokens(json.dumps(as_json(row), ensure_ascii=False, separators=(",", ":"))) + 1
-
-
-def lines_within(lines: Sequence[str], tokens: int) -> tuple[str, int, bool]:
-    """The first lines that fit into a budget, at least one, joined; their number; whether cut.
-
-    A first line that alone is too long is cut inside.
-    """
-    for count, line in enumerate(lines):
-        cost = estimate_tokens(json.dumps(line, ensure_ascii=False))
-        if cost > tokens:
-            if count:
-                return "\n".join(lines[:count]), count, True
-            # Of the densest text every character may be a token.
-            return line[: max(tokens, 1)], 1, True
-        tokens -= cost
-    return "\n".join(lines), len(lines), False
 
 
 def echoed(value: Any) -> Any:

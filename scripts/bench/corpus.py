@@ -30,7 +30,7 @@ from kb.ingest.engine import Engine
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import quantize
 from kb.models.tokens import load_tokenizer
-from kb.store.chunks import count_chunks, count_waiting
+from kb.store.chunks import chunk_ids, count_waiting
 from kb.store.collections import insert_collection
 from kb.store.connection import Connection
 from kb.store.database import Database
@@ -97,7 +97,7 @@ class Corpus:
         """Add documents until the file has so many passages."""
         while True:
             with self.database.read() as connection:
-                count = count_chunks(connection)
+                count = len(chunk_ids(connection))
                 is_embedded = current_model(connection) is not None
             if not is_embedded and count >= min(passages, REAL_VECTORS):
                 self._embed()

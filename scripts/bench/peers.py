@@ -114,33 +114,32 @@ def size_mb(path: Path) -> float:
 
 def kb(task: Task) -> Figures:
     """The file as it is; its build is that of text and ready vectors."""
-    from kb.model_in_use import calibration_of
-    from kb.search.hybrid import search
-    from kb.search.keywords import word_hits
-    from kb.search.lookup import finding_and_following
+    from kb.search.candidates import Budget, FileQuery, candidates
+    from kb.search.keywords import split_by_rarity, word_hits
+    from kb.search.merge import merge
     from kb.search.query import match_alternatives, parse_query
+    from kb.search.snapshot import Snapshot
+    from kb.store.chunks import WHOLE_FILE
     from kb.store.database import Database
-    from kb.store.ids import WHOLE_FILE
     from kb.store.vectors import nearest_chunks
 
     built = json.loads(task.file.with_suffix(".json").read_text())
     figures: Figures = {"build_cpu_s": sum(built.values()), "size_mb": size_mb(task.file)}
     with Database(task.file, create=False) as database, database.read() as connection:
         queries = [parse_query(text) for text in task.texts]
-        calibration = calibration_of(connection)
+        snapshot = Snapshot(connection)
 
         def near(number: int) -> list[int]:
             found = nearest_chunks(connection, task.vectors[number], [WHOLE_FILE], TOP)
             return [one for one, _ in found]
 
         def by_words(number: int) -> object:
-            some = finding_and_following(connection, match_alternatives(queries[number]))
-            return word_hits(connection, *some, [WHOLE_FILE], TOP)
+            some = split_by_rarity(snapshot, match_alternatives(queries[number]))
+            return word_hits(snapshot, *some, [WHOLE_FILE], TOP)
 
         def whole(number: int) -> object:
-            return search(
-                connection, queries[number], task.vectors[number], calibration=calibration
-            )
+            asked = FileQuery(queries[number], task.vectors[number])
+            return merge([candidates(snapshot, asked, Budget())], 10)
 
         figures["recall_10"] = task.recall(near)
         figures |= task.times("hybrid", whole)

@@ -86,6 +86,24 @@ def test_bash_completes_commands_options_and_what_the_file_holds(project: Path) 
     assert other == []
 
 
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish on this machine")
+def test_fish_completes_from_a_file_and_not_for_another_program(project: Path) -> None:
+    home = {**environment(), "HOME": str(project), "XDG_CONFIG_HOME": str(project / "config")}
+    script = """
+        mkdir -p $XDG_CONFIG_HOME/fish/completions
+        kb completion fish > $XDG_CONFIG_HOME/fish/completions/kb.fish
+        fish -c "complete -C 'kb st'; complete -C 'kb te'; complete -C 'kb install claude-d'"
+    """
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=project, env=home, capture_output=True, encoding="utf-8"
+    )
+    # Not `template`, which the kb has that fish knows of.
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == [
+        *("status", "claude-desktop")
+    ]
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_each_shell_gets_a_function_for_both_names(shell: str, tmp_path: Path) -> None:
     done = subprocess.run(

@@ -199,7 +199,7 @@ def test_of_several_files_in_a_variable_the_missing_one_is_told(
 ) -> None:
     monkeypatch.setenv("KB_DB", f"{file}:gone.db")
     messages = kb("doctor", "--json").messages("configuration")
-    assert messages == "KB_DB names gone.db, which is not there"
+    assert messages == "KB_DB names gone.db, which does not exist"
 
 
 def test_clients_are_asked_whether_their_server_answers(kb: Run, file: Path) -> None:
@@ -217,3 +217,60 @@ def test_clients_are_asked_whether_their_server_answers(kb: Run, file: Path) -> 
     assert "kb install cursor" in outcome.out
     config.write_text("{")
     assert kb("doctor", "--json").states("clients") == ["hint", "hint"]
+
+
+def test_of_a_large_file_only_samples_are_looked_at_until_all_is_asked_for(
+    kb: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kb.library.health.WHOLE_BYTES", 0)
+    run_sql(file, "DELETE FROM documents WHERE path = 'rain.md'")
+    look = kb("doctor", "--json")
+    assert look.code == 3
+    assert "a quick look" in look.messages("file")
+    assert "1 belong to nothing" in look.messages("rows")
+    assert not look.states("secrets")
+    full = kb("doctor", "--full", "--json")
+    assert "looked through" in full.messages("file")
+    assert full.states("secrets") == ["sound"]
+    assert kb("doctor", "--fix").code == 0
+    look = kb("doctor", "--json")
+    assert look.code == 0
+    assert "2 documents and 2 passages counted, 2 looked at" in look.messages("file")
+
+
+@pytest.mark.parametrize(
+    ("damage", "check"),
+    [
+        ("UPDATE vectors SET vector = x'00'", "vectors"),
+        ("UPDATE vector_slabs SET signs = x'00'", "vectors"),
+        ("DELETE FROM keyword_index_docsize", "keyword index"),
+        (
+            "UPDATE documents SET content = upper(replace(content, 'bout', 'round'))",
+            "keyword index",
+        ),
+    ],
+)
+def test_samples_show_damage_of_the_whole_file_which_is_mended(
+    kb: Run, file: Path, monkeypatch: pytest.MonkeyPatch, damage: str, check: str
+) -> None:
+    monkeypatch.setattr("kb.library.health.WHOLE_BYTES", 0)
+    assert kb("doctor").code == 0
+    run_sql(file, damage)
+    assert kb("doctor", "--json").states(check) == ["broken"]
+    assert kb("doctor", "--fix").code == 0
+    assert kb("doctor", "--json").states(check) == []
+
+
+def test_copies_are_listed_by_bytes_and_by_name(kb: Run, project: Path) -> None:
+    docs = project / "docs"
+    assert kb("add", "docs").code == 0
+    assert kb("doctor", "--json").states("copies") == []
+    (docs / "breeze.md").write_text((docs / "wind.md").read_text())
+    (docs / "rain (conflicted copy 2026-01-02).md").write_text("# Rain\n\nEdited elsewhere.\n")
+    assert kb("sync").code == 0
+    outcome = kb("doctor", "--json")
+    assert (outcome.code, outcome.states("copies")) == (0, ["hint"])
+    assert outcome.messages("copies") == (
+        "2 documents with copies: docs/breeze.md = docs/wind.md, "
+        "docs/rain (conflicted copy 2026-01-02).md = docs/rain.md"
+    )

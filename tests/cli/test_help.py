@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 from support import Run
 
-from kb.cli.options import make_parser
+from kb.cli import commands
 from kb.models.embedder import PACKAGED_MODELS
 
-_COMMANDS = make_parser()._commands_action()
-assert _COMMANDS is not None
-COMMANDS = dict(_COMMANDS.choices)
+COMMANDS = {name: commands.command_parser(name) for name in commands.COMMANDS}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

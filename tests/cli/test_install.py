@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from support import ROOT, Outcome, Run
 
-from kb.cli.install import CLIENT_NAMES
-from kb.clients.catalog import CLIENTS
-from kb.clients.instructions import BEGIN
+from kb.assistants.catalog import ASSISTANTS
+from kb.assistants.instructions import BEGIN
 
 
 @pytest.fixture
@@ -35,10 +34,6 @@ def kb(run: Run) -> Run:
 
 def in_json(outcome: Outcome) -> Any:
     return json.loads(outcome.out)
-
-
-def test_the_names_on_the_command_line_are_the_clients() -> None:
-    assert list(CLIENT_NAMES) == list(CLIENTS)
 
 
 def test_a_client_gets_the_server_that_has_answered(project: Path, kb: Run) -> None:
@@ -76,12 +71,35 @@ def test_what_would_change_is_shown_and_nothing_is_written(project: Path, kb: Ru
     assert os.listdir(Path.home()) == []
 
 
-def test_a_project_has_its_own_file(project: Path, kb: Run) -> None:
-    for client, file in (("vscode", ".vscode/mcp.json"), ("opencode", "opencode.json")):
-        outcome = kb("install", client, "--project", "--no-check")
+@pytest.fixture
+def uvx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A path on which there is no kb, and an uvx that runs the one of the tests."""
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "uvx"
+    script.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -P -m kb "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path / "bin"), "/usr/bin", "/bin"]))
+    return script
+
+
+def test_what_a_project_shares_starts_on_other_machines(project: Path, kb: Run, uvx: Path) -> None:
+    installed = kb("install", "claude-code", "--project", "--json")
+    assert in_json(installed)["answer"]["name"] == "kb", installed.errors
+    entry = json.loads((project / ".mcp.json").read_text())["mcpServers"]["kb"]
+    assert (entry["command"], entry["args"]) == ("uvx", ["kbfile", "serve"])
+    uvx.unlink()
+    missing = kb("install", "cursor", "--project")
+    assert (missing.code, "no program to start: uvx" in missing.errors) == (3, True)
+    assert not (project / ".cursor").exists()
+
+
+def test_a_project_has_its_own_file(project: Path, kb: Run, uvx: Path) -> None:
+    for assistant, file in (("vscode", ".vscode/mcp.json"), ("opencode", "opencode.json")):
+        outcome = kb("install", assistant, "--project", "--no-check")
         assert outcome.code == 0, outcome.errors
-        assert "a command of this machine" in outcome.out
-        assert "kb" in (project / file).read_text()
+        assert "whoever shares the file needs uv" in outcome.out
+        assert '"uvx"' in (project / file).read_text()
+        assert str(project) not in (project / file).read_text()
     assert os.listdir(Path.home()) == []
     refused = kb("install", "claude-desktop", "--project")
     assert (refused.code, "no file of a project" in refused.errors) == (2, True)
@@ -143,7 +161,7 @@ def test_the_lines_for_assistants_are_offered_written_and_taken_back(
 def test_where_kb_is_installed_is_listed(project: Path, kb: Run) -> None:
     kb("install", "gemini", "--project", "--no-check", "--name", "notes")
     rows = in_json(kb("install", "--json"))["clients"]
-    assert {row["client"] for row in rows} == set(CLIENTS)
+    assert {row["client"] for row in rows} == set(ASSISTANTS)
     found = {(row["client"], row["scope"]): row["installed as"] for row in rows}
     assert found["gemini", "project"] == "notes"
     assert found["gemini", "user"] == "-"

@@ -47,6 +47,15 @@ def test_the_project_itself_and_what_is_outside_are_sources(run: Run, project: P
     assert run("sync", "--no-embed").code == 0
 
 
+@pytest.mark.parametrize("typed", ["manual", "manual/", "./manual", "../project/manual"])
+def test_a_folder_that_is_a_link_is_called_as_it_was_typed(
+    run: Run, project: Path, tmp_path: Path, typed: str
+) -> None:
+    (project / "manual").symlink_to("docs")
+    assert run("add", typed, "--no-embed").code == 0
+    assert sources(project / ".kb" / "kb.db") == {"manual": "./docs"}
+
+
 def test_a_moved_project_goes_on_working(filled: Run, moved: Path) -> None:
     (moved / "docs" / "new.md").write_text("# New\n\ngranite\n")
     assert filled("sync", "--no-embed").out == "docs: 1 added, 4 unchanged (5 documents)\n"
@@ -244,6 +253,16 @@ def test_searches_say_how_many_passages_have_vectors(
     assert "have vectors yet" not in embedded("search", "E417", "-c", "windrose").errors
     reply = embedded("tool", "documents_search", '{"query": "E417"}').json
     assert told in reply["notice"]
+
+
+def test_a_search_says_where_else_the_text_stands(run: Run, project: Path) -> None:
+    shutil.rmtree(project / "docs")
+    for path in ("pump.md", "old/pump.md"):
+        (project / "docs" / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / "docs" / path).write_text("# Filter\n\nCleaned with a soft brush.\n")
+    assert run("add", "docs", "--no-embed").code == 0
+    first, _ = run("search", "soft brush").out.splitlines()
+    assert first.endswith("(also in pump.md)")
 
 
 @pytest.mark.parametrize("content", [None, "", "-----BEGIN RSA PRIVATE KEY-----\n"])

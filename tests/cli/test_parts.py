@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -91,6 +92,24 @@ def test_split_and_merge_move_collections(run: Run) -> None:
     assert run("--db", "a.db", "merge", "a.db")[0] == 2
 
 
+def test_a_moved_passage_keeps_what_stands_in_front_of_it(run: Run, tmp_path: Path) -> None:
+    table = "| Winch | Load |\n|---|---|\n" + "| A winch of the port side | 40 kN |\n" * 200
+    (tmp_path / "other" / "b.md").write_text(f"# Winches\n\n{table}")
+    assert run("--db", "b.db", "sync")[0] == 0
+
+    def passages(file: str) -> list[tuple[bytes, int, int]]:
+        with closing(sqlite3.connect(file)) as plain:
+            return plain.execute(
+                "SELECT text_hash, vector_id IS NULL, chunk_leads.end_character FROM chunks "
+                "LEFT JOIN chunk_leads USING (chunk_id) ORDER BY chunk_id"
+            ).fetchall()
+
+    before = passages("b.db")
+    assert any(end for *_, end in before)
+    assert run("--db", "b.db", "split", "c.db", "other")[0] == 0
+    assert passages("c.db") == before
+
+
 def test_vectors_of_an_earlier_build_of_the_model_are_merged_with_newer_ones(run: Run) -> None:
     for name in ("a", "b"):
         assert run("--db", f"{name}.db", "sync")[0] == 0
@@ -100,3 +119,36 @@ def test_vectors_of_an_earlier_build_of_the_model_are_merged_with_newer_ones(run
     assert run("--db", "a.db", "merge", "b.db")[0] == 0
     status = json.loads(run("--db", "a.db", "status", "--json")[1])
     assert (status["chunks"], status["vectors"]) == (2, 2)
+
+
+def test_a_file_that_is_named_twice_is_read_once(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link.db").symlink_to("a.db")
+    for other in ("./a.db", str(tmp_path / "a.db"), "link.db"):
+        assert run("--db", "a.db", "--db", other, "list") == run("--db", "a.db", "list")
+        monkeypatch.setenv("KB_DB", f"a.db:{other}")
+        assert run("list") == run("--db", "a.db", "list")
+
+
+def test_copies_and_parts_of_a_private_file_are_private(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.db").chmod(0o600)
+    for arguments in (
+        ["copy", "copy.db"],
+        ["copy", "shared.db", "--share"],
+        ["split", "part.db", "notes"],
+    ):
+        assert run("--db", "a.db", *arguments)[0] == 0
+        assert stat.S_IMODE((tmp_path / arguments[1]).stat().st_mode) == 0o600
+    (tmp_path / "b.db").chmod(0o644)
+    assert run("--db", "b.db", "copy", "open.db")[0] == 0
+    assert stat.S_IMODE((tmp_path / "open.db").stat().st_mode) == 0o644
+
+
+def test_a_bundle_that_is_packed_again_keeps_its_permissions(run: Run, tmp_path: Path) -> None:
+    bundle = tmp_path / "notes.tar.gz"
+    for mode in (0o644, 0o600):
+        assert run("pack", "notes", "-o", str(bundle))[0] == 0
+        assert stat.S_IMODE(bundle.stat().st_mode) == mode
+        bundle.chmod(0o600)
+    assert not list(tmp_path.glob(".*part"))

@@ -76,7 +76,7 @@ def test_what_has_nothing_to_do_with_the_documents_is_hidden_by_default(embedded
 def test_a_score_is_a_number_from_0_to_1(score: str, filled: Run) -> None:
     outcome = filled("search", "quartz", f"--min-score={score}")
     assert outcome.code == 2
-    assert "is no number from 0 to 1" in outcome.errors
+    assert "is not a number from 0 to 1" in outcome.errors
 
 
 def test_several_documents_are_printed_in_their_order(filled: Run) -> None:
@@ -111,3 +111,16 @@ def test_tables_have_headers_as_tsv_and_csv(arguments: str, filled: Run, project
     assert tsv[0] == rows[0]
     assert [[" ".join(value.split()) for value in row] for row in rows] == tsv
     assert written["json"].startswith("{")
+
+
+def test_context_prints_the_evidence_with_where_it_stands(embedded: Run) -> None:
+    question = "how do I calibrate the wind vane?"
+    done = embedded("context", question, "--max-characters", "1500")
+    assert done.code == 0
+    assert done.out.startswith("# Calibrate the vane (windrose/how-to/calibrate the vane.md)\n")
+    assert "> Point and store: lines " in done.out
+    assert "Not shown:\n- windrose/" in done.out
+    rows = embedded("context", question, "--path", "guide/**", "--json").json["documents"]
+    assert {row["documentId"].split("/")[0] for row in rows} == {"guide"}
+    assert embedded("context", question, "--max-characters", "10").code == 2
+    assert embedded("context", "-vane").code == 1

@@ -14,8 +14,7 @@ import pytest
 from platformdirs import user_cache_path, user_config_path
 from server_process import HANGS, environment
 
-from kb.cli.arguments import Parser, WrongUse, parse
-from kb.cli.options import make_parser
+from kb.cli.commands import COMMANDS, parse
 from kb.settings import user_cache, user_configuration
 
 # Each costs a search by words one to eight milliseconds of processor, or some tens.
@@ -31,12 +30,13 @@ HEAVY = {
     *("regex", "shutil", "subprocess", "tempfile"),
     *("argcomplete", "mcp", "numpy", "onnxruntime", "pydantic", "rich", "tokenizers", "yaml"),
 }
-EVERYTHING = make_parser()
+# A line, and the same with its common options behind the command.
 COMMAND_LINES = (
-    *("search wind", "--db a.db search wind --db b.db", "search -n 3 --explain the vane"),
-    *("search -- --db", "list --json", "--quiet add docs --no-embed", "sync docs", "help search"),
-    *("status", "--threads 2 status", "--log error status", "completion bash", "serve --http"),
-    *("search", "get", "serch", "list --nope", "--json", "help serch", "--", "- search", "-5 list"),
+    ("--db a.db search wind --db b.db", "search wind --db a.db --db b.db"),
+    ("--quiet add docs --no-embed", "add docs --no-embed --quiet"),
+    ("--threads 2 status", "status --threads 2"),
+    ("--log error status", "status --log-level error"),
+    ("--json list", "list --json"),
 )
 
 
@@ -58,7 +58,7 @@ def test_a_search_by_words_loads_no_heavy_module(tmp_path: Path) -> None:
     (tmp_path / "vane.md").write_text("# Vane\n\nCalibrate it before the first storm.\n")
     loaded_by("--db", "words.db", "add", "vane.md", "--no-embed", folder=tmp_path)
     loaded = loaded_by("--db", "words.db", "search", "calibrate storms", folder=tmp_path)
-    assert {"kb.search.hybrid", "apsw"} <= loaded
+    assert {"kb.search.run", "apsw"} <= loaded
     assert not HEAVY & loaded
 
 
@@ -79,19 +79,20 @@ def test_the_version_loads_nothing_of_the_search(tmp_path: Path) -> None:
     assert not (HEAVY | {"apsw", "kb.cli.run", "kb.search"}) & loaded
 
 
-@pytest.mark.parametrize("line", COMMAND_LINES)
-def test_the_parser_of_one_command_reads_a_line_as_that_of_all_does(
-    line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = shlex.split(line)
+@pytest.mark.slow
+def test_a_command_loads_the_options_of_no_other(tmp_path: Path) -> None:
+    run = "from kb.cli.main import main\ntry: main()"
+    tell = "finally: import sys; print(*sys.modules, sep='\\n', file=sys.stderr)"
+    start = ("-c", f"{run}\n{tell}")
+    modules = {f"kb.cli.{command.function.split('.')[0]}" for command in COMMANDS.values()}
+    assert not modules & loaded_by("--help", folder=tmp_path, start=start)
+    loaded = modules & loaded_by("search", "--help", folder=tmp_path, start=start)
+    assert loaded == {"kb.cli.browse"}
 
-    def read(parser: Parser) -> object:
-        try:
-            return vars(parse(parser, arguments))
-        except (WrongUse, SystemExit) as ended:
-            return type(ended), str(ended), capsys.readouterr()
 
-    assert read(make_parser(arguments)) == read(EVERYTHING)
+@pytest.mark.parametrize(("before", "behind"), COMMAND_LINES)
+def test_common_options_count_before_the_command_and_behind_it(before: str, behind: str) -> None:
+    assert vars(parse(shlex.split(before))) == vars(parse(shlex.split(behind)))
 
 
 @pytest.mark.parametrize("home", ["/home/somebody", "relative", "", None])

@@ -18,6 +18,7 @@ from sources.web_server import Site, serving
 from support import ROOT, git
 
 from kb.cli.main import main
+from kb.text.suffixes import MARKDOWN_SUFFIXES
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIXTURES = ROOT / "fixtures" / "formats"
@@ -167,13 +168,19 @@ def test_a_source_is_searched_changed_and_synced_again(
     assert all(("url" in row) == is_page for row in answer["results"])
 
 
+# tests/formats makes a .msg of its parts; no library at hand writes .xlsb.
+WITHOUT_SAMPLE = {".xlsb", ".msg"}
+
+
 def sample(suffix: str) -> Path:
     """A file of the fixtures that is of the same format."""
     same = {
         ".markdown": ".md", ".mdx": ".md", ".asciidoc": ".adoc", ".xlsm": ".xlsx", ".htm": ".html",
-        ".xhtml": ".html", ".txt": ".md", ".9": ".1", ".gz": ".1", ".tsv": ".csv",
+        ".xhtml": ".html", ".txt": ".md", ".text": ".md", ".asc": ".adoc", ".ad": ".adoc",
+        ".9": ".1", ".gz": ".1", ".tsv": ".csv", ".docm": ".docx", ".pptm": ".pptx", ".ott": ".odt",
     }  # fmt: skip
-    wanted = same.get(suffix, suffix)
+    same |= dict.fromkeys(MARKDOWN_SUFFIXES, ".md")
+    wanted = same.get(suffix.lower(), suffix)
     return next(file for file in FIXTURES.iterdir() if file.suffix == wanted)
 
 
@@ -189,6 +196,7 @@ def test_a_format_is_read(
     folder.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     endings = [ending.rsplit("*", 1)[-1] for ending in re.findall(r"`([^`]+)`", files)]
+    endings = [ending for ending in endings if ending not in WITHOUT_SAMPLE]
     for number, ending in enumerate(endings):
         source = sample(ending)
         if ending == ".gz":
@@ -199,8 +207,12 @@ def test_a_format_is_read(
     assert (report["added"], report["errors"]) == (len(endings), [])
     question = ("harbour berth mooring ship", "-n", "100", "--min-score", "0")
     rows = run(capsys, "search", *question)["results"]
-    assert {row["documentId"].split("/")[-1].split(".")[0] for row in rows} == {
+    # Samples with one text are one row, which names the others.
+    paths = [path for row in rows for path in (row["documentId"], *row.get("alsoIn", ()))]
+    assert {path.split("/")[-1].split(".")[0] for path in paths} == {
         f"n{number}" for number in range(len(endings))
     }
+    allowed = set(place.split(", ")) if place else set()
     for found in rows:
-        assert {"page", "slide", "sheet", "cell"} & found.keys() == ({place} if place else set())
+        places = {"page", "slide", "sheet", "cell"} & found.keys()
+        assert places == allowed or (len(allowed) > 1 and places < allowed)

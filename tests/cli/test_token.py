@@ -6,8 +6,8 @@ from pathlib import Path
 
 from support import Run
 
+from kb.store.access_tokens import find_token, has_tokens
 from kb.store.database import Database
-from kb.store.tokens import find_token, has_tokens
 
 
 def test_a_token_is_printed_once_and_stands_nowhere_in_the_file(run: Run, project: Path) -> None:

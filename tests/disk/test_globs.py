@@ -8,11 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from kb.disk.globs import MOST_ALTERNATIVES, Globs, compiled
+from kb.disk.globs import MOST_ALTERNATIVES, Globs, _expressions, compiled
 from kb.errors import UsageError
 
 PATTERN_PARTS = st.sampled_from(
@@ -45,6 +44,16 @@ def test_an_expression_without_retries_matches_as_pathspecs_own(
         wanted, found = re.search(strict, text), pattern.regex.search(text)
         assert (wanted and wanted.lastgroup) == (found and found.lastgroup)
         assert (wanted is None) == (found is None)
+        if not glob.startswith("./"):  # which is taken off
+            assert Globs([glob], descend=True).match(text) == (found is not None)
+
+
+def test_a_path_is_compared_with_few_of_many_globs() -> None:
+    many = Globs([f"{number}/**/*.md" for number in range(1000)], descend=False)
+    assert many.match("7/docs/a.md")
+    assert not many.match("7/docs/a.txt")
+    assert not many.match("docs/7.md")
+    assert max(map(len, _expressions(tuple(f"{n}/**/*.md" for n in range(1000))).values())) == 1
 
 
 def test_a_set_never_stands_for_a_slash() -> None:

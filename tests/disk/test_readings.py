@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kb.disk import grep as module
-from kb.disk import readings
+from kb.disk import grep as module, readings
 from kb.disk.grep import GrepResult, grep
 
 

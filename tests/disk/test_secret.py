@@ -15,12 +15,12 @@ import pytest
 from secret_samples import mixed
 from support import failure, git
 
-from kb.cli.collect import register
 from kb.disk.grep import grep
 from kb.disk.inside import is_hidden_from_tools, resolve_inside
 from kb.errors import PermissionDenied, UsageError
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.sources import folder as sources
 from kb.tools.session import Session
 

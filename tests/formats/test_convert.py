@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 from support import ROOT
 
 from kb.errors import ConversionError
-from kb.formats.convert.formats import ARTICLE, FORMATS, format_of
+from kb.formats.convert.formats import FORMATS, format_of
 from kb.formats.convert.nesting import DEEPEST, shallow
 from kb.formats.convert.process import Converter
 from kb.formats.convert.result import Converted
@@ -73,7 +73,7 @@ def outline(parsed: ParsedDocument) -> list[tuple[int, str]]:
 def place_at(converted: Converted, text: str) -> tuple[str, str]:
     """Kind and label of the place in which a text stands."""
     line = next(n for n, line in enumerate(converted.text.split("\n"), 1) if text in line)
-    place = [place for place in converted.places if place.line <= line][-1]
+    place = [place for place in converted.origins if place.line <= line][-1]
     return place.kind, place.label
 
 
@@ -82,7 +82,7 @@ def section(converted: Converted, parsed: ParsedDocument, heading: str) -> str:
     return "\n".join(converted.text.split("\n")[found.start_line - 1 : found.body_end_line])
 
 
-@pytest.mark.parametrize("suffix", ["docx", "html", "pdf", "ipynb"])
+@pytest.mark.parametrize("suffix", ["docx", "html", "pdf", "ipynb", "odt", "rtf"])
 def test_headings_keep_their_levels(converter: Converter, suffix: str) -> None:
     _, parsed = read(converter, f"harbour.{suffix}")
     assert outline(parsed) == HEADINGS
@@ -103,7 +103,7 @@ def test_a_manual_page_is_called_by_name_and_section(converter: Converter) -> No
     assert outline(parsed) == [(1, "harbour(1)"), *below]
 
 
-@pytest.mark.parametrize("suffix", ["docx", "html", "epub", "pptx", "1"])
+@pytest.mark.parametrize("suffix", ["docx", "html", "epub", "pptx", "1", "odt", "odp", "rtf"])
 def test_tables_keep_rows_and_header(converter: Converter, suffix: str) -> None:
     converted, parsed = read(converter, f"harbour.{suffix}")
     table = section(converted, parsed, "Mooring")
@@ -115,14 +115,14 @@ def test_tables_keep_rows_and_header(converter: Converter, suffix: str) -> None:
     assert any(block.kind == "table" for block in parsed.blocks)
 
 
-@pytest.mark.parametrize("suffix", ["docx", "html", "epub", "1", "pdf"])
+@pytest.mark.parametrize("suffix", ["docx", "html", "epub", "1", "pdf", "odt"])
 def test_code_stays_code(converter: Converter, suffix: str) -> None:
     converted, parsed = read(converter, f"harbour.{suffix}")
     assert "```\n$ tide --station birch\nbirch 2.41 m rising\n```" in converted.text
     assert any(block.kind == "fence" for block in parsed.blocks)
 
 
-@pytest.mark.parametrize("suffix", ["docx", "html", "epub", "pptx", "ipynb"])
+@pytest.mark.parametrize("suffix", ["docx", "html", "epub", "pptx", "ipynb", "odt", "odp", "rtf"])
 def test_links_are_found(converter: Converter, suffix: str) -> None:
     _, parsed = read(converter, f"harbour.{suffix}")
     assert "https://harbour.example/office" in [link.url for link in parsed.links]
@@ -135,18 +135,22 @@ def test_pages_are_told(converter: Converter) -> None:
     assert place_at(converted, "Ask for clearance") == ("page", "5")
 
 
-def test_slides_are_told_and_the_first_one_names_the_document(converter: Converter) -> None:
-    converted, parsed = read(converter, "harbour.pptx")
+@pytest.mark.parametrize("suffix", ["pptx", "odp"])
+def test_slides_are_told_and_the_first_one_names_the_document(
+    converter: Converter, suffix: str
+) -> None:
+    converted, parsed = read(converter, f"harbour.{suffix}")
     assert parsed.title == "Harbour manual"
     assert outline(parsed)[0] == (1, "Harbour manual")
     assert (2, "Mooring") in outline(parsed)
     assert place_at(converted, "Cedar") == ("slide", "4")
 
 
+@pytest.mark.parametrize("suffix", ["xlsx", "xls", "ods"])
 def test_sheets_are_told_and_every_piece_of_a_long_table_has_its_header(
-    converter: Converter,
+    converter: Converter, suffix: str
 ) -> None:
-    converted, parsed = read(converter, "harbour.xlsx")
+    converted, parsed = read(converter, f"harbour.{suffix}")
     assert outline(parsed) == [(2, "Berths"), (2, "Fees")]
     assert place_at(converted, "Berth 60") == ("sheet", "Berths")
     assert place_at(converted, "Pilotage") == ("sheet", "Fees")
@@ -245,8 +249,212 @@ Say more.
 """
     converted = convert("tide.8.gz", gzip.compress(page.encode()))
     assert converted.title == "tide(8)"
-    assert "-s station\nAsk this station." in converted.text
+    assert "-s station\n:   Ask this station." in converted.text
     assert "tide – tell the level" in converted.text
+
+
+LIST = """\
+<h1>Tool</h1>
+<dl>
+<dt id="n">-n</dt> <dt><p>--dry <b>run</b></p></dt>
+<dd>
+  <p>Shows it.</p>
+  <pre>$ tool
+
+# no heading</pre>
+  <ul><li>a</li><li>b <dl><dt>In an item</dt><dd>said of it<p>and more</p></dd></dl></li></ul>
+  <dl><dt>Inside
+    of it</dt><dd><pre>code
+ : y</pre>Last, with <a href="a.html">a link</a>.</dd></dl>
+</dd>
+<dt>Nothing said</dt><dd></dd>
+<dt><h2>Heading</h2></dt><dd>text</dd>
+</dl>
+<p>After.</p>
+"""
+
+
+def test_a_definition_list_of_a_page_stays_one(convert: Callable[[str, bytes], Converted]) -> None:
+    converted = convert("a.html", LIST.encode())
+    assert (
+        converted.text
+        == """\
+# Tool
+
+-n
+--dry **run**
+:   Shows it.
+
+    ```
+    $ tool
+
+    # no heading
+    ```
+
+    - a
+    - b
+
+      In an item
+      :   said of it
+
+          and more
+
+    Inside of it
+    :   ```
+        code
+         : y
+        ```
+
+        Last, with [a link](a.html).
+
+Nothing said
+
+## Heading
+
+text
+
+After.
+"""
+    )
+    parsed = parse_converted(converted, "a.html")
+    assert outline(parsed) == [
+        (1, "Tool"),
+        (2, "-n, --dry run"),
+        (3, "In an item"),
+        (3, "Inside of it"),
+        (2, "Heading"),
+    ]
+    assert [(link.url, link.context) for link in parsed.links] == [
+        ("a.html", "Last, with [a link](a.html).")
+    ]
+
+
+MANUAL = """\
+.TH TOOL 1
+.SH OPTIONS
+.TP
+.B \\-a
+.TP
+.B \\-b
+Two names.
+.IP
+Goes on.
+.RS
+.TP
+.B deep
+Inside.
+.RE
+.IP \\-c
+.nf
+code
+.fi
+.PP
+No definition.
+.PP
+\\-v, \\-\\-verbose
+.RS 4
+As DocBook writes it.
+.sp
+More.
+.RE
+.PP
+An example:
+.RS
+.nf
+$ tool
+.fi
+.RE
+.SH END
+Text.
+"""
+
+
+def test_tagged_paragraphs_of_a_manual_page_are_definitions(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    converted = convert("tool.1", MANUAL.encode())
+    assert (
+        converted.text
+        == """\
+# tool(1)
+
+## OPTIONS
+
+-a
+-b
+:   Two names.
+
+    Goes on.
+
+    deep
+    :   Inside.
+
+-c
+:   ```
+    code
+    ```
+
+No definition.
+
+-v, --verbose
+:   As DocBook writes it.
+
+    More.
+
+An example:
+
+```
+$ tool
+```
+
+## END
+
+Text.
+"""
+    )
+    headings = ["OPTIONS", "-a, -b", "deep", "-c", "-v, --verbose", "END"]
+    assert [text for _, text in outline(parse_converted(converted, "tool.1"))[1:]] == headings
+
+
+def test_lists_of_tags_in_mdoc_are_definitions(convert: Callable[[str, bytes], Converted]) -> None:
+    page = """.Dd May 1, 2026
+.Dt TOOL 1
+.Sh OPTIONS
+.Bl -tag -width Ds
+.It Fl a
+First.
+.Pp
+More.
+.Bl -tag
+.It deep
+Inside.
+.El
+.Pp
+Still of the first.
+.It Fl b
+Second.
+.El
+.Pp
+After.
+"""
+    assert convert("tool.1", page.encode()).text.endswith("""\
+## OPTIONS
+
+-a
+:   First.
+
+    More.
+
+    deep
+    :   Inside.
+
+    Still of the first.
+
+-b
+:   Second.
+
+After.
+""")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +462,7 @@ Say more.
     [
         (".nf\nkb sync", "```\nkb sync\n```\n"),
         (".TS\nl l.\nBerth\tDepth\n1\t62", "| Berth | Depth |\n| --- | --- |\n| 1 | 62 |\n"),
-        (".TP\n.B \\-v\nSay more.", "-v\nSay more.\n"),
+        (".TP\n.B \\-v\nSay more.", "-v\n:   Say more.\n"),
         (".ABC unknown macros\nText.", "Text.\n"),
     ],
 )
@@ -347,7 +555,9 @@ def test_a_link_that_is_no_address_costs_itself(
     converter: Converter, convert: Callable[[str, bytes], Converted]
 ) -> None:
     odd = '<base href="https://[::1/"><main><p>Wind <a href="http://a]b/">here</a>.</p></main>'
-    page = converter.convert(ARTICLE, "https://a.example/", odd.encode())
+    kind = format_of("a.html")
+    assert kind is not None
+    page = converter.convert(kind, "https://a.example/", odd.encode())
     assert "Wind" in page.text
     changed = repacked("harbour.epub", "</body>", '<a href="http://[::1/">odd</a></body>')
     assert "odd" in convert("a.epub", changed).text

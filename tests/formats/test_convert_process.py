@@ -33,7 +33,7 @@ def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Format:
     """A converter that runs its file as a program: the worst that can be on both sides."""
     package = importlib.import_module("kb.formats.convert")
     (tmp_path / "odd.py").write_text(
-        "from kb.formats.convert.result import Converted, ConverterError, Place\n"
+        "from kb.formats.convert.result import Converted, ConverterError, Origin\n"
         "def convert(data, name):\n"
         "    scope = {'Converted': Converted}\n"
         "    exec(data, scope)\n"
@@ -100,6 +100,24 @@ def test_a_converter_that_dies_costs_its_file_alone(converter: Converter, odd: F
     assert run(converter, odd, "text = 'next'") == "next"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(
+    ("signal", "told"),
+    [
+        ("SIGKILL", r"ended from outside \(SIGKILL\)"),
+        ("SIGTERM", r"ended from outside \(SIGTERM\)"),
+        ("SIGABRT", "more than 2 GB of memory"),
+        ("SIGSEGV", r"crash \(SIGSEGV\)"),
+    ],
+)
+def test_what_ended_a_converter_is_told(
+    converter: Converter, odd: Format, signal: str, told: str
+) -> None:
+    with pytest.raises(ConversionError, match=told):
+        run(converter, odd, f"import os, signal; os.kill(os.getpid(), signal.{signal})")
+    assert run(converter, odd, "text = 'next'") == "next"
+
+
 ODD_REPLY = """
 import os, struct
 for fd in range(3, 20):
@@ -118,7 +136,8 @@ for fd in range(3, 20):
         b"[]",
         b'"error"',
         b'{"text": 1}',
-        b'{"text": "", "title": "", "places": [1], "metadata": {}, "notices": []}',
+        b'{"text": "", "title": "", "origins": [1], "metadata": {}, "notices": [], "left_out": {}}',
+        b'{"text": "", "title": "", "origins": [], "metadata": {}, "notices": [], "left_out": 1}',
     ],
 )
 def test_a_reply_of_another_form_costs_its_file_alone(

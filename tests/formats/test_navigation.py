@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import Filler
 
 from kb.formats.outline import ParsedDocument
@@ -109,7 +108,7 @@ def test_links_of_the_navigation_lead_to_pages(fill: Filler) -> None:
         embed=False,
     )
     with kb.database.read() as connection:
-        broken = [(one.path, one.url) for one in broken_links(connection)]
+        broken = [(one.document, one.target) for one in broken_links(connection)]
     assert broken == [("mkdocs.yml", "docs/gone.md"), ("site/sidebars.js", "/none")]
 
 

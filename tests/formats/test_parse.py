@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from docutils.parsers.rst import roles
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.utils import read_fixture_file
 
 from kb.formats import markdown
-from kb.formats.links import KeepingLinks, may_hold_link
+from kb.formats.hidden_text import may_hold_link
+from kb.formats.links import KeepingLinks
+from kb.formats.markdown_blocks import PARSER
 from kb.formats.outline import MAXIMUM_SUMMARY, ParsedDocument
 from kb.formats.parse import parse
 
@@ -98,13 +99,17 @@ MARKUP = st.sampled_from(
             "title: ",
             "word",
             "日本語。",
+            "\n: ",
+            "::\n  ",
+            "- a :: ",
+            ":   ",
             "😀",
         ),
         *("\0", "\f", "\x85", "\u2028", "\r", "\u3000", "\n", "\n", "\n", "\n\n"),
     ]
 )
 TEXTS = st.lists(MARKUP | st.text(max_size=5), max_size=40).map("".join)
-PATHS = st.sampled_from(["a.md", "a.mdx", "a.rst", "a.txt"])
+PATHS = st.sampled_from(["a.md", "a.mdx", "a.rst", "a.txt", "a.adoc", "a.org"])
 
 
 def _check(document: ParsedDocument, text: str) -> None:
@@ -118,8 +123,12 @@ def _check(document: ParsedDocument, text: str) -> None:
             assert lines[block.start_line - 1].strip()
             assert lines[block.end_line - 1].strip()
     assert not "".join(lines[covered:]).strip()
-    headings = [block for block in document.blocks if block.kind == "heading"]
-    assert [h.start_line for h in headings] == [s.start_line for s in document.sections]
+    headings = [block.start_line for block in document.blocks if block.kind == "heading"]
+    assert headings == [s.start_line for s in document.sections if not s.term_end_line]
+    defined = {block.start_line for block in document.blocks if block.kind == "definition"}
+    terms = {s.start_line for s in document.sections if s.term_end_line}
+    assert terms <= defined
+    assert bool(terms) == bool(defined)
     for position, section in enumerate(document.sections):
         assert section.position == position
         assert section.start_line <= section.body_end_line <= section.end_line
@@ -142,9 +151,15 @@ def test_any_text_is_parsed_into_ordered_blocks_and_nested_sections(text: str, p
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(MARKUP | st.sampled_from(["&a ", "*a", "!!set ", "<<: ", "? ", ": "]), max_size=25))
-def test_any_front_matter_ends_as_json(parts: list[str]) -> None:
-    text = "---\na: 1\n" + "".join(parts) + "\n---\n# Heading\n"
+@given(
+    st.lists(
+        MARKUP | st.sampled_from(["&a ", "*a", "!!set ", "<<: ", "? ", ": ", "\nb = ", "[a.b]\n"]),
+        max_size=25,
+    ),
+    st.sampled_from([("---\na: 1\n", "---"), ("+++\na = 1\n", "+++"), ("---json\n", "---")]),
+)
+def test_any_front_matter_ends_as_json(parts: list[str], fences: tuple[str, str]) -> None:
+    text = fences[0] + "".join(parts) + f"\n{fences[1]}\n# Heading\n"
     document = parse(text, "a.md")
     _check(document, text)
 
@@ -192,6 +207,9 @@ def test_hostile_front_matter_is_a_notice(yaml: str) -> None:
         ("a.md", "# a " + "{ #a" * 20_000 + "}"),
         ("a.md", "```\n" * 5001),
         ("a.md", "x" * 5_000_000),
+        ("a.md", "a\n: b\n" * 20_000),
+        ("a.md", "a\n" * 50_000 + ": b\n"),
+        ("a.md", "".join(f"{' ' * depth}a\n{' ' * depth}:   b\n\n" for depth in range(0, 800, 4))),
         ("a.rst", "* a\n b\n" * 3000),
         ("a.rst", "a\n b\n" * 3000),
         ("a.rst", ".. |a| replace:: |a| |a|\n" * 2000 + "\n|a|\n"),
@@ -202,6 +220,15 @@ def test_hostile_front_matter_is_a_notice(yaml: str) -> None:
         ("a.org", "* " + "a  b" * 50_000),
         ("a.org", ("* " + ":a" * 240 + "\n") * 500),
         ("a.org", "<2020-01-01 " * 20_000),
+        ("a.org", "(=a" * 30_000 + "\n" + "[[a" * 50_000 + "\n" + "~ =" * 50_000),
+        ("a.adoc", "====\n" * 100_001),
+        ("a.adoc", "".join("=" * length + "\n" for length in range(4, 1500))),
+        ("a.adoc", "a::\n" * 50_000),
+        ("a.adoc", "".join("*" * depth + " a\n" for depth in range(1, 1500))),
+        ("a.adoc", "link:" * 100_000 + "\n" + "`+" * 100_000 + "\n" + "<<a" * 100_000),
+        ("a.adoc", "link:a[" * 20_000 + "\n== " + "*_#`" * 20_000),
+        ("a.adoc", ":a: xx\n" + "".join(f":{n}: {'{a}' * 40}\n:a: {{{n}}}\n" for n in "bcdef")),
+        ("a.adoc", ":a: " + "x" * 1000 + "\n\n== " + "{a}" * 100_000 + "\n:b: x \\\n" * 9),
         ("a.txt", "\n" * 500_000),
     ],
     ids=lambda value: value[:16].strip() or "blank",
@@ -335,7 +362,7 @@ def test_tables_are_where_the_parsers_own_rule_finds_them(lines: list[str]) -> N
     reference = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     reference.core.ruler.enableOnly(["block"])
     text = "\n".join(lines)
-    assert _blocks_and_cells(markdown._markdown(), text) == _blocks_and_cells(reference, text)
+    assert _blocks_and_cells(PARSER, text) == _blocks_and_cells(reference, text)
 
 
 BEGINNINGS = st.sampled_from(
@@ -372,11 +399,11 @@ def test_blocks_are_those_of_all_the_parsers_rules(lines: list[str]) -> None:
     reference = KeepingLinks("commonmark").enable(["table", "strikethrough"])
     reference.core.ruler.enableOnly(["block"])
     for text in ("\n".join(lines), "\n".join([*lines, ""])):
-        assert _tokens(markdown._markdown(), text) == _tokens(reference, text)
+        assert _tokens(PARSER, text) == _tokens(reference, text)
 
 
 def test_cells_without_links_leave_no_tokens() -> None:
     wide = "|" + "a|" * 500 + "\n|" + "-|" * 500 + "\n" + "|\n" * 130 + "|[l](m)|\n"
-    assert len(markdown._markdown().parse(wide)) == 3
+    assert len(PARSER.parse(wide)) == 3
     (link,) = parse(wide, "a.md").links
     assert (link.url, link.line) == ("m", 133)

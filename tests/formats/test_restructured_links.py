@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import Filler
 
 from kb.formats.parse import parse
@@ -84,6 +83,7 @@ LINKS = [
     ("doc", 8, "/start"),
     ("ref", 8, "calm"),
     ("ref", 8, "strong winds"),
+    ("ref", 9, "python:intro"),
     ("reference", 17, "first.rst"),
     ("reference", 17, "second.rst"),
     ("reference", 17, "plain.rst#part"),
@@ -159,7 +159,9 @@ def test_a_sphinx_project_links_its_pages(sphinx: Session) -> None:
         ("source/index.rst", "strong winds", "source/guide/wind.rst"),
         ("source/index.rst", "nowhere", None),
     ]
-    assert [(one.path, one.url, one.line) for one in broken] == [("source/index.rst", "nowhere", 9)]
+    assert [(one.document, one.target, one.line) for one in broken] == [
+        ("source/index.rst", "nowhere", 9)
+    ]
 
 
 @given(text=st.text(alphabet=st.sampled_from("a_`|<>:.*-=\n\t [](){}#/"), max_size=200))

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import ROOT
 
 from kb.formats import syntax_tree
+from kb.formats.chunk import chunk
 from kb.formats.outline import ParsedDocument
-from kb.formats.parse import parse
+from kb.formats.parse import looks_like, parse
+from kb.models.tokens import load_tokenizer
 
 FIXTURES = ROOT / "fixtures" / "formats"
 
@@ -102,6 +103,66 @@ def test_asciidoc_keeps_what_carries_structure() -> None:
     ]
 
 
+def test_links_of_asciidoc_are_those_that_are_no_code_and_lead_somewhere() -> None:
+    text = """\
+:site: https://example.org
+
+A pilot comes from link:{site}/pilots[the *office*] (xref:a.adoc[]); `+link:no.adoc[code]+` is
+code and \\link:no.adoc[this] is not one. See https://example.org/tide, mailto:a@example.org[us],
+<<here,above>> and <<radio.adoc#on,the radio>>.
+
+* an item with link:b.adoc[B, window=_blank]
+** https://example.org/deep[deeper]
+term with xref:c.adoc[C]:: +++link:no.adoc[passed]+++
+
+[source]
+link:no.adoc[code]
+
+====
+Inside link:d.adoc[D].
+
+----
+link:no.adoc[code]
+----
+====
+
+|===
+| https://example.org/cell | link:e.adoc[E]
+|===
+
+image::no.png[link:no.adoc[picture]]
+include::part/{site}.adoc[tag=a]
+"""
+    parsed = parse(text, "a.adoc")
+    assert links(parsed) == [
+        ("https://example.org/pilots", 3),
+        ("a.adoc", 3),
+        ("https://example.org/tide", 4),
+        ("radio.adoc#on", 5),
+        ("b.adoc", 7),
+        ("https://example.org/deep", 8),
+        ("c.adoc", 9),
+        ("d.adoc", 15),
+        ("https://example.org/cell", 23),
+        ("e.adoc", 23),
+        ("part/https://example.org.adoc", 27),
+    ]
+    flat = " ".join(text.split())
+    assert all(link.context in flat for link in parsed.links), "a citing sentence was altered"
+    assert parsed.links[0].context.startswith("A pilot comes from link:{site}/pilots[the *office*]")
+
+
+def test_a_row_of_an_asciidoc_table_has_the_head_above_it_as_lead() -> None:
+    head = '.Berths\n[cols="1,2"]\n|===\n| Berth | Depth\n\n'
+    text = (
+        head + "".join(f"| Berth {n} | {n} metres of water below\n" for n in range(99)) + "|===\n"
+    )
+    parsed = parse(text, "a.adoc")
+    chunks = chunk(text, parsed, load_tokenizer())
+    assert len(chunks) > 2
+    assert {text[slice(*one.lead)] for one in chunks[1:]} == {"| Berth | Depth"}
+
+
 ORG = """\
 #+TITLE: Notes on wind
 #+FILETAGS: :wind:sea:
@@ -137,6 +198,33 @@ def test_org_keeps_what_carries_structure() -> None:
         ("https://example.org", 11),
         ("c.org", 20),
     ]
+
+
+def test_verbatim_text_of_org_holds_no_link_and_a_citing_sentence_is_as_it_is_written() -> None:
+    text = """\
+* Use =[[no.org]]= and [[file:head.org][head]]
+An index ~x[[1, 2]]~ is code. So is =https://example.org/no=, (~a=b[[3]]~) and
+=[[no][no]]=; not so a=b [[yes]] or ~b [[see
+this]] ~ c. Keys are [[kbd:][C-x]], mail is [[mailto:a@example.org]].
+
+- one [[file:a.org::*Part][A]], two
+- https://example.org/page.
+: fixed [[no.org]]
+| [[b.org]] | ~[[no.org]]~ |
+"""
+    parsed = parse(text, "a.org")
+    assert links(parsed) == [
+        ("head.org", 1),
+        ("yes", 3),
+        ("see this", 3),
+        ("a.org#Part", 6),
+        ("https://example.org/page", 7),
+        ("b.org", 9),
+    ]
+    flat = " ".join(text.split())
+    assert all(link.context in flat for link in parsed.links)
+    assert parsed.sections[0].heading == "Use [[no.org]] and head"
+    assert parsed.summary.startswith("An index x[[1, 2]] is code.")
 
 
 def test_the_columns_of_a_table_are_the_heading_of_its_rows() -> None:
@@ -276,3 +364,36 @@ def test_own_sources_of_this_project_have_outlines() -> None:
         parsed = parse(file.read_text(encoding="utf-8"), file.name)
         assert parsed.summary or file.name == "__init__.py", file
         assert not parsed.notices
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("# Title\n\nText.\n", "markdown"),
+        ("Title\n=====\n\nText.\n", "markdown"),
+        ("---\ntitle: x\n---\n\nText.\n", "markdown"),
+        ("Text.\n\n## Part\n\nText.\n", "markdown"),
+        ("= Title\n\nText.\n", "asciidoc"),
+        ("// why\n:toc:\n= Title\n\nText.\n", "asciidoc"),
+        ("#+TITLE: Title\n* One\n", "org"),
+        ("Title\n=====\n\n.. toctree::\n\n   a\n", "restructured text"),
+        (".. _here:\n\nTitle\n-----\n", "restructured text"),
+        ('.\\" why\n.TH A 1\n', "manual"),
+        ("<?xml version='1.0'?>\n<!DOCTYPE html>\n<p>\n", "html"),
+        ("\n<HTML><p>", "html"),
+        ("#!/bin/sh\n# what it does\n\n# how\nexit\n", "plain text"),
+        ("# one\n# two\n\n[part]\na = 1\n\n# three\nb = 2\n", "plain text"),
+        ("id name\n--------------\n1 a\n", "plain text"),
+        ("<p>words</p>\n", "plain text"),
+        ("", "plain text"),
+    ],
+)
+def test_a_text_without_a_known_name_is_read_as_what_it_looks_like(text: str, kind: str) -> None:
+    assert looks_like(text) == kind
+
+
+@pytest.mark.parametrize(
+    "text", ['.\\"' * 99_999, "#\n" * 99_999, "<!--" * 99_999, "= \n" * 99_999, ".. _" * 99_999]
+)
+def test_looking_at_any_text_takes_linear_time(text: str) -> None:
+    assert looks_like(text) == "plain text"

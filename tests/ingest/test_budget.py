@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from kb.cli.collect import register
 from kb.errors import DocumentTooComplex, UsageError
-from kb.formats import markdown
+from kb.formats.markdown_blocks import PARSER
 from kb.ingest import budget
 from kb.ingest.budget import within_budget
 from kb.ingest.index_documents import add_document
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.models.tokens import load_tokenizer
 from kb.tools.session import Session
 
@@ -38,10 +38,12 @@ def endless() -> Iterator[None]:
         return False
 
     load_tokenizer()
-    markdown._markdown.cache_clear()
-    markdown._markdown().block.ruler.before("block", "endless", rule)
+    ruler = PARSER.block.ruler
+    rules = [*ruler.__rules__]
+    ruler.before("table", "endless", rule)
     yield
-    markdown._markdown.cache_clear()
+    ruler.__rules__[:] = rules
+    ruler.__cache__ = None
 
 
 def forever() -> None:

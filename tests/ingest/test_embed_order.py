@@ -5,9 +5,9 @@ from pathlib import Path
 
 from support import HashEmbedder
 
-from kb.cli.collect import register
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.store.database import Database
 from kb.tools.session import open_session
 

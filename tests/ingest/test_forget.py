@@ -10,12 +10,12 @@ import apsw
 import pytest
 from support import HashEmbedder, call
 
-from kb.cli.collect import register
 from kb.errors import DiscoveryNotFound, UsageError
 from kb.ingest.discoveries import all_discoveries, record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.forget import forget_discovery
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.search.typos import variants
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
@@ -65,7 +65,7 @@ def test_nothing_of_a_forgotten_discovery_is_left_in_the_file(knowledge: Session
         knowledge.model, SECRET, "rule", source="https://giraffe.example/notes"
     )
     merged = record_discovery(knowledge.model, LONGER, "rule")
-    assert (merged.discovery_id, merged.status) == (first.discovery_id, "merged")
+    assert (merged.id, merged.status) == (first.id, "merged")
     call(knowledge, "context_search", query="what is the quokkapassphrase?")
     call(knowledge, "context_search", query="which port answers?")
     knowledge.log.flush()
@@ -74,16 +74,16 @@ def test_nothing_of_a_forgotten_discovery_is_left_in_the_file(knowledge: Session
         (vector,) = connection.apsw.execute(
             "SELECT vector FROM documents JOIN chunks USING (document_id) "
             "JOIN vectors USING (vector_id) WHERE path = ?",
-            (first.discovery_id,),
+            (first.id,),
         ).fetchone()
     assert vector in path.read_bytes()
 
-    forgotten = forget_discovery(knowledge.database, first.discovery_id)
-    assert (forgotten.discovery_id, forgotten.notice) == (first.discovery_id, "")
+    forgotten = forget_discovery(knowledge.database, first.id)
+    assert (forgotten.id, forgotten.notice) == (first.id, None)
     # Also their beginnings and ends, since an index keeps terms without what they share with
     # their neighbours, and the vocabulary keeps them with a letter left out.
     parts = [part for word in RARE for part in (word, word[1:], word[:-1], word[4:])]
-    gone = [SECRET, *parts, "giraffe", first.discovery_id]
+    gone = [SECRET, *parts, "giraffe", first.id]
     assert traces(path, gone) == []
     assert vector not in b"".join(file.read_bytes() for file in path.parent.glob("kb.db*"))
     knowledge.close()
@@ -103,19 +103,32 @@ def test_the_old_text_of_a_changed_document_is_overwritten(knowledge: Session) -
     assert traces(path, ["Word3x7 gateway takes what"]) == []
 
 
+def test_the_text_of_a_deleted_document_is_overwritten(knowledge: Session) -> None:
+    path = Path(knowledge.database.path)
+    # One only: after more of them the file is written anew, without the old text.
+    (knowledge.knowledge.project / "docs" / "page-5.md").unlink()
+    assert traces(path, ["Word5x7 gateway takes what"]) != []
+    with knowledge.database.read() as connection:
+        row = next(r for r in connection.rows("collections") if r["name"] == "docs")
+    sync_collection(knowledge.database, row)
+    knowledge.close()
+    assert traces(path, ["Word5x7 gateway takes what"]) == []
+    assert traces(path, ["Word2x7 gateway takes what"]) != []
+
+
 def test_all_else_stays_and_is_found(knowledge: Session) -> None:
     first = record_discovery(knowledge.model, SECRET, "rule")
     before = call(knowledge, "documents_search", query="word7x30 gateway")["results"]
     # How rare a word is counts over the whole file, so that scores may move a little.
     for row in before:
         row["relevanceScore"] = pytest.approx(row["relevanceScore"], abs=0.02)
-    forget_discovery(knowledge.database, first.discovery_id)
+    forget_discovery(knowledge.database, first.id)
     after = call(knowledge, "documents_search", query="word7x30 gateway")["results"]
     assert after == before
     with knowledge.database.read() as connection:
         assert len(all_discoveries(connection)) == 30
-        assert variants(connection, "gatewey")[0].word == "gateway"
-        assert variants(connection, "zebrawistle") == []
+        assert variants(connection, ["gatewey"])["gatewey"][0].word == "gateway"
+        assert variants(connection, ["zebrawistle"]) == {"zebrawistle": []}
         connection.apsw.pragma("query_only", False)
         connection.apsw.execute(
             "INSERT INTO keyword_index (keyword_index, rank) VALUES ('integrity-check', 1)"
@@ -126,11 +139,11 @@ def test_all_else_stays_and_is_found(knowledge: Session) -> None:
 def test_a_text_that_another_document_has_too_stays_there(knowledge: Session) -> None:
     one = record_discovery(knowledge.model, SECRET, "rule", module="night")
     other = record_discovery(knowledge.model, SECRET, "rule", module="day")
-    forget_discovery(knowledge.database, one.discovery_id)
+    forget_discovery(knowledge.database, one.id)
     found = call(knowledge, "context_search", query="zebrawhistle")["results"][0]
-    assert (found["id"], "score" in found) == (other.discovery_id, True)
+    assert (found["id"], "score" in found) == (other.id, True)
     with knowledge.database.read() as connection:
-        assert variants(connection, "zebrawistle")[0].word == "zebrawhistle"
+        assert variants(connection, ["zebrawistle"])["zebrawistle"][0].word == "zebrawhistle"
 
 
 def test_the_beginning_of_an_id_is_enough_unless_several_begin_so(kb: Session) -> None:
@@ -138,21 +151,19 @@ def test_the_beginning_of_an_id_is_enough_unless_several_begin_so(kb: Session) -
     with pytest.raises(DiscoveryNotFound, match="kb recall"):
         forget_discovery(kb.database, "f" * 36)
     with pytest.raises(DiscoveryNotFound):
-        forget_discovery(kb.database, first.discovery_id[:3])
+        forget_discovery(kb.database, first.id[:3])
     with kb.database.write() as connection:
-        twin = f"{first.discovery_id[:10]}-twin"
+        twin = f"{first.id[:10]}-twin"
         connection.apsw.execute("UPDATE documents SET path = ?", (twin,))
     second = record_discovery(kb.model, "Orders are kept in cents", "rule")
     with kb.database.write() as connection:
         connection.apsw.execute(
             "UPDATE documents SET path = ? WHERE path = ?",
-            (first.discovery_id, second.discovery_id),
+            (first.id, second.id),
         )
     with pytest.raises(UsageError, match=twin):
-        forget_discovery(kb.database, first.discovery_id[:8])
-    assert (
-        forget_discovery(kb.database, first.discovery_id.upper()).discovery_id == first.discovery_id
-    )
+        forget_discovery(kb.database, first.id[:8])
+    assert forget_discovery(kb.database, first.id.upper()).id == first.id
 
 
 def test_a_reader_that_keeps_the_old_pages_is_told_of(knowledge: Session) -> None:
@@ -160,7 +171,7 @@ def test_a_reader_that_keeps_the_old_pages_is_told_of(knowledge: Session) -> Non
     other = apsw.Connection(str(knowledge.database.path))
     other.execute("BEGIN")
     other.execute("SELECT count(*) FROM documents").fetchall()
-    forgotten = forget_discovery(knowledge.database, first.discovery_id)
+    forgotten = forget_discovery(knowledge.database, first.id)
     assert "another program reads" in forgotten.notice
     assert "kb copy" in forgotten.notice
     other.close()

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from support import ROOT, WINDROSE
 
-from kb.cli.collect import register
 from kb.ingest import read_ahead
 from kb.ingest.budget import MAXIMUM_LINES
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.store.database import Database
 
 KEPT = {
@@ -123,19 +123,20 @@ def test_documents_are_made_here_while_none_is_ready(
     expected = synced(tmp_path / "one.db", folder)
     made_here: list[object] = []
     has_made = threading.Event()
-    make, start = read_ahead._Given.make, read_ahead._start
+    make_here, start = read_ahead._FileAhead.make_here, read_ahead._start
 
-    def noted(given: read_ahead._Given) -> None:
-        make(given)
-        made_here.append(given.own)
-        if len(made_here) == 3:
-            has_made.set()
+    def noted(ahead: read_ahead._FileAhead) -> bool:
+        if has_made_one := make_here(ahead):
+            made_here.append(ahead.made)
+            if len(made_here) == 3:
+                has_made.set()
+        return has_made_one
 
     def late() -> subprocess.Popen[bytes]:
         assert has_made.wait(300)
         return start()
 
-    monkeypatch.setattr(read_ahead._Given, "make", noted)
+    monkeypatch.setattr(read_ahead._FileAhead, "make_here", noted)
     monkeypatch.setattr(read_ahead, "_start", late)
     assert synced(tmp_path / "two.db", folder, reads_ahead=True) == expected
     assert len(made_here) >= 3
@@ -176,7 +177,7 @@ def test_little_text_is_read_by_one_process(
 
 KILLED = """
 import os, signal, sys
-from kb.cli.collect import register
+from kb.library.sources import register
 from kb.ingest import read_ahead
 from kb.ingest.sync import sync_collection
 from kb.store.database import Database

@@ -14,19 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, Filler, HashEmbedder, ordinary_user
+from support import ROOT, Filler, HashEmbedder, another_process, ordinary_user
 
-from kb.cli.collect import register
 from kb.errors import CollectionNotFound, FileError, SourceError
-from kb.ingest import prepare as prepare_module
-from kb.ingest import sync as sync_module
-from kb.ingest import sync_run
+from kb.ingest import prepare as prepare_module, sync as sync_module, sync_run
 from kb.ingest.embed import embed_pending
 from kb.ingest.freshness import look_at
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.sources.folder import SourceFile, SourceText
-from kb.store.collections import all_collections, insert_collection_like, unstored_row
+from kb.store.collections import all_collections, store_collection, unstored_row
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.documents import delete_collection
@@ -141,13 +139,83 @@ def test_a_new_time_alone_is_no_change(kb: Session, folder: Path, embedder: Hash
     assert query(kb, "SELECT modified_ns FROM documents") == [((OLD + 9) * 10**9,)]
 
 
-def test_an_edit_that_keeps_size_and_time_is_found_with_force(kb: Session, folder: Path) -> None:
-    write(folder, "a.md", "# Title\n\nabcd\n")
+@pytest.fixture
+def times_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change time of a test's files is always young, and nobody can set it."""
+    monkeypatch.setattr(prepare_module, "TRUSTED_AGE_NS", 0)
+
+
+def test_an_edit_that_keeps_size_and_time_is_found(
+    kb: Session, folder: Path, times_are_trusted: None
+) -> None:
+    for name in ("edited.md", "replaced.md", "same.md"):
+        write(folder, name, "# Title\n\nabcd\n")
     sync(kb, folder)
-    write(folder, "a.md", "# Title\n\nwxyz\n")
+    write(folder, "edited.md", "# Title\n\nwxyz\n")
+    write(folder, "other.tmp", "# Title\n\nwxyz\n").replace(folder / "replaced.md")
+    with kb.database.read() as connection:
+        (row,) = all_collections(connection)
+    assert look_at(kb.database, row).changed == ["edited.md", "replaced.md"]
+    assert counts(sync(kb, folder)) == {"updated": 2, "unchanged": 1}
+    assert found_by_keyword(kb, "wxyz") == ["edited.md", "replaced.md"]
+    assert look_at(kb.database, row).is_fresh
+
+
+def states(kb: Session) -> list[tuple[object, ...]]:
+    return query(
+        kb,
+        "SELECT path, changed_ns, inode FROM documents LEFT JOIN file_states USING (document_id) "
+        "ORDER BY path",
+    )
+
+
+def states_on_disk(folder: Path) -> list[tuple[object, ...]]:
+    files = [(file.name, file.stat()) for file in sorted(folder.iterdir())]
+    return [(name, status.st_ctime_ns, status.st_ino) for name, status in files]
+
+
+def test_a_tree_that_was_copied_moved_or_given_other_rights_is_read_and_not_embedded(
+    kb: Session, folder: Path, embedder: HashEmbedder, times_are_trusted: None
+) -> None:
+    for number in range(3):
+        write(folder, f"{number}.md", page(number))
+    sync(kb, folder)
+    embedder.texts.clear()
+    elsewhere = folder.with_name("elsewhere")
+
+    def copy() -> None:
+        folder.rename(elsewhere)
+        shutil.copytree(elsewhere, folder)  # with its times
+
+    def change_rights() -> None:
+        for file in folder.iterdir():
+            file.chmod(0o600)
+
+    for change in (copy, change_rights, lambda: folder.rename(elsewhere).rename(folder)):
+        shutil.rmtree(elsewhere, ignore_errors=True)
+        before = documents(kb)
+        change()
+        assert counts(sync(kb, folder)) == {"unchanged": 3}
+        assert (documents(kb), embedder.texts) == (before, [])
+        # From now on they are unchanged without being read.
+        assert states(kb) == states_on_disk(folder)
+
+
+def test_a_file_of_an_earlier_version_is_read_once(
+    kb: Session, folder: Path, times_are_trusted: None
+) -> None:
+    write(folder, "a.md", page(1))
+    sync(kb, folder)
+    with kb.database.write() as connection:
+        connection.apsw.execute("DELETE FROM file_states")
     assert counts(sync(kb, folder)) == {"unchanged": 1}
-    assert counts(sync(kb, folder, force=True)) == {"updated": 1}
-    assert found_by_keyword(kb, "wxyz") == ["a.md"]
+    assert states(kb) == states_on_disk(folder)
+
+
+def test_a_change_time_as_young_as_its_reading_is_not_kept(kb: Session, folder: Path) -> None:
+    write(folder, "a.md", page(1))
+    sync(kb, folder)
+    assert states(kb) == [("a.md", None, None)]
 
 
 @pytest.mark.parametrize("ahead", [0, 10**6])
@@ -449,7 +517,7 @@ DRIVER = f"""
     from pathlib import Path
     sys.path.insert(0, {str(Path(__file__).parents[1])!r})
     from support import HashEmbedder
-    from kb.cli.collect import register
+    from kb.library.sources import register
     from kb.store.database import Database
     from kb.tools.session import Session, open_session
     from kb.ingest.embed import embed_pending
@@ -603,9 +671,13 @@ def test_a_collection_removed_meanwhile_is_not_filled_and_the_next_with_its_id_n
 
     def replace_it(what: str, done: int, total: int) -> None:
         if (what, done) == ("documents", 2):
-            with Database(kb.database.path) as other, other.write() as connection:
+            with (
+                another_process(),
+                Database(kb.database.path) as other,
+                other.write() as connection,
+            ):
                 delete_collection(connection, row["collection_id"])
-                new = insert_collection_like(connection, unstored_row("another"), "another")
+                new = store_collection(connection, unstored_row("another"))
                 assert new == row["collection_id"]
 
     with pytest.raises(CollectionNotFound, match="removed during its sync"):

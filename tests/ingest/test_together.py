@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kb.cli.collect import register
 from kb.ingest import sync_run
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.store.database import Database
 from kb.store.documents import NewDocument, store_document
 
@@ -74,7 +74,7 @@ def test_long_documents_are_stored_at_once(
     written: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sync_run, "CHARACTERS_TOGETHER", 10)
+    monkeypatch.setattr(sync_run, "MAX_BATCH_CHARACTERS", 10)
     written(5)
     assert commits_of(database, folder, reads_ahead=True) == 5
 

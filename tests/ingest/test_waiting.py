@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support import HashEmbedder
+from support import HashEmbedder, call
 
-from kb.cli.collect import register
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
+from kb.server.background import embed_added
 from kb.store.database import Database
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session
@@ -104,6 +105,29 @@ def test_writers_go_on_while_a_tool_embeds(
     assert all(ended)
     # What it records it embeds as a batch, at whose end the log is merged.
     assert all(merged[:1] if name == "context_record" else merged)
+
+
+def test_many_calls_leave_no_vector_without_a_passage(full: Session, slow: SlowEmbedder) -> None:
+    number = 0
+
+    def replace() -> None:
+        nonlocal number
+        number += 1
+        call(full, "search_add_document", doc_id="a", content=f"The vane turned {number} times.")
+
+    slow.meanwhile = replace  # also what is being embedded is replaced before its vector is there
+    for each in range(4):
+        call(full, "context_record", content="We use signed tokens for authentication" + "." * each)
+        call(full, "search_add_document", doc_id="b", content=f"Gauge {each}.")
+        embed_added(full)
+    slow.meanwhile = lambda: None
+    embed_added(full)
+    assert number > 8
+    with full.database.read() as connection:
+        counts = connection.row("health_counts")
+    assert counts is not None
+    assert (counts["unused"], counts["waiting"]) == (0, 0)
+    assert counts["vectors"] > 4
 
 
 def test_embedding_inside_a_read_is_refused(full: Session) -> None:

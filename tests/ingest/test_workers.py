@@ -8,25 +8,26 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import ROOT, WINDROSE, Filler, HashEmbedder
 
-from kb.cli.collect import register
 from kb.errors import UsageError
 from kb.ingest import workers as dask_workers
 from kb.ingest.embed import EmbedReport, embed_pending, reembed
 from kb.ingest.engine import Batch, Threads, Vectors
 from kb.ingest.sync import sync_collection
 from kb.ingest.workers import DaskWorkers
+from kb.library.sources import register
 from kb.models.embedder import Embedder
 from kb.models.english import EnglishEmbedder
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
 
-if not dask_workers.is_installed():
+if find_spec("distributed") is None:
     pytest.skip("the extra dask is not installed", allow_module_level=True)
 
 from dask_processes import Cluster, cluster

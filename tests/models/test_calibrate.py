@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support import ROOT, WINDROSE, HashEmbedder
 
+from kb.cli.progress import Notice
 from kb.evaluation.judged import beir_file
 from kb.models.embedder import BUILDS, BUNDLED_CALIBRATION, BUNDLED_MODEL, Calibration
 
@@ -135,7 +136,8 @@ def test_constants_are_fitted_to_a_collection(
 
 def test_each_model_has_a_file_of_its_own(script: ModuleType, tmp_path: Path) -> None:
     folder = judged_windrose(tmp_path / "handbook")
-    options = argparse.Namespace(quiet=True)
+    options = argparse.Namespace(quiet=True, json=False)
+    options.notice = Notice(options)
     by_words = script.measured(folder, HashEmbedder(), options)
     other = script.measured(folder, HashEmbedder("hash-32", 32), options)
     assert by_words.f1.max() > 0.2

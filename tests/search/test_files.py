@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import mcp_types as types
 import pytest
-from support import HashEmbedder, call, failure
+from support import HashEmbedder, call, failure, search
 
-from kb.cli.collect import register
 from kb.cli.main import main
 from kb.errors import EmbeddingError, FileError, UsageError
 from kb.evaluation.judged import Judged, measure, run_queries
@@ -22,19 +22,22 @@ from kb.ingest.embed import embed_pending
 from kb.ingest.forget import forget_discovery
 from kb.ingest.move import move_collection
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.search import files
 from kb.search.files import SearchedFile, Together
-from kb.search.passages import search_files, search_passages
+from kb.search.policy import SearchRequest
 from kb.search.results import search_for_people
-from kb.server.completions import completions
-from kb.server.prompts import prompt_parts
+from kb.server.features import completions
+from kb.server.prompts import make_prompt
 from kb.server.resources import list_resources, read_resource
 from kb.settings import database_paths
-from kb.store.beside import FilesBeside, labels
+from kb.store.attached_files import AttachedFiles, labels
 from kb.store.collections import all_collections
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
+
+pytestmark = pytest.mark.usefixtures("many_processes")
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +93,7 @@ def open_files(tmp_path: Path, embedder: HashEmbedder) -> Iterator[Open]:
                     Database(first),
                     project=tmp_path,
                     make_embedder=make_embedder or (lambda _: embedder),  # type: ignore[arg-type]
-                    beside=FilesBeside(others),
+                    beside=AttachedFiles(others),
                 )
             )
 
@@ -129,10 +132,10 @@ def test_a_word_that_one_file_is_full_of_is_as_common_as_in_all_files(
     everything = make("everything", {f"a{k}": v for k, v in common.items()} | rare)
 
     def held(kb: Session) -> float:
-        found = search_passages(kb.model, kb.names, [("turbine", [])], 20, 2.0, True, False)
+        found = search(kb, "turbine", limit=20)
         hit = next(
             hit
-            for hit, row in zip(found.hits[0], found.rows[0], strict=True)
+            for hit, row in zip(found.hits, found.rows, strict=True)
             if row["documentId"] == "only.md"
         )
         assert hit.evidence is not None
@@ -140,9 +143,9 @@ def test_a_word_that_one_file_is_full_of_is_as_common_as_in_all_files(
 
     alone = held(open_files(empty))
     whole = held(open_files(everything))
-    found = search_files(open_files(empty, full).files, [("turbine", [])], 20, 2.0, True, False)
-    assert [hit.evidence.rarity for hit in found.hits[0] if hit.evidence] == pytest.approx(
-        [whole] * len(found.hits[0])
+    found = search(open_files(empty, full), "turbine", limit=20)
+    assert [hit.evidence.rarity for hit in found.hits if hit.evidence] == pytest.approx(
+        [whole] * len(found.hits)
     )
     assert alone > 2 * whole
 
@@ -365,7 +368,7 @@ def test_what_is_stored_while_a_collection_moves_goes_along(
                 metadata={"a": 1},
             )
         elif done == 0:
-            forget_discovery(server.database, gone.discovery_id)
+            forget_discovery(server.database, gone.id)
 
     with Database(target) as other:
         for kind in ("index", "discoveries"):
@@ -412,11 +415,15 @@ def test_what_is_typed_is_completed_from_all_files(make: Make, open_files: Open)
 
 def test_the_prompt_of_what_changed_tells_of_all_files(make: Make, open_files: Open) -> None:
     kb = open_files(*(make(name, {f"{name}.md": PAGES["wind.md"]}) for name in ("one", "two")))
-    (part,) = prompt_parts(kb, "what-changed", {})
-    assert "one: one.md" in part.text
-    assert "two: two.md" in part.text
-    (part,) = prompt_parts(kb, "what-changed", {"collection": "two"})
-    assert "one.md" not in part.text
+
+    def prompt(**arguments: str) -> str:
+        (message,) = make_prompt(kb, "what-changed", arguments).messages
+        assert isinstance(message.content, types.TextContent)
+        return message.content.text
+
+    assert "one: one.md" in prompt()
+    assert "two: two.md" in prompt()
+    assert "one.md" not in prompt(collection="two")
 
 
 def test_without_a_project_here_files_are_read_as_they_are_stored_in_any(
@@ -429,7 +436,8 @@ def test_without_a_project_here_files_are_read_as_they_are_stored_in_any(
     for name in ("one", "two"):
         assert "anemometer" in call(kb, "read_file", path=f"{name}.md")["file"]["content"]
     found = call(kb, "grep_codebase", pattern="anemometer")
-    assert [match["file"] for match in found["matches"]] == ["one.md", "two.md"]
+    places = [match["file"] for match in found["matches"]]
+    assert places == ["of-one/one/one.md", "of-two/two/two.md"]
 
 
 def test_an_error_of_one_file_waits_for_the_others(make: Make, open_files: Open) -> None:
@@ -445,7 +453,7 @@ def test_an_error_of_one_file_waits_for_the_others(make: Make, open_files: Open)
         ended.append(file)
 
     with pytest.raises(UsageError, match="on purpose"), together.read():
-        together.each_at_once(work)
+        together.each(work, at_once=True)
     assert ended == together.files[1:]
 
 
@@ -457,7 +465,7 @@ def test_small_files_are_read_one_after_the_other_with_the_same_rows(
     monkeypatch.setattr(files, "SIDE_BY_SIDE", 1_000_000_000)
     together, threads = Together(kb.files), set()
     with together.read():
-        together.each_at_once(lambda *_: threads.add(threading.get_ident()))
+        together.each(lambda *_: threads.add(threading.get_ident()), at_once=True)
     assert threads == {threading.get_ident()}
     assert call(kb, "documents_search", query="gauge of a millimetre") == at_once
 
@@ -465,18 +473,21 @@ def test_small_files_are_read_one_after_the_other_with_the_same_rows(
 def test_a_word_that_another_file_knows_is_no_typo_in_what_people_are_shown(
     make: Make, open_files: Open
 ) -> None:
-    one = make("one", {"gauge.md": "# Rain\n\nThe gauge tips over."})
-    two = make("two", {"cloth.md": "# Cloth\n\nThe gauze tips over."})
+    one = make("one", {"wibble.md": "# Rain\n\nThe wibble tips over."})
+    two = make("two", {"cloth.md": "# Cloth\n\nThe wobble tips over."})
     kb = open_files(one, two)
-    shown, notice = search_for_people(kb.files, "gauge tips")
+    shown, notice = search_for_people(kb.files, SearchRequest("wibble tips"))
     marked = {
         row["documentId"]: [row["snippet"][start:end] for start, end in row["marks"]]
         for row in shown
     }
-    assert marked == {"gauge.md": ["gauge", "tips"], "cloth.md": ["tips"]}
-    assert "gauze" not in notice
-    alone, _ = search_for_people(open_files(two).files, "gauge tips")
-    assert [alone[0]["snippet"][start:end] for start, end in alone[0]["marks"]] == ["gauze", "tips"]
+    assert marked == {"wibble.md": ["wibble", "tips"], "cloth.md": ["tips"]}
+    assert "wobble" not in notice
+    alone, _ = search_for_people(open_files(two).files, SearchRequest("wibble tips"))
+    assert [alone[0]["snippet"][start:end] for start, end in alone[0]["marks"]] == [
+        "wobble",
+        "tips",
+    ]
 
 
 def test_the_search_over_all_files_is_measured(make: Make, open_files: Open) -> None:
@@ -515,7 +526,7 @@ def test_a_discovery_of_another_file_is_forgotten_there(
 ) -> None:
     first, second = make("first", PAGES), make("second", {"wind.md": PAGES["wind.md"]})
     other = open_files(second)
-    found = record_discovery(other.model, "We use kettles for calibration").discovery_id
+    found = record_discovery(other.model, "We use kettles for calibration").id
     command = ["forget", found[:8]]
     with pytest.raises(SystemExit):
         main(["--db", str(first), "--db", str(second), *command])

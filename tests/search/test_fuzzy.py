@@ -9,8 +9,8 @@ import pytest
 from rapidfuzz.distance import OSA
 from support import WINDROSE, Filler, call
 
-from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.search.typos import prefixed, variants
 from kb.store.connection import Connection
 from kb.store.database import Database
@@ -21,7 +21,7 @@ from kb.tools.session import Session, open_session
 
 def words_near(kb: Session, word: str) -> list[str]:
     with kb.database.read() as connection:
-        return [one.word for one in variants(connection, word)]
+        return [one.word for one in variants(connection, [word])[word]]
 
 
 @pytest.fixture
@@ -62,7 +62,10 @@ def test_words_of_the_same_stem_are_no_typos(fill) -> None:
     assert words_near(kb, "rains") == ["grains"]
 
 
-def test_all_words_one_edit_away_are_found_and_no_others(fill) -> None:
+def test_all_words_one_edit_away_are_found_and_no_others(
+    fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kb.search.typos.MAX_VARIANTS", 1000)
     dice = random.Random(7)
     words = {"".join(dice.choices("abc", k=dice.randint(3, 8))) for _ in range(800)}
     kb = fill({"a.md": " ".join(sorted(words))}, embed=False)
@@ -74,7 +77,7 @@ def test_all_words_one_edit_away_are_found_and_no_others(fill) -> None:
                 for word in words
                 if OSA.distance(typed, word) == 1 and stem_of(connection, word) != stem
             }
-            found = {one.word for one in variants(connection, typed, limit=1000)}
+            found = {one.word for one in variants(connection, [typed])[typed]}
             assert found == expected, typed
 
 
@@ -89,9 +92,10 @@ def test_every_single_edit_of_a_long_word_is_found(filled: Session) -> None:
                 word[:place] + letter + word[place + 1 :],
             }
             for edit in edits - {word}:
-                assert [one.word for one in variants(connection, edit)] in ([word], []), edit
+                near = [one.word for one in variants(connection, [edit])[edit]]
+                assert near in ([word], []), edit
                 if not same_stem(connection, edit, word):
-                    assert variants(connection, edit)[0].word == word
+                    assert near == [word]
 
 
 def same_stem(connection: Connection, one: str, other: str) -> bool:
@@ -101,7 +105,7 @@ def same_stem(connection: Connection, one: str, other: str) -> bool:
 
 def test_prefixes_give_words_and_stems(filled: Session) -> None:
     with filled.database.read() as connection:
-        assert prefixed(connection, "calibrati") == {"calibration": "calibr"}
+        assert prefixed(connection, ["calibrati"]) == {"calibrati": {"calibration": "calibr"}}
 
 
 def test_an_unknown_word_is_searched_as_its_likely_meaning(fill) -> None:
@@ -180,8 +184,8 @@ def test_a_picture_is_no_word_wherever_it_stands(fill) -> None:
     page = "# 🎉 Party\n\nCake 🎂 and 🕯, cake and wind.\n\n## 🎉 Again\n\n🎂 naïve\n"
     kb = fill({"party.md": page}, embed=False)
     with kb.database.read() as connection:
-        assert prefixed(connection, "u1f") == {}
-        assert set(prefixed(connection, "na")) == {"naive"}
+        begun = prefixed(connection, ["u1f", "na"])
+        assert (begun["u1f"], {*begun["na"]}) == ({}, {"naive"})
 
 
 def test_a_notice_of_a_word_leaves_that_of_reranking(fill: Filler) -> None:

@@ -4,8 +4,7 @@ import re
 from html import unescape
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kb.search.highlight import excerpts, marked, spans
 from kb.search.query import parse_query

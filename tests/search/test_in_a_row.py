@@ -1,15 +1,17 @@
 """Passages with some words in a row, in a large file, are those that the index finds."""
 
 import unicodedata
+from typing import Any
 
 import pytest
 from support import Filler
 
-from kb.search.candidates import matching
-from kb.search.in_a_row import holding_in_a_row
+from kb.search.keywords import holding_phrase
+from kb.search.occurrences import matching
 from kb.search.query import quote
-from kb.store.chunks import paths_of_chunks
-from kb.store.ids import WHOLE_FILE
+from kb.search.snapshot import Snapshot
+from kb.store.chunks import WHOLE_FILE, paths_of_chunks
+from kb.store.connection import Connection
 
 PAGES = {
     "row.md": "# Wind\n\nThe cup of the old anemometer turns slowly in a gust.\n",
@@ -47,14 +49,14 @@ def test_a_large_file_has_the_passages_that_the_index_finds(
     most_compared: int,
 ) -> None:
     kb = fill(PAGES, embed=False)
-    monkeypatch.setattr("kb.search.in_a_row.MOST_COMPARED", most_compared)
+    monkeypatch.setattr("kb.search.keywords.MAX_COMPARED", most_compared)
     with kb.database.read() as connection:
-        by_index = holding_in_a_row(connection, text, [WHOLE_FILE])
+        by_index = holding_phrase(Snapshot(connection), text, [WHOLE_FILE])
         plain = quote(unicodedata.normalize("NFKC", text))
         assert by_index == matching(connection, plain, [WHOLE_FILE])
         assert {*paths_of_chunks(connection, [*by_index]).values()} == found
-        monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 1)
-        assert holding_in_a_row(connection, text, [WHOLE_FILE]) == by_index
+        monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 1)
+        assert holding_phrase(Snapshot(connection), text, [WHOLE_FILE]) == by_index
 
 
 def test_the_phrase_is_only_looked_for_where_its_rarest_words_are_near_too_often(
@@ -62,19 +64,21 @@ def test_the_phrase_is_only_looked_for_where_its_rarest_words_are_near_too_often
 ) -> None:
     kb = fill(PAGES, embed=False)
     text = "the cup of the old anemometer turns slowly"
-    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 1)
+    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 1)
     asked: list[str] = []
 
-    def remember(connection: object, match: str, ranges: object) -> set[int]:
+    def remember(connection: Connection, match: str, ranges: Any, limit: int = -1) -> set[int]:
+        if limit > 0:
+            return matching(connection, match, ranges, limit)
         asked.append(match)
         return set()
 
-    monkeypatch.setattr("kb.search.in_a_row.matching", remember)
+    monkeypatch.setattr("kb.search.keywords.matching", remember)
     with kb.database.read() as connection:
-        assert holding_in_a_row(connection, text, [WHOLE_FILE])
+        assert holding_phrase(Snapshot(connection), text, [WHOLE_FILE])
         assert not asked
-        monkeypatch.setattr("kb.search.in_a_row.MOST_COMPARED", 1)
-        assert not holding_in_a_row(connection, text, [WHOLE_FILE])
+        monkeypatch.setattr("kb.search.keywords.MAX_COMPARED", 1)
+        assert not holding_phrase(Snapshot(connection), text, [WHOLE_FILE])
         assert asked == [quote(text)]
 
 
@@ -82,9 +86,9 @@ def test_only_what_lies_in_the_ranges_is_found(
     fill: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kb = fill(PAGES, embed=False)
-    monkeypatch.setattr("kb.search.word_counts.MOST_RANKED", 1)
+    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 1)
     text = "the cup of the old anemometer turns slowly"
     with kb.database.read() as connection:
-        every = sorted(holding_in_a_row(connection, text, [WHOLE_FILE]))
+        every = sorted(holding_phrase(Snapshot(connection), text, [WHOLE_FILE]))
         places = [(every[0], every[0]), (every[2], every[2])]
-        assert holding_in_a_row(connection, text, places) == {every[0], every[2]}
+        assert holding_phrase(Snapshot(connection), text, places) == {every[0], every[2]}

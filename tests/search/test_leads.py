@@ -8,8 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support import ROOT, Filler, HashEmbedder, call
 
 from kb.formats.wordless import wordless_ranges

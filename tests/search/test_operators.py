@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support import HashEmbedder
 
 from kb.formats.chunk import chunk
 from kb.formats.parse import parse
 from kb.ingest.embed import embed_pending
 from kb.models.tokens import load_tokenizer
-from kb.search.operators import chunks_holding, documents_holding
+from kb.search.occurrences import chunks_holding, documents_holding
 from kb.search.query import Operand, parse_query
+from kb.store.chunks import chunks_of_documents, collection_range, passages_of_documents
 from kb.store.collections import insert_collection
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.documents import NewDocument, store_document
-from kb.store.ids import collection_range
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session
 
@@ -119,10 +119,11 @@ def test_a_phrase_is_found_across_the_border_of_two_chunks(kb: Session) -> None:
     with kb.database.write() as connection:
         collection_id = insert_collection(connection, "long", "index")
         document_id = store(connection, collection_id, "long.md", text)
-        bounds = connection.tuples("chunk_places", document_ids=f"[{document_id}]")
-        assert len(bounds) > 3
+        chunk_ids = sorted(chunks_of_documents(connection, [document_id]))
+        starts = [row[4] for row in passages_of_documents(connection, [document_id])]
+        assert len(starts) > 3
         ranges = [collection_range(collection_id)]
-        for _, chunk_id, start, _ in bounds[1:]:
+        for chunk_id, start in zip(chunk_ids[1:], starts[1:], strict=True):
             number = len(text[:start].split())
             phrase = " ".join(words[number - 2 : number + 2])
             holding = chunks_holding(connection, Operand(phrase, is_phrase=True), ranges)
@@ -167,10 +168,11 @@ def plain_scan(text: str, phrase: str) -> bool:
 
 def store(connection: Connection, collection_id: int, path: str, text: str) -> int:
     parsed = parse(text, path)
+    content_hash = hashlib.sha256(text.encode()).digest()
     return store_document(
         connection,
         collection_id,
-        NewDocument(path, text, b"", parsed, chunk(text, parsed, load_tokenizer())),
+        NewDocument(path, text, content_hash, parsed, chunk(text, parsed, load_tokenizer())),
     )
 
 

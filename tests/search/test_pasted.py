@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support import Filler
 
-from kb.search.query import MOST_CHARACTERS, Operand, match_alternatives, parse_query
+from kb.search.query import MAX_CHARACTERS, Operand, match_alternatives, parse_query
 from kb.tools.registry import call_tool
 from kb.tools.session import Session
 
@@ -37,9 +37,9 @@ def test_an_apostrophe_quotes_nothing() -> None:
 def test_in_more_than_32_words_signs_and_quotes_mean_nothing() -> None:
     text = '+pump -valve "low pressure" ' + " ".join(f"word{n}" for n in range(40))
     query = parse_query(text)
-    assert not query.has_operators
+    assert query.must == query.must_not == ()
     assert {"+pump", "-valve", "low", "pressure"} <= {term.text for term in query.terms}
-    assert parse_query('+pump -valve "low pressure"').has_operators
+    assert parse_query('+pump -valve "low pressure"').must
 
 
 def test_a_phrase_that_is_nowhere_loses_its_quotes(fill: Filler) -> None:
@@ -63,7 +63,7 @@ def test_plus_and_minus_stay_enforced_without_the_quotes(fill: Filler) -> None:
 
 def test_what_follows_ten_thousand_characters_is_left_out_and_said(fill: Filler) -> None:
     kb = fill(PAGES)
-    text = "noon " + "x" * MOST_CHARACTERS + " valve"
+    text = "noon " + "x" * MAX_CHARACTERS + " valve"
     assert "10,000 characters" in search(kb, text)["notice"]
     call_tool(kb, "search_add_document", {"doc_id": "a", "content": "noon"})
     assert "10,000 characters" in search(kb, text, "search_index")["notice"]
@@ -82,7 +82,7 @@ def test_what_follows_ten_thousand_characters_is_left_out_and_said(fill: Filler)
 )
 def test_huge_queries_ask_for_a_bounded_number_of_things(text: str, fill: Filler) -> None:
     query = parse_query(text)
-    assert not query.has_operators
+    assert query.must == query.must_not == ()
     assert len(query.terms) <= 300
     assert isinstance(search(fill(PAGES), text)["results"], list)
 

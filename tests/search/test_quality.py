@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from support import Filler
+from support import Filler, search
 
 from kb.evaluation.judged import Judged, Run, measure, read_questions, run_queries
-from kb.search.passages import search_passages
+from kb.search.policy import SearchRequest
 from kb.search.query import parse_query, scripts_asked
 from kb.search.ranking import readable_share
+from kb.search.run import run_batch
 from kb.text.terms import scripts
 from kb.tools.session import Session
 
@@ -97,8 +98,7 @@ def test_a_name_asks_in_no_language() -> None:
 
 
 def first_row(kb: Session, query: str) -> dict[str, object]:
-    found = search_passages(kb.model, kb.names, [(query, [])], 5, 2.0, True, False)
-    return dict(found.rows[0][0])
+    return dict(search(kb, query, limit=5).rows[0])
 
 
 @pytest.mark.parametrize(
@@ -131,20 +131,16 @@ def test_exact_questions_have_their_document_first(windrose: Session) -> None:
 def test_no_score_rises_from_one_row_to_the_next(windrose: Session) -> None:
     questions = [json.loads(line)["question"] for line in QUESTIONS.read_text().splitlines()]
     for hybrid in (True, False):
-        asked = [(question, []) for question in questions]
-        for rows in search_passages(
-            windrose.model, windrose.names, asked, 10, 2.0, hybrid, False
-        ).rows:
-            scores = [row["relevanceScore"] for row in rows]
+        requests = [SearchRequest(question, hybrid=hybrid) for question in questions]
+        for result in run_batch(windrose.files, requests)[0]:
+            scores = [row["relevanceScore"] for row in result.rows]
             assert scores == sorted(scores, reverse=True)
             assert all(0 <= score <= 0.99 for score in scores)
 
 
 def test_good_passages_of_one_document_stand_together(windrose: Session) -> None:
-    found = search_passages(
-        windrose.model, windrose.names, [("wind vane calibration", [])], 10, 2.0, True, False
-    )
-    documents = [row["documentId"] for row in found.rows[0]]
+    rows = search(windrose, "wind vane calibration").rows
+    documents = [row["documentId"] for row in rows]
     assert documents[0] == documents[1]
 
 
@@ -158,15 +154,15 @@ def test_rare_words_as_typed_are_evidence_by_themselves(windrose: Session, query
 
 
 def test_reranking_keeps_the_candidates_and_gives_an_order(windrose: Session) -> None:
-    query = [("why does my station show the wrong wind direction?", [])]
-    plain = search_passages(windrose.model, windrose.names, query, 20, 2.0, True, False)
-    reranked = search_passages(windrose.model, windrose.names, query, 20, 2.0, True, True)
+    query = "why does my station show the wrong wind direction?"
+    plain = search(windrose, query, limit=20)
+    reranked = search(windrose, query, limit=20, rerank=True)
     assert not reranked.notice
-    assert {hit.chunk_id for hit in reranked.hits[0]} == {hit.chunk_id for hit in plain.hits[0]}
-    again = search_passages(windrose.model, windrose.names, query, 20, 2.0, True, True)
-    assert [hit.chunk_id for hit in again.hits[0]] == [hit.chunk_id for hit in reranked.hits[0]]
-    assert [hit.chunk_id for hit in plain.hits[0]] != [hit.chunk_id for hit in reranked.hits[0]]
-    scores = [row["relevanceScore"] for row in reranked.rows[0]]
+    assert {hit.chunk_id for hit in reranked.hits} == {hit.chunk_id for hit in plain.hits}
+    again = search(windrose, query, limit=20, rerank=True)
+    assert [hit.chunk_id for hit in again.hits] == [hit.chunk_id for hit in reranked.hits]
+    assert [hit.chunk_id for hit in plain.hits] != [hit.chunk_id for hit in reranked.hits]
+    scores = [row["relevanceScore"] for row in reranked.rows]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -178,9 +174,7 @@ def test_scores_tell_an_answer_from_an_unrelated_question(windrose: Session) -> 
 
 
 def test_meaning_alone_is_ordered_by_distance(windrose: Session) -> None:
-    found = search_passages(
-        windrose.model, windrose.names, [("northerly breezes", [])], 50, 2.0, False, False
-    )
-    distances = [row["distance"] for row in found.rows[0]]
+    found = search(windrose, "northerly breezes", limit=50, hybrid=False)
+    distances = [row["distance"] for row in found.rows]
     assert len(distances) == 50
     assert distances == sorted(distances)

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
+from support import hits_of, search as searched
 
-from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.models.embedder import Embedder
-from kb.search.hybrid import search
-from kb.search.passages import search_passages
-from kb.search.query import clean, match_alternatives, match_literally, parse_query
+from kb.search.occurrences import matching
+from kb.search.query import match_alternatives, parse_query, quote
 from kb.search.rows import load_rows
+from kb.store.chunks import WHOLE_FILE
 from kb.store.database import Database
-from kb.store.ids import WHOLE_FILE
+from kb.text.file_names import clean
 from kb.tools.session import Session, open_session
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases" / "query"
@@ -65,7 +65,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 def found_by(kb: Session, text: str) -> list[str]:
     """The names of the documents that keywords find, in alphabetical order."""
     with kb.database.read() as connection:
-        hits = search(connection, parse_query(text), None, limit=100)
+        hits = hits_of(connection, parse_query(text), limit=100)
         rows = load_rows(connection, [hit.chunk_id for hit in hits])
     return sorted({row["document"].removesuffix(".txt") for row in rows})
 
@@ -89,12 +89,10 @@ SIGNS = st.text(alphabet="+-\"*():^{}[]@?!%/\\'.,;~#&|<>= \t\n\0abAND漢字ｱ�
 def test_any_text_is_a_valid_query(corpus: Session, text: str) -> None:
     query = parse_query(text)
     with corpus.database.read() as connection:
-        for match in (" OR ".join(match_alternatives(query)), match_literally(query)):
+        for match in (" OR ".join(match_alternatives(query)), quote(query.text)):
             if match:
-                connection.tuples(
-                    "matching_chunk_ids", match=match, first=WHOLE_FILE[0], last=WHOLE_FILE[1]
-                )
-        search(connection, query, None)
+                matching(connection, match, [WHOLE_FILE])
+        hits_of(connection, query)
 
 
 @given(st.one_of(st.text(), SIGNS))
@@ -123,7 +121,7 @@ def test_parsing_a_query_loses_no_word(text: str) -> None:
 )
 def test_very_long_query_is_answered(corpus: Session, text: str) -> None:
     with corpus.database.read() as connection:
-        search(connection, parse_query(text), None)
+        hits_of(connection, parse_query(text))
 
 
 @pytest.mark.parametrize("text", ["", "  ", "*", '""', "?!", "-", "+ -", "-wind", '-"rain gauge"'])
@@ -131,8 +129,8 @@ def test_query_that_asks_for_nothing_finds_nothing(windrose: Session, text: str)
     vector = windrose.model.embed_queries(["wind"])
     assert vector is not None
     with windrose.database.read() as connection:
-        assert search(connection, parse_query(text), vector[0]) == []
-        assert search(connection, parse_query(text), vector[0], use_keywords=False) == []
+        assert hits_of(connection, parse_query(text), vector[0]) == []
+        assert hits_of(connection, parse_query(text), vector[0], use_words=False) == []
 
 
 @pytest.mark.parametrize("text", ["", "?!", '-"rain gauge"'])
@@ -141,9 +139,8 @@ def test_query_that_asks_for_nothing_loads_no_model(windrose_copy: Path, text: s
         raise AssertionError(f"{name} was made")
 
     with open_session(Database(windrose_copy), make_embedder=make_embedder) as kb:
-        asked = [(text, ["windrose"])]
-        found = search_passages(kb.model, kb.names, asked, 10, 2.0, True, False)
-    assert found.rows == [[]]
+        found = searched(kb, text, collections=["windrose"])
+    assert found.rows == []
     assert not found.notice
 
 
@@ -151,8 +148,8 @@ def test_operators_hold_for_what_vectors_find(windrose: Session) -> None:
     query = parse_query('vane north -offset +"wind"')
     (vector,) = windrose.model.embed_queries([query.words_to_embed]) or []
     with windrose.database.read() as connection:
-        for use_keywords in (True, False):
-            hits = search(connection, query, vector, limit=50, use_keywords=use_keywords)
+        for use_words in (True, False):
+            hits = hits_of(connection, query, vector, limit=50, use_words=use_words)
             rows = load_rows(connection, [hit.chunk_id for hit in hits])
             tags = {
                 row["chunk_id"]: connection.apsw.execute(

@@ -85,7 +85,13 @@ def test_an_explanation_names_the_evidence() -> None:
     assert "42%" in explained(ANSWER._replace(held=0.42))
     assert "very many passages" in explained(ANSWER._replace(held=0.42, telling=0.2))
     assert "very near" in explained(ANSWER)
-    assert "judged by words alone" in explained(ANSWER._replace(cosine=None))
+    assert "has no vector yet: judged by words" in explained(ANSWER._replace(cosine=None))
+    asked_for_words = explained(ANSWER, by_words=True)
+    assert "judged by words alone" in asked_for_words
+    assert "vector" not in asked_for_words
+    assert "near" not in asked_for_words
+    titled = ANSWER._replace(held=0, is_literal=False, is_typed=False, is_titled=True)
+    assert explained(titled).startswith("its title or heading holds all of the query")
     assert explained(None) == "near in meaning"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kb.results.search import score_word
 from kb.search.ranking import RELEVANT
-from kb.search.score_words import score_word
 from kb.server.page.render import page
 
 
@@ -32,7 +32,7 @@ def test_the_page_says_the_word_that_the_terminal_says(score: float, word: str) 
         "pieces": [("text", False)],
         "address": "/doc",
     }
-    shown = page("results.html", query="a", rows=[row], notice="", collections=[], wanted="")
+    shown = page("results.html", query="a", documents=[[row]], is_likely=True, notice="")
     assert f"{score:.2f} {word}</span>" in bytes(shown.body).decode()
     assert score_word(score) == word
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support import Filler, call
 
@@ -121,6 +123,76 @@ def test_anchors_of_other_markups_are_known(
     assert found(page, wanted, document)[0] == heading
 
 
+TERMS = """\
+# Tool
+
+Tool {#why}
+: For wind.
+
+## Options
+
+`-n`
+`--dry-run`
+:   Shows it alone.
+
+`-N`, `--no-act`
+:   Does not.
+
+`-m <text>`, `--message=<text>`
+:   With a text.
+
+    `short`
+    :   One line.
+
+`run(task, *, debug=None)`
+:   Runs.
+
+Behind the list.
+
+## Tool
+
+Again.
+"""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "heading", "line"),
+    [
+        ("--dry-run", "-n, --dry-run", 8),
+        ("-n", "-n, --dry-run", 8),
+        ("-N", "-N, --no-act", 12),
+        ("--message", "-m <text>, --message=<text>", 15),
+        ("-m", "-m <text>, --message=<text>", 15),
+        ("run", "run(task, *, debug=None)", 21),
+        ("Options > short", "short", 18),
+        ("why", "Tool", 3),
+        ("tool-1", "Tool", 26),  # renderers give terms no anchor
+        ("dry", "-n, --dry-run", 8),
+    ],
+)
+def test_terms_are_found_by_each_of_their_names(
+    fill: Filler, wanted: str, heading: str, line: int
+) -> None:
+    kb = fill({"page.md": TERMS}, embed=False)
+    assert found(kb, wanted) == (heading, line)
+
+
+def test_the_section_of_a_term_is_its_definition(fill: Filler) -> None:
+    kb = fill({"page.md": TERMS}, embed=False)
+    there = {"collection": "docs", "document": "page.md"}
+    term = call(kb, "documents_get_section", **there, section="-m")
+    assert (term["level"], term["startLine"], term["endLine"]) == (3, 15, 19)
+    for below in (True, False):
+        options = call(
+            kb, "documents_get_section", **there, section="Options", includeSubsections=below
+        )
+        assert (options["startLine"], options["endLine"]) == (6, 24)
+    outline = call(kb, "documents_get_outline", **there)["outline"]
+    assert [(one["level"], one["line"]) for one in outline] == [
+        *((1, 1), (2, 3), (2, 6), (3, 8), (3, 12), (3, 15), (3, 21), (2, 26))
+    ]
+
+
 @pytest.mark.parametrize("wanted", ["#", "#nowhere", "^", "#^none", "{#}", "fonts-9"])
 def test_what_names_nothing_is_told(page: Session, wanted: str) -> None:
     with pytest.raises((KbError, AssertionError), match="not found"):
@@ -130,3 +202,35 @@ def test_what_names_nothing_is_told(page: Session, wanted: str) -> None:
 def test_a_heading_of_open_tags_takes_linear_time() -> None:
     heading = "# " + "<a id=" * 100_000 + '<a class="x" name="end">'
     assert list(written_anchors([heading], 1)) == ["end"]
+
+
+def test_of_a_long_section_its_subsections_are_given_to_choose_from(fill: Filler) -> None:
+    parts = "".join(f"## Part {number}\n\n{'word ' * 1000}\n\n" for number in range(1, 4))
+    long = f"# Deep\n\n{'word ' * 4000}\n"
+    kb = fill({"page.md": f"# Big\n\nBeginning.\n\n{parts}{long}"}, embed=False)
+    there = {"collection": "docs", "document": "page.md"}
+    big = call(kb, "documents_get_section", **there, section="Big")
+    assert (big["content"], big["startLine"], big["endLine"]) == ("# Big\n\nBeginning.", 1, 3)
+    assert big["subsections"] == [
+        {"section": "Part 1", "level": 2, "startLine": 5, "endLine": 7},
+        {"section": "Part 2", "level": 2, "startLine": 9, "endLine": 11},
+        {"section": "Part 3", "level": 2, "startLine": 13, "endLine": 15},
+    ]
+    assert big["truncated"]
+    assert "read a subsection" in big["notice"]
+    # What has none comes whole, as do shorter sections, and as the library gives it.
+    assert len(call(kb, "documents_get_section", **there, section="Deep")["content"]) > 20_000
+    part = call(kb, "documents_get_section", **there, section="Part 2")
+    assert "truncated" not in part
+    assert kb.base.section("page.md", "Big").end_line == 15
+
+
+def test_of_very_many_subsections_the_first_are_listed_and_the_rest_named(fill: Filler) -> None:
+    parts = "".join(f"## Part {number}\n\n{'word ' * 50}\n\n" for number in range(1, 101))
+    kb = fill({"page.md": f"# Big\n\n{parts}"}, embed=False)
+    there = {"collection": "docs", "document": "page.md"}
+    big = call(kb, "documents_get_section", **there, section="Big")
+    [next_line] = re.findall(r"startLine (\d+)", big["notice"])
+    rest = call(kb, "documents_get_outline", **there, startLine=int(next_line))["outline"]
+    names = [row["section"] for row in big["subsections"]] + [row["text"] for row in rest]
+    assert names == [f"Part {number}" for number in range(1, 101)]

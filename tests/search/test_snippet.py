@@ -3,7 +3,7 @@
 import pytest
 
 from kb.search.query import parse_query
-from kb.search.snippet import WIDTH, nearest_snippets, readable, snippet
+from kb.search.results import WIDTH, nearest_snippets, readable, snippet
 from kb.store.database import Database
 from kb.tools.session import Session
 
@@ -23,6 +23,31 @@ def test_a_snippet_lies_round_the_words_that_were_asked_for() -> None:
     assert "Spooled files rest." in text
     assert len(text) <= WIDTH + 6
     assert marks == ["files"]  # by stem, and no stop word
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Read [the *vane*](guide/vane.md) first.", "Read the vane first."),
+        ('A ![vane](img/vane.png "A vane") here.', "A vane here."),
+        (
+            "See [the vane][1] and [[Mast|the mast]] or [[Vane]].",
+            "See the vane and the mast or Vane.",
+        ),
+        ("**Never** turn a ***loose*** ~~old~~ _wind vane_.", "Never turn a loose old wind vane."),
+        ("Run `vane --set *x*` and [`vane`](cli.md).", "Run vane --set *x* and vane."),
+        (
+            "def __init__(self, *vane, **more): a[0][1](x)",
+            "def __init__(self, *vane, **more): a[0][1](x)",
+        ),
+        ("2 * 3 * vane and **/*.md", "2 * 3 * vane and **/*.md"),
+    ],
+)
+def test_a_snippet_has_no_markup(content: str, text: str) -> None:
+    found, marks = shown(content, "vane")
+    assert found == text
+    assert marks
+    assert {mark.lower() for mark in marks} == {"vane"}
 
 
 def test_without_a_matched_word_the_first_sentences_are_shown() -> None:
@@ -58,7 +83,7 @@ def test_a_heading_that_is_shown_is_not_repeated() -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("Text {.lead} and [a](b){: target=_blank }", "Text and [a](b)"),
+        ("Text {.lead} and [a](b){: target=_blank }", "Text and a"),
         ('<div class="x">\nText <b>bold</b><br/>\n</div>', "Text bold"),
         ('!!! note "Careful"\n    Text', "Careful\n    Text"),
         ("::: warning\nText\n:::", "Text"),

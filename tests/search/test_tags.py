@@ -8,7 +8,7 @@ import pytest
 from support import Filler, call
 
 from kb.cli.main import main
-from kb.formats.tags import aliases_of, inline_tags, normal_tag, tags_of
+from kb.formats.tags import inline_tags, names_of, normal_tag, tags_of
 from kb.search.query import parse_query
 
 DOCUMENTS: dict[str, str | bytes] = {
@@ -166,9 +166,6 @@ def test_tags_are_read_in_all_their_forms(metadata: dict[str, object], tags: lis
 
 
 def test_aliases_are_names_with_blanks() -> None:
-    assert aliases_of({"aliases": "K8s, Kubernetes cluster", "alias": "[[K8]]"}) == [
-        "K8s",
-        "Kubernetes cluster",
-        "K8",
-    ]
+    names = names_of({"aliases": "K8s, Kubernetes cluster", "alias": "[[K8]]"})
+    assert names == "K8s\nKubernetes cluster\nK8"
     assert normal_tag("#Winter  Food/") == "winter-food"

@@ -6,19 +6,20 @@ import threading
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from kb.cli.main import main
+from kb.results.base import Result
 from kb.tools import context
+from kb.tools.call import Call
 from kb.tools.registry import Tool, tool
 from kb.tools.session import Session
 
 
-class Answer(TypedDict):
+class Answer(Result, kw_only=False):
     answer: str
 
 
-@tool(family="odd", title="Noisy", example={})
+@tool(title="Noisy", example={})
 def noisy(kb: Session) -> Answer:
     """Write to stdout in every way there is."""
     print("a print")
@@ -26,14 +27,14 @@ def noisy(kb: Session) -> Answer:
     sys.stdout.flush()
     os.write(1, b"from a library\n")
     os.system("echo from a child")
-    return {"answer": "done"}
+    return Answer("done")
 
 
 def started() -> None:
     print("slow call started", file=sys.stderr, flush=True)
 
 
-@tool(family="odd", title="Slow", example={})
+@tool(title="Slow", example={})
 def slow(
     kb: Session,
     seconds: Annotated[float, Field(description="How long it takes.", ge=0, le=600)] = 600.0,
@@ -41,21 +42,21 @@ def slow(
     """Compute for a long time."""
     started()
     threading.Event().wait(seconds)
-    return {"answer": "done"}
+    return Answer("done")
 
 
-@tool(family="odd", title="Slow read", example={})
-def slow_read(kb: Session) -> Answer:
+@tool(title="Slow read", example={})
+def slow_read(kb: Call) -> Answer:
     """Read without end."""
-    with kb.database.read() as connection:
+    with kb.base.database.read() as connection:
         started()
         connection.apsw.execute(
             "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
         ).fetchall()
-    return {"answer": "never"}
+    return Answer("never")
 
 
-@tool(family="odd", title="Crash", example={})
+@tool(title="Crash", example={})
 def crash(kb: Session) -> Answer:
     """Fail in an unforeseen way."""
     raise ZeroDivisionError("on purpose")

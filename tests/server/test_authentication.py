@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import subprocess
 import sys
@@ -13,20 +12,24 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from http_process import HEADERS, INITIALIZE, HttpServer
+from http_process import INITIALIZE, HttpServer, Stream, eventually, of_later_protocol
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from server_process import HANGS, environment
 from support import content_of
 
+from kb.results.roles import Role
+from kb.server.authentication import MOST_OPEN
+from kb.server.clients import MOST_OF_TOKEN
 from kb.server.running import ask, running_server
 from kb.settings import find_project
+from kb.store.access_tokens import add_token, forget_tokens, revoke_token
 from kb.store.database import Database
-from kb.store.roles import Role
-from kb.store.tokens import add_token, forget_tokens, revoke_token
 from kb.tools.registry import load_tools
 
 QUESTION = {"query": "wind", "limit": 1}
+LISTEN = of_later_protocol("subscriptions/listen", notifications={"resourcesListChanged": True})
+ENDS_SECONDS = 10.0  # a stream is looked at four times a second, and hears a ping after fifteen
 LISTED = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 
 
@@ -57,12 +60,7 @@ def with_client(url: str, token: str, use: Callable[[Client], Any], mode: Any = 
 
 def opened(server: HttpServer, token: str) -> dict[str, str]:
     """The headers of a session that is open."""
-    status, headers, text = server.request("POST", "/mcp", INITIALIZE, bearer(token))
-    assert status == 200, text
-    session = {**bearer(token), "Mcp-Session-Id": headers["mcp-session-id"]}
-    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert server.request("POST", "/mcp", ready, session)[0] == 202
-    return session
+    return server.open_session(**bearer(token))
 
 
 def test_a_file_without_tokens_is_open_on_this_machine_until_it_has_one(
@@ -167,25 +165,53 @@ def test_a_session_is_of_use_to_its_own_token_alone(windrose_copy: Path) -> None
         assert server.request("POST", "/mcp", LISTED, again)[0] == 404  # the next one of the name
 
 
-def test_a_revoked_token_is_refused_at_once_and_its_streams_end(windrose_copy: Path) -> None:
+@pytest.mark.parametrize("protocol", ["of the handshake", "without sessions"])
+def test_a_revoked_token_is_refused_at_once_and_its_streams_end(
+    protocol: str, windrose_copy: Path
+) -> None:
     gone, stays = made(windrose_copy, "anna"), made(windrose_copy, "bob")
     with HttpServer(windrose_copy) as server:
-        sessions = [opened(server, token) for token in (gone, stays)]
-        streams = []
-        for session in sessions:
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANGS)
-            connection.request("GET", "/mcp", headers={**HEADERS, **session})
-            streams.append((connection, connection.getresponse()))
-        assert [stream.status for _, stream in streams] == [200, 200]
+        if protocol == "of the handshake":
+            asked = [(opened(server, token), None) for token in (gone, stays)]
+        else:
+            headers, listen = LISTEN
+            asked = [({**bearer(token), **headers}, listen) for token in (gone, stays)]
+        streams = [Stream(server.port, *one) for one in asked]
+        assert [stream.status for stream in streams] == [200, 200]
+        assert [stream.ends_within(0) for stream in streams] == [False, False]
         revoked(windrose_copy, "anna")
-        assert server.request("POST", "/mcp", LISTED, sessions[0])[0] == 401
-        assert server.request("POST", "/mcp", LISTED, sessions[1])[0] == 200
-        assert streams[0][1].read() == b""
-        assert server.request("GET", "/mcp", None, sessions[1])[0] == 409  # it is open still
-        for connection, _ in streams:
-            connection.close()
+        for token, status in ((gone, 401), (stays, 200)):
+            assert server.request("POST", "/api/search", QUESTION, bearer(token))[0] == status
+        assert streams[0].ends_within(ENDS_SECONDS)
+        assert not streams[1].ends_within(0)
+        for stream in streams:
+            stream.close()
         _, errors = server.end()
     assert errors == ""
+
+
+def test_a_token_has_a_number_of_sessions_and_of_streams(windrose_copy: Path) -> None:
+    many, other = made(windrose_copy, "anna"), made(windrose_copy, "bob")
+    with HttpServer(windrose_copy) as server:
+        sessions = [opened(server, many) for _ in range(MOST_OF_TOKEN)]
+        status, _, text = server.request("POST", "/mcp", INITIALIZE, bearer(many))
+        assert (status, f"{MOST_OF_TOKEN} sessions" in text) == (429, True)
+        assert server.request("DELETE", "/mcp", None, sessions.pop())[0] == 200
+        assert eventually(
+            lambda: server.request("POST", "/mcp", INITIALIZE, bearer(many))[0] == 200
+        )
+        opened(server, other)
+        headers, listen = LISTEN
+        headers = {**bearer(many), **headers}
+        streams = [Stream(server.port, headers, listen) for _ in range(MOST_OPEN)]
+        assert {stream.status for stream in streams} == {200}
+        status, _, text = server.request("POST", "/mcp", LISTED, sessions[0])
+        assert (status, f"{MOST_OPEN} requests and streams" in text) == (429, True)
+        assert server.request("POST", "/mcp", LISTED, opened(server, other))[0] == 200
+        streams.pop().close()
+        assert eventually(lambda: server.request("POST", "/mcp", LISTED, sessions[0])[0] == 200)
+        for stream in streams:
+            stream.close()
 
 
 def test_a_client_is_told_in_words_that_its_token_is_not_valid(windrose_copy: Path) -> None:

@@ -25,10 +25,10 @@ def add(kb: Session, count: int) -> None:
 
 def test_added_documents_get_their_vectors(kb: Session) -> None:
     add(kb, 20)
-    assert kb.activity.waits_for_vectors
+    assert kb.activity.added.is_set()
     embed_added(kb)
     assert waiting(kb) == 0
-    assert not kb.activity.waits_for_vectors
+    assert not kb.activity.added.is_set()
 
 
 def test_a_folder_without_vectors_stays_as_it_is(fill) -> None:
@@ -49,7 +49,7 @@ def test_embedding_gives_way_to_a_call_and_goes_on_later(kb: Session, embedder) 
     embedder.embed = embed_while_a_call_comes
     embed_added(kb, give_way=True)
     assert 0 < waiting(kb) < 60
-    assert kb.activity.waits_for_vectors
+    assert kb.activity.added.is_set()
     embedder.embed = plain
     embed_added(kb, give_way=True)
     assert waiting(kb) == 0

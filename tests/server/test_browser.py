@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from http_process import HttpServer
 from server_process import HANGS, environment
+from support import ROOT
 from test_page import make_file
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -55,7 +56,8 @@ def page(browser: Any, server: HttpServer) -> Iterator[Any]:
     opened = context.new_page()
     opened.set_default_timeout(PATIENCE)
     complaints: list[str] = []
-    opened.on("console", lambda one: complaints.append(one.text))
+    # That a page answers 404 is what some tests want to see.
+    opened.on("console", lambda one: "404" in one.text or complaints.append(one.text))
     opened.on("pageerror", lambda error: complaints.append(str(error)))
     asked: list[str] = []
     opened.on("request", lambda request: asked.append(request.url))
@@ -84,15 +86,94 @@ def test_results_come_while_one_types_and_are_those_of_the_command(page: Any, fi
     page.wait_for_selector(".result mark")
     page.wait_for_url("**/?q=calibrate+the+vane")
     rows = printed(file, "search", "calibrate the vane", "--json", "-n", "20")["results"]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:  # under their documents, which come in the order of their best rows
+        groups.setdefault(f"{row['collection']}/{row['documentId']}", []).append(row)
+    assert page.locator(".results > li > .place").all_inner_texts() == [*groups]
+    assert len(groups) < len(rows)
+    rows = [row for group in groups.values() for row in group]
     shown = [text.partition(" ·")[0] for text in page.locator(".result > .place").all_inner_texts()]
     assert shown == [
-        f"{row['collection']}/{row['documentId']}:{row['startLine']}–{row['endLine']}"
-        for row in rows
+        f"{row['documentId'].split('/')[-1]}:{row['startLine']}–{row['endLine']}" for row in rows
     ]
     scores = [float(text.split()[0]) for text in page.locator(".score").all_inner_texts()]
     assert scores == [round(row["relevanceScore"], 2) for row in rows]
     marked = {text.lower() for text in page.locator(".result mark").all_inner_texts()}
     assert "vane" in marked
+
+
+def test_what_is_nowhere_has_the_nearest_and_no_query_what_is_new(page: Any) -> None:
+    page.goto("/?q=how+do+I+bake+sourdough+bread")
+    assert "Nothing likely" in page.locator(".empty").inner_text()
+    assert 1 <= page.locator(".results > li").count() <= 3
+    page.goto("/?q=%2Bxylophonist&c=windrose")
+    assert "Nothing found" in page.locator(".empty").inner_text()
+    page.click("a:text('Search all collections')")
+    page.wait_for_url("**/?q=%2Bxylophonist")
+    page.goto("/")
+    new = page.locator(".recent a").first
+    title = new.inner_text()
+    new.click()
+    page.wait_for_selector("article")
+    assert title in page.locator("h1").first.inner_text()
+
+
+AXE = ROOT / "tests" / "assistants" / "node" / "node_modules" / "axe-core" / "axe.min.js"
+LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+ADDRESSES = (
+    *("/", "/?q=vane", "/?q=how+do+I+bake+sourdough+bread", "/?q=%2Bxylophonist"),
+    *(
+        "/doc?collection=windrose&id=how-to%2Fcalibrate+the+vane.md&from=14&to=26",
+        "/doc?collection=windrose&id=how-to%2Fcalibrate+the+vane.md&view=source&from=14",
+        "/doc?collection=windrose&id=reference%2Ferror-messages.md",
+        "/doc?collection=odd&id=a+%22b%22+%26+%3Cc%3E.md",
+        "/doc?collection=odd&id=callouts.md",
+    ),
+    *("/graph", "/collections", "/collection?name=windrose", "/activity", "/discoveries"),
+    "/collection?name=nothing",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_every_page_is_accessible_and_fits_the_screen(page: Any, width: int, scheme: str) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is missing: run scripts/foreign-clients")
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    for address in ADDRESSES:
+        if (wanted := page.goto(address).status) != 200:
+            assert (address, wanted) == ("/collection?name=nothing", 404)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+        assert page.locator("h1").count() >= 1, address
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = page.evaluate(
+            "levels => axe.run({ runOnly: levels }).then(done => done.violations.map("
+            "rule => [rule.id, rule.nodes.map(node => node.html + node.failureSummary)]))",
+            LEVELS,
+        )
+        assert found == [], address
+
+
+def test_who_has_no_token_is_asked_for_it(browser: Any, file: Path) -> None:
+    token = "correct-horse-battery-staple"
+    with HttpServer(file, KB_TOKEN=token) as server:
+        context = browser.new_context(base_url=f"http://127.0.0.1:{server.port}")
+        page = context.new_page()
+        assert page.goto("/?q=vane").status == 401
+        if AXE.is_file():
+            page.evaluate(AXE.read_text(encoding="utf-8"))
+            found = "levels => axe.run({ runOnly: levels }).then(done => done.violations)"
+            assert page.evaluate(found, LEVELS) == []
+        page.fill("input[name=token]", "a-wrong-one")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("[role=alert]")
+        page.fill("input[name=token]", token)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".result")
+        assert page.url.endswith("/?q=vane")
+        context.close()
 
 
 def test_the_keyboard_leads_from_the_question_to_the_marked_passage(page: Any) -> None:
@@ -103,8 +184,10 @@ def test_the_keyboard_leads_from_the_question_to_the_marked_passage(page: Any) -
     first, last = map(int, re.findall(r":(\d+)–(\d+)", place)[0])
     page.keyboard.press("Enter")
     page.wait_for_selector(".passage")
-    lines = page.evaluate("[...document.querySelectorAll('.passage')].map(one => +one.id.slice(1))")
-    assert lines == list(range(first, last + 1))
+    marked = "[...document.querySelectorAll('.passage')].map(one => +one.id.slice(1))"
+    lines = page.evaluate(marked)
+    assert lines[0] == first
+    assert set(lines) <= set(range(first, last + 1))
     # The page is there before it has been moved to the passage.
     page.wait_for_function(
         """() => {
@@ -113,6 +196,14 @@ def test_the_keyboard_leads_from_the_question_to_the_marked_passage(page: Any) -
         }"""
     )
     assert "E417" in "".join(page.locator(".passage").all_inner_texts())
+    page.keyboard.press("s")  # the source, line by line
+    page.wait_for_selector(".lines .passage")
+    assert page.evaluate(marked) == list(range(first, last + 1))
+    page.keyboard.press("s")
+    page.wait_for_selector(".rendered .passage")
+    numbers = page.locator(".rendered .number:visible")
+    edges = numbers.evaluate_all("all => all.map(one => Math.round(one.getBoundingClientRect().x))")
+    assert len(set(edges)) == 1  # in the margin, also those of code
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.name") == "q"
     page.keyboard.press("Escape")
@@ -131,13 +222,21 @@ def test_the_outline_and_the_citations_lead_on(page: Any) -> None:
     assert "If storing fails" in heading.inner_text()
     assert 0 < heading.bounding_box()["y"] < 300
     page.click(".citations:has(summary:text('Cited by')) a >> nth=0")
-    page.wait_for_selector(".line:target")
-    assert "calibrate" in page.locator(".line:target").inner_text()
+    page.wait_for_selector(".passage")
+    assert "calibrate" in page.locator(".passage").inner_text().lower()
+    assert page.locator(page.evaluate("location.hash")).count() == 1
 
 
 def test_no_document_runs_a_script(page: Any) -> None:
     hostile = "/doc?collection=odd&id=a+%22b%22+%26+%3Cc%3E.md"
-    for path in ("/?q=zebra", hostile, "/graph", "/discoveries", "/collection?name=odd"):
+    for path in (
+        "/?q=zebra",
+        hostile,
+        f"{hostile}&view=source",
+        "/graph",
+        "/discoveries",
+        "/collection?name=odd",
+    ):
         page.goto(path)
         page.wait_for_load_state("networkidle")
         assert page.title() != "taken"
@@ -241,6 +340,18 @@ def test_the_graph_is_searched_clicked_and_opened(
     assert "../how-to/solder-the-board.md" in missing
     page.click(".about a:text('Open the document')")
     page.wait_for_url("**wind.md*" if where == "file" else "**/doc?*wind.md*")
+
+
+def test_on_a_small_screen_the_graphs_panels_are_folded(page: Any) -> None:
+    page.set_viewport_size({"width": 375, "height": 700})
+    page.goto("/graph")
+    assert not page.locator(".legend label").first.is_visible()
+    assert not page.locator(".about").is_visible()
+    page.fill(".graph input[type=search]", "calibrate the vane")
+    page.keyboard.press("Enter")
+    assert page.locator(".about h2").inner_text() == "Calibrate the vane"
+    page.click(".legend summary")
+    assert page.locator(".legend label").first.is_visible()
 
 
 def test_two_thousand_documents_are_drawn_in_time(page: Any, tmp_path: Path) -> None:

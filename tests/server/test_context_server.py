@@ -52,7 +52,9 @@ def test_a_session_with_a_real_client(project: Path) -> None:
                 recorded = await content(
                     client, "context_record", content="We use JWT tokens in httpOnly cookies"
                 )
-                found = await content(client, "context_search", query="how does auth work")
+                found = await content(
+                    client, "context_search", query="where are the JWT tokens kept"
+                )
                 assert found["results"][0]["id"] == recorded["id"]
                 session = found["results"][0]["session"]
                 read = await content(client, "read_file", path="auth/service.py", includeDeps=True)

@@ -80,6 +80,7 @@ def test_prompts_are_listed_and_hold_the_material(mode: str, fill: Filler) -> No
             {"collection": "docs", "document": "guide.md", "section": "Windows"},
             "Windows",
         ),
+        ("research", {"question": " "}, "question"),
     ],
 )
 def test_a_prompt_that_cannot_be_made_says_why(

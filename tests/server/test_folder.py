@@ -100,6 +100,35 @@ def test_who_shows_no_token_has_no_folder_read(team: Path) -> None:
         assert found(server, "notes")[0] == 401
 
 
+@pytest.mark.parametrize("asks", [True, False], ids=["with a token", "without"])
+def test_names_cannot_be_told_apart_without_a_valid_token(asks: bool, team: Path) -> None:
+    for name in ("handbook", "notes"):
+        made(team / f"{name}.db", "anna")
+    (team / "broken.db").write_bytes(b"no database, but long enough to look at" * 100)
+    shown: list[dict[str, str]] = [
+        {},
+        bearer("kb_wrong"),
+        {"Authorization": "Basic a"},
+        {"Cookie": "kb_token=kb_wrong"},
+    ]
+    with FolderServer(team, **({"KB_TOKEN": OWNER} if asks else {})) as server:
+        for path in ("mcp", "mcp/", "api/search", "", "doc?id=x", "?token=kb_wrong"):
+            for method in ("GET", "POST", "DELETE", "PUT", "OPTIONS"):
+                for headers in shown:
+                    answers = {
+                        answer(server, method, f"/{name}/{path}", headers)
+                        for name in ("handbook", "broken", "gone", "handbook.db", "a" * 3000, "%00")
+                    }
+                    assert len(answers) == 1, (method, path, headers)
+                    assert next(iter(answers))[0] == 401
+
+
+def answer(server: HttpServer, method: str, path: str, headers: dict[str, str]) -> Any:
+    """All of an answer but when it was given."""
+    status, found, text = server.request(method, path, QUESTION, headers)
+    return status, tuple(sorted({**found, "date": ""}.items())), text
+
+
 def test_a_damaged_file_is_told_and_the_others_answer(team: Path) -> None:
     (team / "broken.db").write_bytes(b"no database, but long enough to look at" * 100)
     with FolderServer(team, KB_TOKEN=OWNER) as server:

@@ -178,7 +178,7 @@ def test_an_origin_that_no_browser_sends_is_refused_at_the_start(windrose_copy: 
             encoding="utf-8",
             timeout=HANGS,
         )
-        assert (refused.returncode, "is no origin" in refused.stderr) == (2, True)
+        assert (refused.returncode, "is not an origin" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("body", ['{"a": ' * 5000, "[]", "no JSON", '{"id": 1e999}', "\ud800", ""])
@@ -244,6 +244,29 @@ def test_without_its_token_a_server_answers_nothing(windrose_copy: Path, tmp_pat
         assert (status, headers["location"]) == (303, "/evil.example/?a=1")
         assert "HttpOnly" in headers["set-cookie"]
         assert "SameSite=strict" in headers["set-cookie"]
+
+
+def test_a_token_that_clients_could_read_is_refused(windrose_copy: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "token.txt").write_text(f"{TOKEN}\n")
+    command = [
+        sys.executable,
+        "-m",
+        "kb",
+        "--db",
+        str(windrose_copy),
+        "serve",
+        "--http",
+        "0.0.0.0:0",
+    ]
+    refused = subprocess.run(
+        [*command, "--token-file", "token.txt"],
+        cwd=project, capture_output=True, encoding="utf-8", timeout=HANGS, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert refused.returncode == 3
+    assert "clients could read token.txt" in refused.stderr
 
 
 def test_a_server_ends_in_order_though_a_client_listens(windrose_copy: Path) -> None:
@@ -376,3 +399,27 @@ def test_only_the_server_of_this_very_file_is_asked(windrose_copy: Path, tmp_pat
         assert running_server(windrose_copy, find_project()) is None
         server.end()
     assert not list((Path.home() / ".cache" / "kb" / "servers").iterdir())
+
+
+def test_no_client_reads_the_token_of_who_runs_the_server(
+    windrose_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the project is somebody's home, with the cache in it."""
+    home = (
+        windrose_copy.parent.parent if windrose_copy.parent.name == ".kb" else windrose_copy.parent
+    )
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
+    with HttpServer(windrose_copy, "--root", str(home)) as server:
+        (place,) = (home / ".cache" / "kb" / "servers").glob("*.json")
+        token = json.loads(place.read_text())["token"]
+        session = {**server.open_session(), "Accept": "application/json"}
+        for name, arguments in (
+            ("read_file", {"path": place.relative_to(home).as_posix()}),
+            ("grep_codebase", {"pattern": "is_reachable"}),
+        ):
+            call = {"name": name, "arguments": arguments}
+            message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+            _, _, text = server.request("POST", "/mcp", message, session)
+            assert token not in text
+            assert "PERMISSION_DENIED" in text or "No matches" in text
+        server.end()

@@ -17,9 +17,9 @@ from http_process import HttpServer
 from server_process import HANGS, environment
 from support import ROOT
 
-from kb.cli.collect import register
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.store.database import Database
 from kb.tools.session import open_session
 
@@ -33,6 +33,34 @@ A zebra says {ATTACK} and </script><!-- and ]]> and {{{{ 7 * 7 }}}}.
 See [this](javascript:document.title='taken'), [that](data:text/html,{ATTACK}),
 [a page](https://example.com/?a="onclick='x'), [nobody](./none.md) and [a friend](friend.md).
 """
+CALLOUTS = """# Callouts
+
+> [!WARNING]
+> Keep [clear](friend.md) of the `mast`.
+
+!!! danger "Of MkDocs"
+    Text.
+
+:::tip
+Text.
+:::
+
+- [x] done
+- [ ] open
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+```python
+def f(x):  # a comment
+    return "text", 1
+```
+
+Text[^1] and $x^2$, see [nobody](none.md).
+
+[^1]: A note.
+"""
 
 
 def make_file(folder: Path, windrose_file: Path) -> Path:
@@ -42,6 +70,7 @@ def make_file(folder: Path, windrose_file: Path) -> Path:
     odd.mkdir()
     (odd / 'a "b" & <c>.md').write_text(HOSTILE)
     (odd / "friend.md").write_text("# Friend\n\nBack to [it](a%20%22b%22%20%26%20%3Cc%3E.md).\n")
+    (odd / "callouts.md").write_text(CALLOUTS)
     (odd / "long.md").write_text(
         "# Long\n\n" + "".join(f"Line {n} of many.\n" for n in range(9000))
     )
@@ -89,6 +118,7 @@ PAGES = [
     f"/?{urlencode({'q': ATTACK})}",
     "/results?q=zebra",
     f"/doc?{urlencode({**ODD, 'from': 3, 'to': 4})}",
+    f"/doc?{urlencode({**ODD, 'view': 'source'})}",
     "/doc?collection=odd&id=friend.md",
     f"/doc?{urlencode({'collection': ATTACK, 'id': ATTACK})}",
     "/graph",
@@ -122,7 +152,8 @@ def test_nothing_of_a_document_becomes_markup(path: str, server: HttpServer) -> 
 
 
 def test_a_document_shows_its_passage_its_links_and_who_cites_it(server: HttpServer) -> None:
-    _, _, text = server.request("GET", f"/doc?{urlencode({**ODD, 'from': 3, 'to': 4})}")
+    source = f"/doc?{urlencode({**ODD, 'from': 3, 'to': 4, 'view': 'source'})}"
+    _, _, text = server.request("GET", source)
     passage = re.findall(r'id="L(\d+)" class="line[^"]* passage"', text)
     assert passage == ["3", "4"]
     hrefs = [attributes.get("href", "") for _, attributes in Elements(text).found]
@@ -134,7 +165,7 @@ def test_a_document_shows_its_passage_its_links_and_who_cites_it(server: HttpSer
 
 def test_a_long_document_comes_in_parts_and_every_line_can_be_reached(server: HttpServer) -> None:
     seen: set[int] = set()
-    path = "/doc?collection=odd&id=long.md"
+    path = "/doc?collection=odd&id=long.md&view=source"
     for _ in range(6):
         _, _, text = server.request("GET", path)
         seen |= {int(number) for number in re.findall(r'id="L(\d+)"', text)}
@@ -143,8 +174,11 @@ def test_a_long_document_comes_in_parts_and_every_line_can_be_reached(server: Ht
             break
         path = found[1].replace("&amp;", "&")
     assert seen == set(range(1, 9003))
-    _, _, text = server.request("GET", "/doc?collection=odd&id=long.md&from=7000&to=7001")
+    far = "/doc?collection=odd&id=long.md&from=7000&to=7001"
+    _, _, text = server.request("GET", f"{far}&view=source")
     assert 'id="L7000" class="line passage"' in text
+    _, _, text = server.request("GET", far)
+    assert re.search(r'class="passage".*<span id="L7000">.*Line 6998 of many', text, re.DOTALL)
 
 
 def test_what_is_not_there_is_said_with_near_names(server: HttpServer) -> None:
@@ -152,7 +186,12 @@ def test_what_is_not_there_is_said_with_near_names(server: HttpServer) -> None:
     assert status == 404
     assert "frend.md" in text
     assert server.request("GET", "/collection?name=windros")[0] == 404
-    assert server.request("GET", "/nothing")[0] == 404
+    status, headers, text = server.request("GET", "/nothing")
+    assert (status, text) == (404, "Not Found")
+    status, headers, text = server.request("GET", "/nothing", None, {"Accept": "text/html"})
+    assert status == 404
+    assert "There is no page at /nothing" in text
+    assert "default-src 'none'" in headers["content-security-policy"]
     assert server.request("GET", "/static/../../schema.sql")[0] == 404
     assert server.request("GET", "/static/%2e%2e/base.html")[0] == 404
     assert server.request("GET", "/doc?collection=odd&id=friend.md&from=x&to=-1")[0] == 200
@@ -223,6 +262,16 @@ def test_the_page_is_for_this_machine_alone(file: Path) -> None:
             assert server.request("GET", path, None, right)[0] == 404
     with HttpServer(file, KB_TOKEN=token) as server:
         assert server.request("GET", "/discoveries")[0] == 401
+        html = {"Accept": "text/html"}
+        status, headers, text = server.request("GET", "/discoveries?a=%22b", None, html)
+        assert status == 401
+        assert '<form action="/discoveries">' in text
+        assert '<input type="hidden" name="a" value="&#34;b">' in text
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["www-authenticate"] == "Bearer"
+        assert server.request("GET", "/static/page.css", None, html)[0] == 401
+        assert "html" not in server.request("GET", "/mcp", None, html)[2]
         _, headers, _ = server.request("GET", f"/discoveries?token={token}")
         cookie = headers["set-cookie"].partition(";")[0]
         assert server.request("GET", "/discoveries", None, {"Cookie": cookie})[0] == 200
@@ -246,12 +295,20 @@ def test_templates_leave_escaping_on_and_hold_no_script() -> None:
     for template in TEMPLATES.glob("*.html"):
         text = template.read_text()
         assert re.findall(r"(\w+)\|safe", text) == (
-            ["data"] if template.name == "graph.html" else []
+            {"graph.html": ["data"], "document.html": ["rendered"], "token.html": ["style"]}.get(
+                template.name, []
+            )
         )
         assert "autoescape" not in text
         assert not re.search(r"\s(?:style|on\w+)=", text)
         for script in re.findall(r"<script([^>]*)>", text):
             assert "src=" in script or "application/json" in script
+
+
+def test_the_page_is_light_before_its_data() -> None:
+    assets = TEMPLATES.parent
+    files = [*(assets / "page").rglob("*.*"), *(assets / "vendor").glob("*.js")]
+    assert sum(file.stat().st_size for file in files) < 300_000
 
 
 def test_addresses_keep_every_letter_of_a_name() -> None:

@@ -57,6 +57,9 @@ def test_arguments_that_are_no_object_are_refused_by_the_tool(arguments: Any, as
     error = error_in(answer["result"])
     assert error["code"] == "VALIDATION_ERROR"
     assert set(error["details"]["fieldErrors"]) == {"arguments", "query"}
+    (why,) = error["details"]["fieldErrors"]["arguments"]
+    assert ("cannot be read as JSON" in why) == isinstance(arguments, str)
+    assert ("100 deep" in why) == (arguments == "[" * 1000)
 
 
 def test_arguments_may_come_as_json_text(ask: Ask) -> None:

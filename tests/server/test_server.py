@@ -39,6 +39,7 @@ from kb.server.stdio import _Unanswered
 from kb.tools.session import Session
 
 ROOT = Path(__file__).parents[2]
+MAX_LIST_BYTES = 24_000  # that every assistant reads before it asks anything
 QUERY = {"query": "how do I calibrate the wind vane?", "limit": 3}
 
 
@@ -88,6 +89,22 @@ def test_client_works_with_the_server(mode: Any, windrose_copy: Path) -> None:
     anyio.run(use)
     assert_clean_end(windrose_copy, 0, "")
     assert [code for _, code in calls_in(windrose_copy)].count("") == 2
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
+def test_the_list_of_tools_takes_little_of_a_context(version: str, windrose_copy: Path) -> None:
+    with serving(windrose_copy) as process:
+        process.send("initialize", {**HANDSHAKE, "protocolVersion": version}, 0)
+        process.reply()
+        process.send("notifications/initialized")
+        process.send("tools/list", {}, 1)
+        listed = process.reply()["result"]
+        text = json.dumps(listed, ensure_ascii=False, separators=(",", ":"))
+        assert len(text.encode()) <= MAX_LIST_BYTES
+        for tool in listed["tools"]:
+            is_old = version < "2025-06-18"  # a tool had no title of its own
+            assert (tool["annotations"] if is_old else tool)["title"]
+        assert_clean_end(windrose_copy, *process.end()[::2])
 
 
 def test_many_calls_at_once_are_all_answered_with_their_own_result(windrose_copy: Path) -> None:

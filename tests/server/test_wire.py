@@ -11,6 +11,7 @@ import pytest
 
 from kb.server import wire
 from kb.server.wire import Line, as_line, parse_line, read_line
+from kb.text.json_text import DEEPEST
 
 PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32700, -32600, -32602
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -97,12 +98,12 @@ def test_each_request_of_a_batch_is_told_that_batches_are_refused() -> None:
     ("broken", "code"),
     [
         (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{,}}', PARSE_ERROR),
-        (b'{"method":"ping","params":{"id":8,"a":[1,{"id":9}]},"id":7,"x":}', PARSE_ERROR),
+        (b'{"id":7,"method":"ping","params":{"id":8,"a":[1,{"id":9}]},"x":}', PARSE_ERROR),
         (b'{"id":7,"params":{"n":' + b"9" * 5000 + b"}}", PARSE_ERROR),
         (b'{"params":{"n":1e999},"id":7}', PARSE_ERROR),
         (b'{"params":{"n":NaN},"id":7}', PARSE_ERROR),
         (b'{"params":{"n":-Infinity},"id":7}', PARSE_ERROR),
-        (b'{"params":' + b"[" * 500 + b"]" * 500 + b',"id":7}', INVALID_PARAMS),
+        (b'{"params":' + b"[" * 500 + b"]" * 500 + b',"id":7}', INVALID_REQUEST),
         (b'{"params":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b',"id":7}', INVALID_REQUEST),
         (b'{"params":"\x01","id":7}', PARSE_ERROR),
     ],
@@ -116,8 +117,8 @@ def test_nesting_is_bounded() -> None:
     def nested(levels: int) -> Any:
         return {"a": nested(levels - 1)} if levels else 1
 
-    assert parse_line(request(params=nested(wire.DEEPEST))).messages
-    assert refused(request(params=nested(wire.DEEPEST + 1))) == [(INVALID_REQUEST, 1)]
+    assert parse_line(request(params=nested(DEEPEST))).messages
+    assert refused(request(params=nested(DEEPEST + 1))) == [(INVALID_REQUEST, 1)]
 
 
 def test_notifications_and_responses_get_no_answer_even_when_they_are_wrong() -> None:
@@ -142,7 +143,7 @@ def test_what_is_sloppy_but_clear_is_taken() -> None:
 def test_a_line_that_is_too_long_costs_itself_alone(
     id_comes_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "LONGEST_LINE", 10_000)
+    monkeypatch.setattr(wire, "LONGEST_MESSAGE", 10_000)
     filler = {"params": {"text": "x" * 3_000_000}}
     message = {**PING, **filler} if id_comes_first else {**filler, **PING}
     stream = io.BytesIO(json.dumps(message).encode() + b"\n" + request(id=2) + b"\n")

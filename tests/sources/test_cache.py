@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from sources.web_server import serving
 
-from kb.sources.cache import KEPT_SECONDS, cache_folder
-from kb.sources.web import Web
+from kb.sources.web import KEPT_SECONDS, Web, cache_folder
 
 
 def test_what_was_not_used_for_long_is_deleted() -> None:

@@ -4,6 +4,7 @@ import getpass
 import http.server
 import os
 import shutil
+import socketserver
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -13,12 +14,12 @@ import pytest
 from destinations import SSHD, ssh_server
 from support import call, git, skip_without_git
 
-from kb.cli.collect import register
 from kb.errors import SourceError, UsageError
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.sources.address import git_address
-from kb.sources.git_complaints import complaint
+from kb.sources.git import complaint
 from kb.tools.session import Session
 
 PAGES = {
@@ -317,6 +318,42 @@ def test_nobody_is_asked_for_a_password(kb: Session, tmp_path: Path) -> None:
         thread.join()
 
 
+def test_a_redirect_leads_to_no_other_protocol(kb: Session) -> None:
+    reached: list[str] = []
+
+    class Other(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            reached.append("another protocol")
+
+    class Leading(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            reached.append("http")
+            self.send_response(302)
+            self.send_header("Location", f"https://127.0.0.1:{other.server_address[1]}{self.path}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with (
+        socketserver.ThreadingTCPServer(("127.0.0.1", 0), Other) as other,
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), Leading) as leading,
+    ):
+        threads = [threading.Thread(target=one.serve_forever) for one in (other, leading)]
+        for thread in threads:
+            thread.start()
+        try:
+            with pytest.raises(SourceError, match="cannot be fetched"):
+                add(kb, f"git+http://127.0.0.1:{leading.server_port}/x")
+        finally:
+            for server in (other, leading):
+                server.shutdown()
+            for thread in threads:
+                thread.join()
+    assert set(reached) == {"http"}
+
+
 def test_a_server_whose_branches_never_end_is_given_up(
     kb: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,3 +430,23 @@ def test_a_repository_is_fetched_over_ssh(
 def test_a_repository_of_somebody_else_is_told_with_the_way_out() -> None:
     said = b"fatal: detected dubious ownership in repository at '/srv/stones/.git'\nTo add an\n"
     assert "safe.directory '/srv/stones/.git'` trusts it" in complaint(said, 128)
+
+
+def test_git_asks_nobody_and_uses_the_one_protocol_that_was_named(
+    kb: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a git of our own, which writes down with what it was called."""
+    program, noted = tmp_path / "bin" / "git", tmp_path / "noted"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nenv >> {noted}\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    for name in ("GIT_TERMINAL_PROMPT", "GIT_NO_LAZY_FETCH", "GIT_ALLOW_PROTOCOL"):
+        monkeypatch.setenv(name, "of the user")
+    with pytest.raises(SourceError):
+        sync_collection(kb.database, register(kb.database, "git+https://example.com/stones.git"))
+    lines = set(noted.read_text().splitlines())
+    assert {
+        *("GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=https"),
+    } <= lines
+    assert not any(line.endswith("=of the user") for line in lines)

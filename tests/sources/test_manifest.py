@@ -10,11 +10,11 @@ import pytest
 from sources.web_server import Site, serving
 from support import call, git
 
-from kb.cli.collect import register
 from kb.errors import SourceError
 from kb.ingest.freshness import look_at
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.sources.bundle import pack
 from kb.sources.folder import walk
 from kb.sources.manifest import parse_manifest
@@ -172,8 +172,52 @@ def test_what_a_manifest_says_wrongly_is_told_and_the_rest_is_used(
 
 
 @pytest.mark.parametrize("content", ['{"sources": {"a": 1}}', '{"sources": []}', "[]", "{", "7"])
-def test_a_manifest_of_another_program_means_nothing(content: str) -> None:
+def test_at_an_address_only_what_lists_its_sources_is_a_manifest(content: str) -> None:
     assert parse_manifest(content.encode()) is None
+    assert parse_manifest(b'{"name": "x", "version": "1"}') is None
+
+
+def test_a_manifest_without_sources_says_name_and_version(kb: Session, tmp_path: Path) -> None:
+    facts = {"name": "stones", "version": 3, "baseUrl": "https://example.com/stones"}
+    report = add(kb, write(tmp_path / "docs", facts, a="# Quartz"))
+    assert (report.errors, report.notices) == ([], [])
+    assert (collection(kb)["collection"], collection(kb)["version"]) == ("stones", "3")
+    assert urls(kb, "quartz") == ["https://example.com/stones/a.md"]
+
+
+@pytest.mark.parametrize(
+    ("content", "is_error", "words"),
+    [
+        ('{"name": "x", "version": "1", "manifest_version": 3}', False, "another program's"),
+        ('{"icons": [], "sources": {"a": 1}}', False, "another program's"),
+        ("[1]", False, "another program's"),
+        ("{}", False, "another program's"),
+        ('{"name": "x", "sources": {"globs": ["a.md"]}}', True, 'neither "glob" nor "files"'),
+        ('{"name": "x", "sources": []}', True, 'neither "glob" nor "files"'),
+        ('{"name": "x", "sources": {"glob": "a.md"},}', True, "it is not JSON"),
+        ("[" * 100_000, True, "it is not JSON"),
+    ],
+)
+def test_a_manifest_that_is_not_used_is_told(
+    kb: Session, tmp_path: Path, content: str, is_error: bool, words: str
+) -> None:
+    source = write(tmp_path / "docs", None, a="# A", b="# B")
+    (source / "manifest.json").write_text(content)
+    report = add(kb, source)
+    assert (paths(kb), collection(kb)["collection"]) == (["a.md", "b.md"], "docs")
+    assert "version" not in collection(kb)
+    (told,) = report.errors if is_error else report.notices
+    assert words in told["message"]
+
+
+def test_the_version_of_a_manifest_is_stored_though_no_document_changed(
+    kb: Session, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "docs", {"version": "1"}, a="# A")
+    add(kb, source)
+    write(source, {"version": "2"})
+    sync(kb)
+    assert collection(kb)["version"] == "2"
 
 
 def test_a_large_manifest_is_asked_for_each_file_in_linear_time() -> None:

@@ -11,12 +11,12 @@ import pytest
 from sources.web_server import Site, serving
 from support import call
 
-from kb.cli.collect import register
 from kb.errors import SourceError
-from kb.formats.convert.article import convert
+from kb.formats.convert.page import convert
 from kb.formats.parse import accepts
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.sources import pages
 from kb.sources.pages import document_path
 from kb.tools.session import Session

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support import ordinary_user, skip_without_git
 
-from kb.disk import read as files
-from kb.disk import ripgrep
+from kb.disk import read as files, ripgrep
 from kb.disk.read import MAXIMUM_DOCUMENT
+from kb.disk.system import processor_seconds
 from kb.errors import SourceError, UsageError
 from kb.sources import folder as sources
 from kb.sources.folder import SourceFile, SourceText
@@ -62,7 +61,9 @@ def test_documents_come_sorted_by_path_with_size_and_time(tmp_path: Path) -> Non
     assert [file.path for file in found] == ["a.rst", "a/b/c.mdx", "a/z.TXT", "b.md", "d.markdown"]
     expected = (tmp_path / "b.md").stat()
     assert found[3] == SourceFile(
-        "b.md", tmp_path.resolve() / "b.md", expected.st_size, expected.st_mtime_ns
+        *("b.md", tmp_path.resolve() / "b.md", expected.st_size, expected.st_mtime_ns),
+        changed_ns=expected.st_ctime_ns,
+        inode=expected.st_ino,
     )
 
 
@@ -157,8 +158,8 @@ def test_an_ignore_file_without_end_is_an_error_and_not_waited_for(
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
 def test_a_listing_that_is_at_work_is_told_from_one_that_waits() -> None:
-    assert ripgrep._processor_seconds(os.getpid()) > ripgrep.AT_WORK_SECONDS
-    assert ripgrep._processor_seconds(0) == 0.0
+    assert processor_seconds(os.getpid()) > ripgrep.AT_WORK_SECONDS
+    assert processor_seconds(0) == 0.0
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs fifos")

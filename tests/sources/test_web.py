@@ -4,15 +4,16 @@ import gzip
 import http.server
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import httpx2
 import pytest
-from sources.web_server import Site, serving
+from sources.web_server import Site, make_certificate, serving
 
 from kb.errors import SourceError, UsageError
 from kb.sources import web
 from kb.sources.address import web_address
-from kb.sources.proxies import is_excepted
-from kb.sources.public import is_public
+from kb.sources.transport import addresses, environment_proxies, is_excepted, is_public
 from kb.sources.web import Web
 
 MOST = 1_000_000
@@ -38,13 +39,24 @@ def get(url: str, *, allow_private: bool = True) -> bytes:
         *("255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254"),
         *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "ff02::1"),
         *("64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2001:db8::1", "::127.0.0.1", "host"),
+        *(
+            "fec0::1",
+            "feff::1",
+            "192.88.99.1",
+            "2002:c058:6301::1",
+            "64:ff9b::c058:6301",
+            "3fff::1",
+        ),
+        *("5f00::1", "4000::1", "::ffff:8.8.8.8", "2001::ff", "64:ff9b::e000:1"),
     ],
 )
 def test_an_address_that_is_not_public_is_known(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "192.88.98.1", "2606:4700::1", "64:ff9b::808:808", "2002:808:808::1"]
+)
 def test_a_public_address_is_known(address: str) -> None:
     assert is_public(address)
 
@@ -71,7 +83,7 @@ def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to(
         return [(2, 1, 6, "", (host, port))]
 
     monkeypatch.setattr("socket.getaddrinfo", resolve)
-    monkeypatch.setattr("kb.sources.public.is_public", lambda address: address == "192.0.2.1")
+    monkeypatch.setattr("kb.sources.transport.is_public", lambda address: address == "192.0.2.1")
     monkeypatch.setattr(web, "STEP_SECONDS", 0.2)
     with pytest.raises(SourceError, match="cannot be fetched"):
         get(site.url.replace("127.0.0.1", "rebinding.example"), allow_private=False)
@@ -90,7 +102,7 @@ def redirecting(to: str) -> Callable[[Handler], None]:
 
 
 def test_a_redirect_is_checked_like_an_address(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kb.sources.public.is_public", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr("kb.sources.transport.is_public", lambda address: address == "127.0.0.1")
     site.put("/good", "text")
     site.pages["/"] = redirecting("/good")
     assert get(site.url, allow_private=False) == b"text"
@@ -104,6 +116,22 @@ def test_a_redirect_leads_to_http_only(site: Site, to: str) -> None:
     site.pages["/"] = redirecting(to)
     with pytest.raises(SourceError, match="cannot be fetched"):
         get(site.url)
+
+
+def test_a_redirect_from_https_stays_encrypted(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = make_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    site.put("/", "plain")
+    with serving(certificate) as encrypted:
+        encrypted.put("/good", "text")
+        encrypted.pages["/"] = redirecting("/good")
+        assert get(encrypted.url) == b"text"
+        encrypted.pages["/"] = redirecting(site.url)
+        with pytest.raises(SourceError, match="not encrypted"):
+            get(encrypted.url)
+    assert site.asked == []
 
 
 def test_redirects_end(site: Site) -> None:
@@ -259,6 +287,28 @@ def test_names_and_networks_are_excepted_from_proxies(
     host: str, excepted: str, expected: bool
 ) -> None:
     assert is_excepted(host, 443, excepted) is expected
+
+
+def test_a_port_that_a_proxy_excepts_is_that_of_the_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "plain.example:80,secure.example:443")
+    context = httpx2.create_ssl_context()
+    with httpx2.HTTPTransport(verify=context) as direct:
+        ways = environment_proxies(direct, context)
+        asked = [
+            httpx2.URL(f"{scheme}://{host}.example/")
+            for host in ("plain", "secure")
+            for scheme in ("http", "https")
+        ]
+        assert [ways.is_proxied(url) for url in asked] == [False, True, True, False]
+
+
+def test_a_private_address_is_told_behind_the_name_that_has_it() -> None:
+    with pytest.raises(SourceError, match=r"^localhost \((127\.0\.0\.1|::1)\) is a private"):
+        addresses("localhost", 80, allow_private=False)
+    with pytest.raises(SourceError, match=r"^127\.0\.0\.1 is a private"):
+        addresses("127.0.0.1", 80, allow_private=False)
 
 
 def test_a_proxy_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

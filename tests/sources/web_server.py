@@ -5,9 +5,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.server
+import ipaddress
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 
@@ -25,8 +35,29 @@ class Site:
         self.pages[path] = (media_type, data)
 
 
+def make_certificate(folder: Path) -> Path:
+    """A certificate of 127.0.0.1 that signs itself, behind its key in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test")])
+    now = datetime.now(UTC)
+    addresses = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(days=1))
+    builder = builder.not_valid_after(now + timedelta(days=1))
+    builder = builder.add_extension(x509.SubjectAlternativeName(addresses), critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    form = (PrivateFormat.PKCS8, NoEncryption())
+    file = folder / "certificate.pem"
+    file.write_bytes(
+        key.private_bytes(Encoding.PEM, *form)
+        + builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    )
+    return file
+
+
 @contextlib.contextmanager
-def serving() -> Iterator[Site]:
+def serving(certificate: Path | None = None) -> Iterator[Site]:
+    """A server on this machine, over TLS where it has a certificate."""
     site = Site()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -68,7 +99,12 @@ def serving() -> Iterator[Site]:
             pass
 
     with Server(("127.0.0.1", 0), Handler) as server:
-        site.url = f"http://127.0.0.1:{server.server_port}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        scheme = "https" if certificate else "http"
+        site.url = f"{scheme}://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

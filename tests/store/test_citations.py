@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import Filler
 
-from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.store.citation_graph import citations_made
 from kb.store.citation_keys import page_key, url_key
 from kb.store.contents import find_document

@@ -13,11 +13,12 @@ import pydot
 import pytest
 from support import WINDROSE, Filler
 
-from kb.cli.collect import register
 from kb.cli.graph_formats import FORMATS, to_dot, to_graphml, to_html, to_mermaid
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
+from kb.results.citations import Graph
 from kb.store import graph_picture as graph_picture_module
-from kb.store.citation_graph import Graph, broken_links, citation_graph, whole_graph
+from kb.store.citation_graph import broken_links, citation_graph
 from kb.store.contents import find_document
 from kb.store.graph_picture import graph_picture
 from kb.tools.session import Session
@@ -95,9 +96,35 @@ def test_pages_that_are_not_there_are_nodes_labelled_with_their_address(fill: Fi
     found = graph(kb, "a.md", 1)
     assert [(node.id, node.label, node.type, node.is_external) for node in found.nodes] == [
         ("docs/a.md", "a.md", "source", False),
-        ("gone.md", "gone.md", "target", True),
+        ("docs/gone.md", "gone.md", "target", True),
         ("https://example.com/x", "https://example.com/x", "target", True),
     ]
+
+
+def test_targets_that_are_missing_are_a_node_for_each_place(fill: Filler) -> None:
+    kb = fill(
+        {
+            "a/one.md": "[gone](missing.md#top) <https://example.com/x> [[No Page]]",
+            "b/two.md": "[gone](missing.md) <https://www.example.com/x/> [[no page]]",
+            "b/three.md": "[same](../b/missing.md) [odd](../docs/one.md)",
+            "docs/one.md": "[gone](../docs/docs/one.md)",
+        },
+        embed=False,
+    )
+    with kb.database.read() as connection:
+        found = citation_graph(connection, None)
+    external = {node.id: node.label for node in found.nodes if node.is_external}
+    assert external == {
+        "docs/a/missing.md": "missing.md#top",
+        "docs/b/missing.md": "../b/missing.md",
+        "docs/docs/docs/one.md": "../docs/docs/one.md",
+        "No Page": "No Page",
+        "https://example.com/x": "https://example.com/x",
+    }
+    cited = [edge.target for edge in found.edges]
+    assert [cited.count(id_) for id_ in sorted(external)] == [2, 1, 2, 1, 2]
+    shown = {node["id"] for node in picture(kb)["nodes"] if node["kind"] != "document"}
+    assert shown == {f"→ {id_}" for id_ in external}
 
 
 def test_a_document_without_citations_is_alone(fill: Filler) -> None:
@@ -116,7 +143,7 @@ def hostile(fill: Filler) -> Graph:
         embed=False,
     )
     with kb.database.read() as connection:
-        return whole_graph(connection)
+        return citation_graph(connection, None)
 
 
 def test_graphml_loads_in_networkx_with_all_attributes(hostile: Graph) -> None:
@@ -180,8 +207,8 @@ def test_a_picture_says_what_documents_say_of_each_other_and_where_they_lie(
     assert kinds == {
         "docs/guide/a.md": ("document", "guide"),
         "docs/ref/b.md": ("document", "ref"),
-        "→ gone.md": ("missing", ""),
-        "→ ../plan.png": ("file", ""),
+        "→ docs/ref/gone.md": ("missing", ""),
+        "→ docs/plan.png": ("file", ""),
         "→ https://example.com/x": ("external", ""),
     }
     first = found["edges"][0]
@@ -192,7 +219,7 @@ def test_a_picture_says_what_documents_say_of_each_other_and_where_they_lie(
     hrefs = {node["id"]: node["href"] for node in found["nodes"]}
     assert hrefs["docs/ref/b.md"] == "docs/ref/b.md"
     assert hrefs["→ https://example.com/x"] == "https://example.com/x"
-    assert hrefs["→ gone.md"] == ""
+    assert hrefs["→ docs/ref/gone.md"] == ""
     near = picture(kb, within={"docs/ref/b.md"})["nodes"]
     assert near[0]["id"] == "docs/ref/b.md"
     assert "docs/guide/a.md" not in {node["id"] for node in near}
@@ -253,7 +280,7 @@ def test_the_html_page_loads_nothing_and_no_title_ends_its_script(
 def test_the_fixture_corpus_has_exactly_two_broken_links(kb: Session) -> None:
     sync_collection(kb.database, register(kb.database, str(WINDROSE)))
     with kb.database.read() as connection:
-        found = [(one.path, one.line, one.url) for one in broken_links(connection)]
+        found = [(one.document, one.line, one.target) for one in broken_links(connection)]
     assert found == [
         ("guide/getting-started.md", 25, "../how-to/solder-the-board.md"),
         ("how-to/mount-the-mast.md", 37, "Lightning protection"),
@@ -274,7 +301,7 @@ def test_a_link_to_a_file_that_is_there_is_not_broken(fill: Filler, folder: Path
         embed=False,
     )
     with kb.database.read() as connection:
-        found = [(one.line, one.url) for one in broken_links(connection)]
+        found = [(one.line, one.target) for one in broken_links(connection)]
     assert found == [(1, "../img/c.png"), (2, "../../inside.cfg")]
 
 
@@ -282,7 +309,7 @@ def test_without_the_folder_only_documents_count_as_broken(fill: Filler, folder:
     kb = fill({"a.md": "[p](p.png) [q](q.md) [[r]]"}, embed=False)
     folder.rename(folder.with_name("elsewhere"))
     with kb.database.read() as connection:
-        assert [one.url for one in broken_links(connection)] == ["q.md", "r"]
+        assert [one.target for one in broken_links(connection)] == ["q.md", "r"]
 
 
 def run(database: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -306,6 +333,12 @@ def test_the_command_line_cites_exports_and_reports(kb: Session, tmp_path: Path)
     assert {row["way"] for row in result["citations"]} <= {"cites", "cited by"}
     assert result["citationGraph"]["edges"]
     assert run(file, "cite", "decisions/0001-store-raw-pulses.md").stdout.startswith("cited by\t")
+    # What is cited itself is not listed again as further away, a missing page neither.
+    listed = run(file, "cite", "guide/getting-started.md", "--depth", "2").stdout.splitlines()
+    assert any("solder-the-board.md" in line for line in listed)
+    further = [line for line in listed if line.startswith("further")]
+    assert further
+    assert not any("solder-the-board.md" in line for line in further)
     broken = run(file, "graph", "--broken")
     assert broken.returncode == 1
     assert broken.stdout.split("\n")[0] == (

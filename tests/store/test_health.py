@@ -9,15 +9,17 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
-from support import Filler, HashEmbedder, call
+from support import Filler, HashEmbedder, another_process, call
 
 from kb.disk import holders
+from kb.errors import FileError
 from kb.ingest.embed import embed_pending, reembed
 from kb.model_in_use import ModelInUse
+from kb.results.findings import BROKEN, HINT, SOUND, Finding
 from kb.store.database import Database
-from kb.store.findings import BROKEN, HINT, SOUND, Finding, quick
-from kb.store.health import REPAIRS, repair, thorough
+from kb.store.health import REPAIRS, quick, repair, thorough
 from kb.tools.registry import call_tool
 from kb.tools.session import open_session
 
@@ -37,6 +39,7 @@ def path(fill: Filler) -> Path:
 def run_sql(path: Path, *statements: str) -> None:
     """What somebody does with another program, which knows nothing of foreign keys."""
     with Database(path) as database, database.write() as connection:
+        connection.apsw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, False)
         connection.apsw.execute("COMMIT; PRAGMA foreign_keys = OFF; BEGIN")
         for statement in statements:
             connection.apsw.execute(statement).fetchall()
@@ -192,7 +195,20 @@ def test_an_index_of_a_table_is_made_anew(path: Path) -> None:
 
 
 def test_every_named_repair_is_there(path: Path) -> None:
-    assert set(REPAIRS) == {"table indexes", "keyword index", "orphans", "vectors"}
+    assert set(REPAIRS) == {
+        *("table indexes", "keyword index", "orphans", "unused vectors", "vectors")
+    }
+
+
+def test_vectors_that_belong_to_no_passage_are_told_and_deleted(path: Path) -> None:
+    before = vectors(path)
+    run_sql(path, "INSERT INTO vectors SELECT 99, model_id, x'00', vector FROM vectors LIMIT 1")
+    (hint,) = [finding for finding in look(path) if finding.repair == "unused vectors"]
+    assert (hint.state, hint.message[:31]) == (HINT, "1 vector belongs to no passage:")
+    with Database(path) as database:
+        repair(database, hint.repair)
+    assert {finding.state for finding in look(path)} == {SOUND}
+    assert vectors(path) == before
 
 
 def vectors(path: Path) -> set[bytes]:
@@ -260,7 +276,13 @@ def reader(path: Path) -> Iterator[subprocess.Popen[str]]:
     holder = Database(path)  # keeps the file in WAL mode
     with holder.write() as connection:
         connection.run(
-            "finish_collection_sync", collection_id=1, synced_at="a", version=None, description=None
+            "finish_collection_sync",
+            collection_id=1,
+            synced_at="a",
+            version=None,
+            description=None,
+            source="",
+            shorter="",
         )
         other = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(READER), str(path)],
@@ -280,7 +302,8 @@ def reader(path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_log_that_cannot_be_merged_is_told_with_who_holds_it(
     path: Path, reader: subprocess.Popen[str]
 ) -> None:
-    found = [finding for finding in look(path) if finding.check == "log"]
+    with another_process():
+        found = [finding for finding in look(path) if finding.check == "log"]
     assert [finding.state for finding in found] == [HINT]
     assert f"process {reader.pid} " in found[0].message
     assert os.path.basename(sys.executable) in found[0].message
@@ -288,7 +311,8 @@ def test_a_log_that_cannot_be_merged_is_told_with_who_holds_it(
     assert reader.stdin is not None
     reader.stdin.close()
     reader.wait(30)
-    assert [finding.state for finding in look(path) if finding.check == "log"] == [SOUND]
+    with another_process():
+        assert [finding.state for finding in look(path) if finding.check == "log"] == [SOUND]
     assert holders.readers_of_log(path) == []
 
 
@@ -301,3 +325,10 @@ def test_an_index_that_another_connection_has_merged_is_sound(fill: Filler) -> N
         with knowledge.database.read() as connection:
             assert connection.integrity(1) == []
             assert connection.apsw.execute("SELECT count(*) FROM keyword_index('vane')").get
+
+
+def test_a_file_that_is_only_read_is_not_mended(path: Path) -> None:
+    with Database(path, create=False, refusal="it is only read") as database:
+        for what in REPAIRS:
+            with pytest.raises(FileError, match="copy it to a writable folder"):
+                repair(database, what)

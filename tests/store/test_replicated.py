@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sqlite3
 import time
@@ -12,11 +13,15 @@ from support import call
 
 from kb.ingest.forget import write_anew
 from kb.store.database import Database
-from kb.store.replicated import CONTROL, is_replicated, litestream_folder
 from kb.store.schema import PAGE_SIZE
 from kb.store.vocabulary import add_words
-from kb.store.waiting_log import waiting_log
-from kb.store.write_ahead_log import MERGED_PAGES
+from kb.store.write_ahead_log import (
+    CONTROL,
+    MERGED_PAGES,
+    is_replicated,
+    litestream_folder,
+    waiting_log,
+)
 from kb.tools.session import Session
 
 WAL, DELETE = b"\2\2", b"\1\1"
@@ -38,7 +43,7 @@ def mark(path: Path) -> None:
 
 
 def documents_of(path: Path) -> int:
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         (count,) = connection.execute("SELECT count(*) FROM documents").fetchone()
     connection.close()
     return int(count)
@@ -53,7 +58,7 @@ def test_the_log_of_a_replicated_file_is_left_to_litestream(kb: Session) -> None
     assert "notice" not in answer
     before = log_of(path)
     assert before > 0
-    assert not kb.database.log_waits
+    assert not kb.database.log.waits
     assert waiting_log(kb.database) is None
     assert log_of(path) == before
 
@@ -78,7 +83,7 @@ def test_a_replicated_file_stays_in_the_mode_of_its_log_when_it_is_closed(tmp_pa
     assert journal_of(path) == DELETE
     mark(path)
     with Database(path) as database, database.write() as connection:
-        connection.run("forget_orphan_targets")
+        connection.run("delete_orphans")
     assert journal_of(path) == WAL
     assert Path(f"{path}-wal").exists()
     with Database(path) as database, database.read() as connection:

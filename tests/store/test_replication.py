@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -15,19 +16,19 @@ from pathlib import Path
 
 import pytest
 from destinations import KINDS, Place, free_port, missing, place
-from support import ROOT, call, failure
+from support import ROOT, another_process, call, failure
 
-from kb.errors import ConfigurationError, SourceError, UsageError
+from kb.errors import ConfigurationError, FileError, SourceError, UsageError
 from kb.models.english import EnglishEmbedder
+from kb.results.findings import HINT, SOUND
 from kb.store.database import Database
-from kb.store.findings import HINT, SOUND
-from kb.store.replicated import is_replicated, litestream_folder
 from kb.store.replication import litestream
 from kb.store.replication.destination import parse_destination
 from kb.store.replication.follow import open_replica
+from kb.store.replication.litestream import restore
 from kb.store.replication.replicate import stop
-from kb.store.replication.restore import restore
 from kb.store.replication.state import finding, replication_state
+from kb.store.write_ahead_log import is_replicated, litestream_folder
 from kb.tools.registry import call_tool, load_tools
 from kb.tools.session import Session, open_session
 
@@ -100,7 +101,11 @@ def add(kb: Session, *names: str) -> None:
 
 
 def documents_in(file: Path) -> list[str]:
-    with Database(file, create=False) as database, open_session(database) as session:
+    with (
+        another_process(),
+        Database(file, create=False) as database,
+        open_session(database) as session,
+    ):
         listed = call(session, "documents_list_documents", collection="default")
         return [one["id"] for one in listed["documents"]]
 
@@ -256,10 +261,9 @@ def test_the_configuration_holds_no_secret_and_is_for_its_owner_alone(
     host_keys.write_text("example.org ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBamOVlFakeFakeFake\n")
     monkeypatch.setenv("KB_SFTP_PASSWORD", 'pa$s"word')
     to = parse_destination("sftp://me@example.org/~/copies/$HOME")
-    place = tmp_path / "kb.json"
-    litestream.write_private(place, litestream.configuration(kb.database.path, to))
-    assert place.stat().st_mode & 0o777 == 0o600
-    text = place.read_text()
+    with litestream.temporary_configuration(to) as (_, place):
+        assert place.stat().st_mode & 0o777 == 0o600
+        text = place.read_text()
     assert "pa$s" not in text
     assert "pa$s" not in repr(to)
     variables = litestream.environment(to)
@@ -282,12 +286,14 @@ def test_the_configuration_holds_no_secret_and_is_for_its_owner_alone(
         ("s3://bucket/x?acl=public", "takes endpoint and region after"),
         ("s3://bucket/x?endpoint=storage:9000", "an endpoint is a URL"),
         ("missing/folder/copy", "does not exist: make or mount it first"),
+        ("taken", "is a file: name a folder for the copy"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_with_the_reason(
     address: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("taken").touch()
     with pytest.raises((UsageError, SourceError)) as refused:
         parse_destination(address)
     assert said in refused.value.message
@@ -305,20 +311,6 @@ def test_without_the_program_it_is_said_what_brings_it(monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigurationError, match="litestream is missing: pip install"):
         litestream.program()
-
-
-def test_a_signal_between_two_steps_of_a_write_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace = os.replace
-
-    def interrupted(source: str, target: Path) -> None:
-        replace(source, target)
-        raise SystemExit(143)
-
-    monkeypatch.setattr(os, "replace", interrupted)
-    with pytest.raises(SystemExit):
-        litestream.write_private(tmp_path / "state.json", "{}")
 
 
 def test_a_destination_that_does_not_answer_is_told_and_leaves_an_ordinary_file(
@@ -428,6 +420,25 @@ def test_a_restore_names_the_file_that_goes_on(kb: Session, tmp_path: Path) -> N
     run("--db", str(kb.database.path), "replicate", address, "--once")
     said = run("--db", back, "restore", address)
     assert f"`kb --db {back} replicate '{address}' --continue` goes on from here" in said
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_a_restored_file_is_open_to_nobody_new(kb: Session, tmp_path: Path, mode: int) -> None:
+    add(kb, "n")
+    kb.database.path.chmod(mode)
+    address = str(tmp_path / "copy")
+    with replicating(kb.database.path, address) as replicator:
+        replicator.wait_until_copied()
+    back = tmp_path / "back.db"
+    restore(parse_destination(address), back)
+    assert stat.S_IMODE(back.stat().st_mode) == mode
+
+
+def test_no_file_is_restored_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    folder = tmp_path / "missing"
+    with pytest.raises(FileError, match="does not exist: make it first"):
+        restore(parse_destination(str(tmp_path / "copy")), folder / "kb.db")
+    assert not folder.exists()
 
 
 def test_what_is_there_is_not_written_over_by_a_restore(kb: Session, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kb.errors import RateLimited, UsageError
-from kb.store.call_statistics import call_statistics, logged_calls, percentile
+from kb.store.calls import call_statistics, logged_calls, percentile
 from kb.store.database import Database
 from kb.store.sessions import SessionLog, file_scores, module_scores
 from kb.tools.limits import DEFAULT_LIMITS, RateLimits, parse_limits

@@ -4,8 +4,8 @@ import hashlib
 import random
 from pathlib import Path
 
-from kb.cli.collect import register
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.store.similar import BANDS, THRESHOLD, signatures, word_set
 from kb.tools.session import Session
 

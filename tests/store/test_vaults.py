@@ -115,4 +115,4 @@ def test_pictures_are_broken_only_where_they_are_missing(fill: Filler) -> None:
         embed=False,
     )
     with kb.database.read() as connection:
-        assert [one.url for one in broken_links(connection)] == ["gone.png", "none.md"]
+        assert [one.target for one in broken_links(connection)] == ["gone.png", "none.md"]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from numpy.typing import NDArray
+from support import another_process
 
 from kb.errors import DamagedFileError
 from kb.models.embedder import quantize
+from kb.store.chunks import WHOLE_FILE, collection_range
 from kb.store.connection import Connection
 from kb.store.database import Database
-from kb.store.ids import WHOLE_FILE, collection_range
+from kb.store.opening import connect
 from kb.store.sign_codes import SignCodes, sign_codes
 from kb.store.vectors import (
     chunk_distances,
@@ -300,7 +304,8 @@ def test_the_centroid_has_unit_length_and_lies_between() -> None:
 
 def test_codes_are_read_anew_after_a_change_by_anybody(tmp_path: Path) -> None:
     vectors = random_vectors(30, 384)
-    with Database(tmp_path / "kb.db") as database, Database(tmp_path / "kb.db") as other:
+    path = tmp_path / "kb.db"
+    with Database(path) as database, another_process(), Database(path) as other:
         for count, writer in ((10, database), (20, other), (30, database)):
             with writer.write() as connection:
                 store(connection, {1: vectors[:count]})
@@ -319,3 +324,22 @@ def test_codes_in_memory_serve_a_part_of_what_they_were_read_for(connection: Con
         rows = nearest_chunks(connection, vectors[0], ranges, 100)
         assert {chunk_id >> 32 for chunk_id, _ in rows} == set(parts)
         assert len(rows) == 10 * len(parts)
+
+
+def test_without_the_extension_distances_are_the_same_to_the_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on Windows on ARM, for which there is no sqlite-vec."""
+    blobs = [query_blob(vector) for vector in random_vectors(60, width=384)]
+    question = "SELECT vec_distance_cosine(vec_int8(?), vec_int8(?))"
+
+    def distances(connection: apsw.Connection) -> list[float]:
+        pairs = itertools.pairwise(blobs)
+        return [connection.execute(question, pair).get for pair in pairs]
+
+    with connect(Path(), in_memory=True) as connection:
+        expected = distances(connection)
+    monkeypatch.setitem(sys.modules, "sqlite_vec", None)
+    with connect(Path(), in_memory=True) as connection:
+        assert "missing" in connection.execute("SELECT vec_version()").get
+        assert distances(connection) == expected

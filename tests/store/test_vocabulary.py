@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
+from support import another_process
 
 from kb.errors import FileError
-from kb.search.typos import is_known
+from kb.search.typos import words_known
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.vocabulary import add_words, beginning_of_words, forget_words, stem_of
@@ -55,7 +55,7 @@ def test_words_that_another_process_took_out_are_added_again(database: Database)
     with database.batch():
         with database.write() as connection:
             add_words(connection, ["vane"])
-        with Database(database.path) as other, other.write() as connection:
+        with another_process(), Database(database.path) as other, other.write() as connection:
             forget_words(connection, [])
         with database.write() as connection:
             add_words(connection, ["vane"])
@@ -112,4 +112,4 @@ def test_a_stem_is_found_by_its_words(
 ) -> None:
     with database.write() as connection:
         add_words(connection, [stored])
-        assert is_known(connection, asked) is expected
+        assert (words_known(connection, {asked}) == {asked}) is expected

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import ROOT, HashEmbedder, call, failure
 
-from kb.cli.collect import register
 from kb.disk.git import git_branch
 from kb.disk.watch import FolderWatcher
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.store.database import Database
 from kb.text.file_names import on_disk, printable, storable, writable
 from kb.tools.session import open_session

@@ -1,8 +1,7 @@
 """Names that may be meant by one that does not exist."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kb.errors import DocumentNotFound
 from kb.text.nearest import nearest

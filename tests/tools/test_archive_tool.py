@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from support import HashEmbedder, call
 
-from kb.cli.collect import register
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.store.database import Database
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session

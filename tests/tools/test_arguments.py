@@ -23,10 +23,17 @@ def test_an_unknown_argument_is_answered_where_it_stands(kb: Session) -> None:
         "tokenizer_config.lower": ['unknown argument, did you mean "lowercase"?'],
         "tokenizer_config.x": ["unknown argument, there are lowercase, min_length"],
     }
-    found = field_errors(kb, "documents_list_collections", colour="red")
-    assert found == {"colour": ["unknown argument, none is taken here"]}
     found = field_errors(kb, "documents_search_batch", queries=[{"query": "a", "colour": "b"}])
-    assert found == {"queries.0.colour": ["unknown argument, there are query, collections"]}
+    (text,) = found["queries.0.colour"]
+    assert text.startswith("unknown argument, there are paths, tags, metadata")
+
+
+@pytest.mark.parametrize("dummy", [{"random_string": "x"}, {"": None}, {"dummy": {"a": [1]}}])
+def test_a_tool_without_parameters_takes_any_argument(kb: Session, dummy: dict[str, Any]) -> None:
+    tools = [tool for tool in load_tools().values() if not tool.input_schema["properties"]]
+    assert "documents_list_collections" in {tool.name for tool in tools}
+    for tool in tools:
+        assert not call_tool(kb, tool.name, dummy).is_error
 
 
 @pytest.mark.parametrize("value", [True, False])
@@ -89,3 +96,28 @@ def test_an_error_is_bounded_whatever_the_arguments_are(kb: Session) -> None:
             {"index_name": huge, "doc_id": huge, "content": "text", "queries": huge},
         ):
             assert len(call_tool(kb, name, arguments).text) < 8000, name
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"lowercase": tru}', "Expecting value: line 1 column 15"),
+        ('{"a":' * 1000 + "1" + "}" * 1000, "more than 100 deep"),
+        ('{"a": [' + "1," * 200_000 + "1]}", "more than 100,000 values"),
+    ],
+)
+def test_an_object_as_text_that_cannot_be_read_is_told_why(
+    text: str, told: str, kb: Session
+) -> None:
+    found = field_errors(kb, "search_create_index", index_name="i", tokenizer_config=text)
+    assert [*found] == ["tokenizer_config"]
+    assert told in found["tokenizer_config"][0]
+
+
+def test_text_in_place_of_a_list_is_its_item_whatever_it_begins_with(kb: Session) -> None:
+    for name in ("[draft]", '["draft', "{x"):
+        error = failure(kb, "documents_search", query="a", collections=name)
+        assert error["code"] == "COLLECTION_NOT_FOUND"
+        assert name in error["error"]
+    deep = field_errors(kb, "documents_search", query="a", collections="[" * 1000)
+    assert "more than 100 deep" in deep["collections"][0]

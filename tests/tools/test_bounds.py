@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from support import HashEmbedder
 
-from kb.cli.collect import register
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.server.resources import document_uri, read_resource
 from kb.store.database import Database
 from kb.tools.registry import call_tool, load_tools
@@ -28,6 +28,7 @@ def calls() -> dict[str, list[dict[str, Any]]]:
     return {
         "documents_list_collections": [{}],
         "documents_list_documents": [{"collection": "docs", "limit": 1000}],
+        "documents_context": [query, {**query, "maxCharacters": 40_000}],
         "documents_search": [{**query, "limit": 100}],
         "documents_search_batch": [{"queries": [query] * 10, "limit": 100}],
         "documents_get_document": [big, {"collection": "docs", "document": "one-line.md"}],

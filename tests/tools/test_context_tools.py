@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from support import HashEmbedder, call, failure
 
-from kb.cli.collect import register
 from kb.errors import ResourceNotFound, UsageError
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
+from kb.library.sources import register
 from kb.server.resources import document_uri, list_resources, read_resource
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
@@ -211,14 +211,21 @@ def test_a_copied_file_alone_answers(
         Database(elsewhere / "kb.db"), project=elsewhere, make_embedder=lambda _: embedder
     ) as kb:
         found = call(kb, "grep_codebase", pattern=r"jwt\.sign")
-        assert [(match["file"], match["line"]) for match in found["matches"]] == [("guide.md", 3)]
+        assert [(match["file"], match["line"]) for match in found["matches"]] == [
+            ("docs/guide.md", 3)
+        ]
         assert found["searched"] == "stored"
+        assert "not here" in found["notice"]
         for path in ("guide.md", "docs/guide.md"):
             result = call(kb, "read_file", path=path)
             assert result["file"]["content"] == FILES["docs/guide.md"]
             assert result["metadata"]["origin"] == "stored"
+            assert "not here" in result["notice"]
         assert failure(kb, "read_file", path="../guide.md")["code"] == "PERMISSION_DENIED"
-        assert failure(kb, "read_file", path="none.md")["code"] == "FILE_NOT_FOUND"
+        missing = failure(kb, "read_file", path="docs/giude.md")
+        assert (missing["error"], missing["code"]) == ("File not found", "FILE_NOT_FOUND")
+        assert missing["suggestions"][0] == "docs/guide.md"
+        assert "not here" in missing["notice"]
         assert json.loads(read_resource(kb, "context://project/overview")[1])["notice"]
 
 
@@ -310,3 +317,63 @@ def test_long_lists_come_in_pages(shop: Session, project: Path) -> None:
     assert more == ""
     with pytest.raises(UsageError):
         list_resources(shop, "x")
+
+
+def test_of_an_import_the_names_come_that_the_lines_use(shop: Session, project: Path) -> None:
+    (project / "wind.py").write_text("from vane import turn, lower\n\n\nturn(1)\n")
+    filler = f'"""{"Vanes. " * 100}"""\n'
+    turn = 'def turn(degrees):\n    """Turn it."""'
+    text = f"{filler}\n\n{turn}\n    return degrees\n\n\ndef lower():\n    return 1\n"
+    (project / "vane.py").write_text(text)
+    read = call(shop, "read_file", path="wind.py", includeDeps=True, startLine=4)
+    [dependency] = read["dependencies"]
+    assert dependency == {
+        "path": "vane.py",
+        "type": "import",
+        "level": 1,
+        "content": turn,
+        "truncated": True,
+    }
+    whole = call(shop, "read_file", path="wind.py", includeDeps=True)["dependencies"][0]
+    assert whole["content"] == f"{turn}\n…\ndef lower():"
+    assert call(shop, "read_file", path="vane.py")["file"]["content"] == text
+
+
+def test_many_matches_come_without_context_unless_it_is_asked_for(
+    shop: Session, project: Path
+) -> None:
+    (project / "many.txt").write_text("above\nneedle\n" * 11)
+    few = call(shop, "grep_codebase", pattern="needle", limit=10)["matches"]
+    assert few[1]["context"] == {"before": ["needle", "above"], "after": ["above", "needle"]}
+    many = call(shop, "grep_codebase", pattern="needle")["matches"]
+    assert {json.dumps(row["context"]) for row in many} == {'{"before": [], "after": []}'}
+    assert [row["line"] for row in many] == [*range(2, 23, 2)]
+    wide = call(shop, "grep_codebase", pattern="needle", contextLines=1)["matches"]
+    assert wide[1]["context"] == {"before": ["above"], "after": ["above"]}
+    none = call(shop, "grep_codebase", pattern="needle", limit=1, contextLines=0)["matches"]
+    assert none[0]["context"] == {"before": [], "after": []}
+
+
+def test_a_search_of_discoveries_keeps_the_length_that_is_asked_for(shop: Session) -> None:
+    places = ("harbour", "runway", "summit", "desert", "glacier", "lighthouse")
+    for place in places:
+        content = f"The {place} has a sensor. " + f"Crew {place} oils its {place} hinge. " * 12
+        call(shop, "context_record", content=content, type="pattern", module=place)
+    request = {"query": "sensor hinge", "limit": 20}
+    whole = call(shop, "context_search", **request)
+    assert len(whole["results"]) == len(places)
+    for most in (500, 1000, 2000):
+        part = call(shop, "context_search", **request, maxCharacters=most)
+        assert len(json.dumps(part, ensure_ascii=False, separators=(",", ":"))) <= most
+        *full, last = part["results"]
+        assert full == whole["results"][: len(full)]
+        assert last["id"] == whole["results"][len(full)]["id"]
+        if last.get("truncated"):
+            assert last["content"].endswith(". …")
+        assert part["truncated"] is True
+        assert f"{most:,} characters hold {len(full) + 1} of 6 rows" in part["notice"]
+    same = call(shop, "context_search", **request, maxCharacters=40_000)
+    assert [row["id"] for row in same["results"]] == [row["id"] for row in whole["results"]]
+    assert "notice" not in same
+    refused = failure(shop, "context_search", query="sensor hinge", maxCharacters=499)
+    assert "500 to 40,000" in refused["error"]

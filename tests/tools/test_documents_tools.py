@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from support import WINDROSE, Filler, ordinary_user
 
-from kb.cli.collect import register
 from kb.disk.aliases import load_aliases
 from kb.formats.chunk import embedding_text
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
+from kb.library.reading import estimate_tokens
+from kb.library.sources import register
 from kb.models.english import EnglishEmbedder
-from kb.tools.overview import describe
+from kb.server.mcp import describe
 from kb.tools.registry import call_tool
-from kb.tools.replies import estimate_tokens
 from kb.tools.session import Session
 
 VANE = "how-to/calibrate the vane.md"
@@ -140,6 +140,25 @@ def test_an_unreadable_alias_file_is_a_notice_too(
     assert ["permission denied" in warning for warning in warnings] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("kb.json", '{"colections": {"manual": "docs"}}', "not used: colections; it must hold"),
+        ("kb.json", '{"name": "x", "\\ud800": 1, "collections": {}}', "not used: name, ?; it"),
+        ("kb.json", '{"$schema": "x", "collections": {}}', ""),
+        ("context.json", '{"collection": {"manual": "docs"}}', "not used: collection; it"),
+        ("context.json", '{"name": "x", "modules": []}', ""),
+    ],
+)
+def test_keys_of_an_alias_file_that_mean_nothing_are_told(
+    tmp_path: Path, file: str, content: str, told: str
+) -> None:
+    (tmp_path / file).write_text(content)
+    warnings: list[str] = []
+    assert load_aliases(tmp_path, warnings.append) == {}
+    assert [told in warning for warning in warnings] == [True] * bool(told)
+
+
 def test_a_good_alias_beside_a_bad_one_counts(fill: Filler, tmp_path: Path) -> None:
     write_aliases(tmp_path / "kb.json", manual="docs", other=5)
     assert call(fill({"a.md": "# A"}), "list_documents", collection="manual")["total"] == 1
@@ -187,6 +206,22 @@ def test_documents_are_listed_in_pages_by_id(fill: Filler) -> None:
     assert not last["hasMore"]
     behind = call(kb, "list_documents", collection="docs", offset=900)
     assert (behind["documents"], behind["total"], behind["hasMore"]) == ([], 5, False)
+
+
+def test_documents_are_listed_by_date(fill: Filler) -> None:
+    dates = {"a": "2026-03-01", "b": "2026-05-09", "c": "2024-01-31", "d": "2026-05-09"}
+    kb = fill({f"{name}.md": f"---\ndate: {dates[name]}\n---\n# {name}\n" for name in dates})
+    page = call(kb, "list_documents", collection="docs", sort="date", limit=3)
+    shown = [(row["id"], row["date"]) for row in page["documents"]]
+    assert shown == [("b.md", "2026-05-09"), ("d.md", "2026-05-09"), ("a.md", "2026-03-01")]
+    rest = call(kb, "list_documents", collection="docs", sort="date", offset=3)
+    assert [row["id"] for row in rest["documents"]] == ["c.md"]
+    new = kb.base.recent(limit=2)
+    assert [(one.collection, one.id, one.title, one.date) for one in new.documents] == [
+        ("docs", "b.md", "b", "2026-05-09"),
+        ("docs", "d.md", "d", "2026-05-09"),
+    ]
+    assert new.read == []
 
 
 def test_list_that_is_too_long_is_cut_and_can_be_continued(fill: Filler) -> None:

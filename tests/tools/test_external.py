@@ -15,7 +15,7 @@ import support
 from support import HashEmbedder, call, git
 
 from kb.errors import EmbeddingError
-from kb.store.chunks import count_chunks
+from kb.store.chunks import chunk_ids
 from kb.store.collections import all_collections
 from kb.store.database import Database
 from kb.tools.registry import call_tool
@@ -102,6 +102,25 @@ def test_search_returns_every_field(kb: Session, make: Maker) -> None:
     }
     assert result["total_matches"] == len(result["results"])
     assert result["external_docs_path"] == "./docs"
+
+
+def test_a_search_keeps_the_length_that_is_asked_for(kb: Session, make: Maker) -> None:
+    root = make()
+    guides = {
+        f"guide-{n}.md": f"# Guide {n}\n\n{'How to use our REST API. ' * 15}\n" for n in range(9)
+    }
+    write(root / "docs", guides)
+    call(kb, "activate_project", config_path=str(root))
+    request = {"query": "how to use our REST API", "min_relevance_score": 0}
+    whole = call(kb, "search_external_docs", **request)
+    part = call(kb, "search_external_docs", **request, max_characters=1500)
+    assert len(json.dumps(part, ensure_ascii=False, separators=(",", ":"))) <= 1500
+    assert 1 < len(part["results"]) < len(whole["results"])
+    paths = [row["path"] for row in whole["results"]]
+    assert [row["path"] for row in part["results"]] == paths[: len(part["results"])]
+    assert part["total_matches"] == whole["total_matches"]
+    assert part["truncated"] is True
+    assert "raise max_characters" in part["notice"]
 
 
 def test_without_a_project_the_search_asks_for_one(kb: Session) -> None:
@@ -303,7 +322,7 @@ def test_docs_that_are_configured_no_more_leave_the_file(kb: Session, make: Make
     result = call(kb, "activate_project", config_path=str(make(external_docs=None)))
     assert result["total_docs"] == 0
     with kb.database.read() as connection:
-        assert count_chunks(connection) == 0
+        assert len(chunk_ids(connection)) == 0
 
 
 def test_a_configuration_that_fails_leaves_the_project_active(kb: Session, make: Maker) -> None:

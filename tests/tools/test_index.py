@@ -8,10 +8,9 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mcp import Client
-from support import Filler, content_of
+from support import Filler, another_process, content_of
 
 from kb.ingest.embed import embed_pending
 from kb.server.background import embed_added
@@ -370,15 +369,15 @@ def test_an_index_in_memory_leaves_nothing_in_the_file(kb: Session, tmp_path: Pa
     assert ids(kb, "text", index_name="passing") == ["d"]
     with kb.database.read() as connection:
         assert connection.rows("collections") == []
-    with open_session(Database(tmp_path / "kb.db"), project=tmp_path) as other:
+    with another_process(), open_session(Database(tmp_path / "kb.db"), project=tmp_path) as other:
         result = call_tool(other, "search_index", {"query": "x", "index_name": "passing"})
         assert result.content["code"] == "INDEX_NOT_FOUND"
 
 
 def test_a_folder_cannot_take_over_an_index(kb: Session, folder: Path) -> None:
-    from kb.cli.collect import register
     from kb.errors import UsageError
     from kb.ingest.sync import sync_collection
+    from kb.library.sources import register
 
     create(kb, "docs")
     with pytest.raises(UsageError, match="docs"):
@@ -498,6 +497,11 @@ def test_the_default_index_is_there_before_its_first_document(kb: Session) -> No
     assert (empty["documents"], empty["total"]) == ([], 0)
     near = call_tool(kb, "search_index", {"query": "x", "index_name": "defalt"}).content
     assert (near["error"], near["suggestions"]) == ("Index not found: defalt", ["default"])
+
+
+def test_an_index_that_is_not_there_names_the_tool_that_makes_it(kb: Session) -> None:
+    arguments = {"doc_id": "a", "content": "mast", "index_name": "notes"}
+    assert "search_create_index" in call_tool(kb, "search_add_document", arguments).content["hint"]
 
 
 def test_a_collection_of_a_folder_is_told_as_such(kb: Session, fill: Filler) -> None:

@@ -1,6 +1,6 @@
-"""Files that are no text -> Markdown, in a child process.
+"""Files that are not text -> Markdown, in a child process.
 
-`formats` says which files there are converters for and what each needs, `process` runs them,
-`worker` is what the child does, `result` what comes back. Every other module here converts one
-format and is imported in the child alone.
+`formats` lists the converters and what each needs, `process` runs them, `worker` is the child,
+`result` is what comes back, `completeness` what did not. `address` reads a saved page's address
+before the conversion. The child alone imports the other modules, each a part of one conversion.
 """

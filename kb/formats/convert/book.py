@@ -3,43 +3,56 @@
 from __future__ import annotations
 
 import posixpath
+from collections import Counter
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
-from kb.formats.convert.markup import content_of, markdown_of, parse_html
-from kb.formats.convert.packed import Package
+from kb.formats.convert.content import Content, content_of
+from kb.formats.convert.markup import markdown_of, parse_html
+from kb.formats.convert.packed import Package, named_texts
 from kb.formats.convert.page import html_text
 from kb.formats.convert.result import Converted, ConverterError
 
-__all__ = ["convert"]
-
 _CONTAINER = "META-INF/container.xml"
+_DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 _PAGES = ("application/xhtml+xml", "text/html")
 
 
 def convert(data: bytes, name: str) -> Converted:
     """All that the spine lists except the table of contents, under the book's own title."""
     package = Package(data, "EPUB")
+    root, chapters = spine(package)
+    if "META-INF/encryption.xml" in package.names and "META-INF/rights.xml" in package.names:
+        raise ConverterError("is protected against copying (DRM) and cannot be read")
+    inside = set(chapters)
+    parts = []
+    left_out: Counter[str] = Counter()
+    for chapter in chapters:
+        if page := package.read(chapter):
+            content = _chapter(page, chapter, inside)
+            left_out += content.left_out
+            if content.node is not None and (text := markdown_of(content.node)):
+                parts.append(text)
+    names = {"title": "title", "creator": "author", "date": "date", "language": "language"}
+    metadata = named_texts(root.iterfind(f".//{{*}}metadata/{_DUBLIN_CORE}*"), names)
+    title = metadata.pop("title", "")
+    return Converted("\n".join(parts), title, metadata=metadata, left_out=dict(left_out))
+
+
+def spine(package: Package) -> tuple[ElementTree.Element, list[str]]:
+    """The list of a book's content, and the members that are its chapters, in order.
+
+    Raises:
+        ConverterError: it has none.
+    """
     container = package.xml(_CONTAINER)
     rootfile = container.find(".//{*}rootfile") if container is not None else None
     place = rootfile.get("full-path", "") if rootfile is not None else ""
     root = package.xml(place)
     if root is None:
         raise ConverterError("is no EPUB: it has no list of its content")
-    if "META-INF/encryption.xml" in package.names and "META-INF/rights.xml" in package.names:
-        raise ConverterError("is protected against copying (DRM) and cannot be read")
-    chapters = list(dict.fromkeys(_chapters(root, posixpath.dirname(place))))
-    inside = set(chapters)
-    parts = []
-    for chapter in chapters:
-        page = package.read(chapter)
-        if page:
-            text = _chapter(page, chapter, inside)
-            if text:
-                parts.append(text)
-    metadata = _metadata(root)
-    return Converted("\n".join(parts), metadata.pop("title", ""), metadata=metadata)
+    return root, list(dict.fromkeys(_chapters(root, posixpath.dirname(place))))
 
 
 def _chapters(root: ElementTree.Element, folder: str) -> Iterator[str]:
@@ -52,7 +65,7 @@ def _chapters(root: ElementTree.Element, folder: str) -> Iterator[str]:
             yield posixpath.normpath(posixpath.join(folder, unquote(item.get("href") or "")))
 
 
-def _chapter(page: bytes, path: str, inside: set[str]) -> str:
+def _chapter(page: bytes, path: str, inside: set[str]) -> Content:
     tree = parse_html(html_text(page))
     for link in tree.css("a[href]"):
         try:
@@ -66,16 +79,4 @@ def _chapter(page: bytes, path: str, inside: set[str]) -> str:
                 link.attrs["href"] = f"#{address.fragment}"
             else:
                 link.unwrap()
-    content = content_of(tree)
-    return markdown_of(content) if content is not None else ""
-
-
-def _metadata(root: ElementTree.Element) -> dict[str, str]:
-    names = {"title": "title", "creator": "author", "date": "date", "language": "language"}
-    found: dict[str, str] = {}
-    for element in root.iterfind(".//{*}metadata/{*}*"):
-        namespace, _, tag = element.tag.rpartition("}")
-        value = " ".join((element.text or "").split())
-        if namespace.endswith("purl.org/dc/elements/1.1/") and value and tag in names:
-            found.setdefault(names[tag], value)
-    return found
+    return content_of(tree)

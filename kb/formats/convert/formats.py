@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from posixpath import splitext
 
-__all__ = ["ARTICLE", "FORMATS", "INSTALL", "Format", "format_of"]
-
 INSTALL = "pip install 'kbfile[formats]'"
+INSTALL_OCR = "pip install 'kbfile[ocr]'"
+RAPIDOCR = "rapidocr"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +29,25 @@ class Format:
 
 
 _HTML = ("selectolax", "html_to_markdown")
+_SHEETS = ("python_calamine", "lxml", "xlrd")
 
 FORMATS = (
-    Format("PDF", "pdf", (".pdf",), ("pypdfium2",)),
-    Format("Word", "word", (".docx",), ("mammoth", *_HTML)),
-    Format("PowerPoint", "slides", (".pptx",), ("pptx",)),
-    Format("Excel", "sheets", (".xlsx", ".xlsm"), ("python_calamine",)),
+    Format("PDF", "pdf", (".pdf",), ("pypdfium2", "liteparse")),
+    Format("Word", "word", (".docx", ".docm"), ("mammoth", "officemath2latex", *_HTML)),
+    Format("PowerPoint", "slides", (".pptx", ".pptm"), ("pptx", "officemath2latex")),
+    Format("Excel", "sheets", (".xlsx", ".xlsm", ".xlsb", ".xls"), _SHEETS),
+    Format("OpenDocument", "opendocument", (".odt", ".ott", ".ods", ".odp"), (*_SHEETS, *_HTML)),
+    Format("RTF", "rtf", (".rtf",), ("striprtf",)),
     Format("HTML", "page", (".html", ".htm", ".xhtml"), _HTML),
-    Format("web page", "article", (), (*_HTML, "readability")),
     Format("EPUB", "book", (".epub",), _HTML),
     Format("Jupyter notebook", "notebook", (".ipynb",), ("nbformat",)),
     Format("mail", "mail", (".eml",), _HTML),
+    Format("Outlook mail", "mail", (".msg",), ("oxmsg", *_HTML)),
     Format("manual page", "manual", ()),
 )
-# A page that was fetched; in a file it is HTML.
-ARTICLE = next(one for one in FORMATS if one.module == "article")
-_BY_SUFFIX = {suffix: one for one in FORMATS for suffix in one.suffixes}
-_MANUAL = FORMATS[-1]
+_BY_SUFFIX = {suffix: kind for kind in FORMATS for suffix in kind.suffixes}
+MANUAL = FORMATS[-1]
+HTML = _BY_SUFFIX[".html"]
 
 # `ls.1`, `printf.3posix.gz`: taken in folders of manual pages only, since `app.log.1` and
 # `libx.so.1` look the same.
@@ -61,11 +63,20 @@ def format_of(path: str, *, by_name: bool = False) -> Format | None:
             for a manual page wherever it lies.
     """
     above, _, name = path.rpartition("/")  # every file of a folder is asked about: no Path here
-    known = _BY_SUFFIX.get(splitext(name)[1].lower())
-    if known is None and _MANUAL_NAME.match(name):
+    kind = _BY_SUFFIX.get(splitext(name)[1].lower())
+    if kind is None and _MANUAL_NAME.match(name):
         folder = above.rpartition("/")[2]
-        return _MANUAL if by_name or _MANUAL_FOLDER.match(folder) else None
-    return known
+        return MANUAL if by_name or _MANUAL_FOLDER.match(folder) else None
+    return kind
+
+
+def can_recognise(engine: str) -> bool:
+    """Whether what reads pictures of text is installed: RAPIDOCR, or tesseract for its languages.
+
+    Args:
+        engine: RAPIDOCR, languages such as `rus+eng`, or "" for nothing.
+    """
+    return not engine or _is_installed(RAPIDOCR if engine == RAPIDOCR else "tesserocr")
 
 
 @cache

@@ -1,12 +1,19 @@
-"""Mail: the subject as heading, who wrote to whom and when, the text; attachments by name."""
+"""Mail: the subject as heading, who wrote to whom and when, the text; attachments by name.
+
+Messages inside a message have headings below its own. What they quote of each other stands once.
+python-oxmsg reads what Outlook saved.
+"""
 
 from __future__ import annotations
 
 import email.errors
 import email.policy
+import itertools
+import re
 from collections.abc import Iterator
 from email.message import EmailMessage
 from email.parser import BytesParser
+from email.utils import format_datetime
 
 from kb.formats.convert.markup import markdown_of, parse_html
 from kb.formats.convert.page import html_text
@@ -15,65 +22,149 @@ from kb.formats.convert.result import Converted, ConverterError
 from kb.formats.outline import one_line
 from kb.text.decode import NoTextError, decode_as
 
-__all__ = ["convert"]
-
 _SHOWN = ("From", "To", "Cc", "Date")
-MOST_LEVELS = 5  # of messages inside messages
+MOST_LEVELS = 6  # of headings; messages deeper inside others share the last
+DEEPEST = 50  # parts inside parts that are looked into
+_LEAST_REPEATED = 40  # characters of a quotation that is left out where it stands already
+_QUOTE = re.compile(r"[ \t]*>[> \t]*")
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """The plain text of each message where there is one, else its HTML."""
-    message = BytesParser(policy=email.policy.default).parsebytes(data)
-    if not message.keys():
-        raise ConverterError("is no mail: it has no header")
-    lines = list(_message_lines(message, 1))
+    """Each message with its text: the plain one where there is one, else its HTML."""
+    notices: tuple[str, ...] = ()
+    if name.lower().endswith(".msg"):
+        message, notices = _read_outlook(data)
+    else:
+        message = BytesParser(policy=email.policy.default).parsebytes(data)
+        if not message.keys():
+            raise ConverterError("is no mail: it has no header")
+    lines = list(_Mail().message_lines(message, 1))
     subject = _header(message, "Subject")
     names = {"From": "author", "Date": "date", "Message-ID": "message-id"}
     metadata = {key: value for head, key in names.items() if (value := _header(message, head))}
-    return Converted("\n".join(lines).rstrip("\n") + "\n", subject, metadata=metadata)
+    return Converted("\n".join(lines).rstrip("\n") + "\n", subject, (), metadata, notices)
 
 
-def _message_lines(message: EmailMessage, level: int) -> Iterator[str]:
-    yield f"{'#' * level} {protected(_header(message, 'Subject')) or 'No subject'}"
-    yield ""
-    for name in _SHOWN:
-        if value := _header(message, name):
-            yield f"{name}: {value}\\"
-    yield ""
-    body = message.get_body(("plain", "html"))
-    if isinstance(body, EmailMessage):
-        yield from _body_lines(body)
+def _read_outlook(data: bytes) -> tuple[EmailMessage, tuple[str, ...]]:
+    """A message that Outlook saved as any other, and what to tell about it."""
+    import oxmsg
+    from oxmsg.domain import constants
+
+    try:
+        stored = oxmsg.Message.load(data)
+    except (ValueError, OSError, AttributeError) as error:
+        raise ConverterError(f"is damaged or no mail of Outlook: {error}") from error
+    text = stored.properties.str_prop_value
+    recipients = ", ".join(f"{who.name} <{who.email_address}>" for who in stored.recipients)
+    headers = {
+        "Subject": stored.subject,
+        "From": stored.sender,
+        "To": stored.message_headers.get("To") or recipients or text(constants.PID_DISPLAY_TO),
+        "Cc": stored.message_headers.get("Cc") or text(constants.PID_DISPLAY_CC),
+        "Date": stored.message_headers.get("Date"),
+    }
+    sent = stored.sent_date
+    if not headers["Date"] and sent is not None and sent.year > 1601:  # the zero of Windows
+        headers["Date"] = format_datetime(sent)
+    message = EmailMessage()
+    for key, value in headers.items():
+        if value:
+            message[key] = one_line(value)
+    if (stored.body or "").strip():
+        message.set_content(stored.body or "")
+    elif stored.html_body:
+        message.set_content(stored.html_body, subtype="html")
+    for attachment in stored.attachments:
+        file = attachment.file_name or attachment.properties.str_prop_value(
+            constants.PID_DISPLAY_NAME
+        )
+        message.add_attachment(b"", "application", "octet-stream", filename=one_line(file or "?"))
+    only_rtf = not message.get_body() and stored.properties.binary_prop_value(
+        constants.PID_RTF_COMPRESSED
+    )
+    return message, ("its text is there as RTF alone, which was not read",) if only_rtf else ()
+
+
+class _Mail:
+    def __init__(self) -> None:
+        self._written: set[str] = set()  # lines of the messages so far
+
+    def message_lines(self, message: EmailMessage, level: int, depth: int = 0) -> Iterator[str]:
+        mark = "#" * min(level, MOST_LEVELS)
+        yield f"{mark} {protected(_header(message, 'Subject')) or 'No subject'}"
         yield ""
-    attached = []
-    for part in _attachments(message):
-        if part.get_content_type() == "message/rfc822" and level < MOST_LEVELS:
-            for inner in part.iter_parts():
-                if isinstance(inner, EmailMessage):
-                    yield from _message_lines(inner, level + 1)
-                    yield ""
-        elif file := part.get_filename():
-            attached.append(one_line(file))
-    if attached:
-        yield f"Attachments: {', '.join(attached)}"
+        for name in _SHOWN:
+            if value := _header(message, name):
+                yield f"{name}: {value}\\"
         yield ""
+        attached: list[str] = []
+        yield from self._part_lines(message, level, depth, attached)
+        if attached:
+            yield f"Attachments: {', '.join(attached)}"
+            yield ""
+
+    def _part_lines(
+        self, part: EmailMessage, level: int, depth: int, attached: list[str]
+    ) -> Iterator[str]:
+        kind = part.get_content_type()
+        inside = [inner for inner in part.iter_parts() if isinstance(inner, EmailMessage)]
+        file = one_line(part.get_filename() or "")
+        if depth > DEEPEST:
+            attached.append(file or kind)
+        elif kind == "message/rfc822":
+            for message in inside:
+                yield from self.message_lines(message, level + 1, depth + 1)
+        elif kind == "multipart/alternative" and inside:
+            yield from self._part_lines(_best(inside), level, depth + 1, attached)
+        elif inside and kind != "message/delivery-status":
+            for inner in inside:
+                yield from self._part_lines(inner, level, depth + 1, attached)
+        elif part.get_content_disposition() == "attachment" or part.get_content_maintype() not in (
+            *("text", "multipart", "message"),
+        ):
+            attached.append(file or kind)
+        else:
+            yield from self._not_repeated(list(_text_lines(part, inside)))
+            yield ""
+
+    def _not_repeated(self, lines: list[str]) -> Iterator[str]:
+        new = {line.strip() for line in lines if not _QUOTE.match(line)}
+        for is_quoted, group in itertools.groupby(lines, lambda line: bool(_QUOTE.match(line))):
+            texts_of_group = list(group)
+            texts = [_QUOTE.sub("", line).strip() for line in texts_of_group if is_quoted]
+            size = sum(map(len, texts))
+            if size >= _LEAST_REPEATED and all(not t or t in self._written for t in texts):
+                yield "> […]"
+            else:
+                yield from texts_of_group
+        self._written |= new
 
 
-def _attachments(message: EmailMessage) -> Iterator[EmailMessage]:
-    if message.is_multipart() and message.get_content_type() != "message/rfc822":
-        for part in message.iter_attachments():
-            if isinstance(part, EmailMessage):
-                yield part
+def _best(alternatives: list[EmailMessage]) -> EmailMessage:
+    """The plain text of several forms of one thing, else the first form with a page, else one."""
+    for kind in ("text/plain", "text/html"):
+        for part in alternatives:
+            if any(inner.get_content_type() == kind for inner in part.walk()):
+                content = part.get_payload(decode=True) if not part.is_multipart() else b"x"
+                if content and bytes(content).strip():
+                    return part
+    return alternatives[-1]
 
 
-def _body_lines(body: EmailMessage) -> Iterator[str]:
-    payload = body.get_payload(decode=True)
-    raw = payload if isinstance(payload, bytes) else b""
-    charset = body.get_content_charset() or ""
-    if body.get_content_type() == "text/html":
+def _text_lines(part: EmailMessage, inside: list[EmailMessage]) -> Iterator[str]:
+    if inside:  # the report of a mail server: fields without a body
+        for report in inside:
+            yield from (f"{name}: {_header(report, name)}\\" for name in report)
+            yield ""
+        return
+    payload = part.get_payload(decode=True)
+    raw = payload if isinstance(payload, bytes) else str(part.get_payload()).encode()
+    charset = part.get_content_charset() or ""
+    if part.get_content_type() == "text/html":
         content = parse_html(html_text(raw, charset)).body
         yield from markdown_of(content).splitlines() if content is not None else ()
         return
-    yield from protected(_decoded(raw, charset)).rstrip("\n").split("\n")
+    yield from protected(_decoded(raw, charset)).strip("\n").split("\n")
 
 
 def _decoded(raw: bytes, charset: str) -> str:

@@ -1,7 +1,7 @@
 """Manual pages, in the macros man(7) and mdoc(7).
 
-Sections become headings, tagged paragraphs a line with the tag and one with its text, examples
-code, tables tables. Bold and italic type is left out: what stands there can be copied as it is.
+Sections become headings, tagged paragraphs definitions, examples code. Bold and italic type goes:
+what stands there can be copied as it is.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kb.formats.convert import mdoc
-from kb.formats.convert.plain import fenced, protected
+from kb.formats.convert.definition_list import DefinitionLines
+from kb.formats.convert.plain import cell_text, fenced, protected, table_lines
 from kb.formats.convert.result import Converted, ConverterError
-from kb.formats.convert.roff import arguments, logical_lines, plain
-from kb.formats.convert.tables import cell_text, table_lines
+from kb.formats.convert.roff import Reader, arguments, logical_lines, plain
 from kb.formats.outline import one_line
 from kb.text.decode import NoTextError, decode
-
-__all__ = ["convert"]
 
 MAXIMUM_BYTES = 20_000_000
 _GZIP = b"\x1f\x8b"
@@ -27,7 +24,7 @@ _GZIP = b"\x1f\x8b"
 
 def convert(data: bytes, name: str) -> Converted:
     """The page under its own name with the section in brackets."""
-    source = _source(data)
+    source = source_of(data)
     link = re.match(r"\s*\.so\s+(\S+)\s*\Z", source)
     if link:
         return Converted(f"This page is the same as {link[1]}.\n")
@@ -37,11 +34,11 @@ def convert(data: bytes, name: str) -> Converted:
     page.end()
     if not page.title:
         raise ConverterError("is no manual page: it has neither .TH nor .Dt")
-    text = "\n".join(page.lines).strip("\n")
+    text = "\n".join(page.output.lines).strip("\n")
     return Converted(f"# {protected(page.title)}\n\n{text}\n", page.title)
 
 
-def _source(data: bytes) -> str:
+def source_of(data: bytes) -> str:
     if data.startswith(_GZIP):
         unpacker = zlib.decompressobj(wbits=31)
         try:
@@ -56,19 +53,23 @@ def _source(data: bytes) -> str:
         raise ConverterError(f"is no manual page: {error}") from error
 
 
-_FONTS = {"B", "I", "R", "SM", "SB", "BI", "BR", "IB", "IR", "RB", "RI"}
 _ALTERNATING = {"BI", "BR", "IB", "IR", "RB", "RI"}
-_PARAGRAPHS = {"PP", "P", "LP", "HP", "RS", "RE", "sp", "Sp", "Pp", "Lp", "YS"}
+_FONTS = {"B", "I", "R", "SM", "SB", *_ALTERNATING}
+_AT_THE_MARGIN = {"PP", "P", "LP", "HP"}
+_INSETS = {"RS", "INDENT", "list"}
+_INSET_ENDS = {"RE", "UNINDENT"}
+_PARAGRAPHS = {*_AT_THE_MARGIN, *_INSETS, *_INSET_ENDS, "sp", "Sp", "Pp", "Lp", "YS"}
+# A line that may be a term where what follows is set in.
+_TERM = re.compile(r".{0,200}(?:[^\s.:,;!?]|\.\.\.)\Z", re.DOTALL)
 _LITERAL_BEGINS = {"nf", "EX", "Vb", "CS", "DS"}
 _LITERAL_ENDS = {"fi", "EE", "Ve", "CE", "DE"}
 
 
 @dataclass(slots=True)
 class _Page:
-    """A page as it is written down line by line."""
-
     title: str = ""
-    lines: list[str] = field(default_factory=list)
+    output: DefinitionLines = field(default_factory=DefinitionLines)
+    _may_be_term: bool = False  # the paragraph that was written last
     _paragraph: list[str] = field(default_factory=list)
     _literal: list[str] | None = None
     _tag: str | None = None  # "" while the line with the tag is awaited
@@ -76,10 +77,9 @@ class _Page:
     _table: list[str] | None = None
     _joins: bool = False  # the next text follows the last one without a blank
     _link: str | None = None  # the address of a link whose text is being read
-    _mdoc: mdoc.Reader = field(default_factory=mdoc.Reader)
+    _mdoc: Reader = field(default_factory=Reader)
 
     def take(self, macro: str, rest: str) -> None:
-        """Take the next line of the source."""
         if self._table is not None:
             self._take_table(macro, rest)
         elif self._mdoc.knows(macro):
@@ -90,31 +90,27 @@ class _Page:
             self._take_macro(macro, rest)
 
     def end(self) -> None:
-        """Write down what the page leaves open."""
         if self._table is not None:
             self._end_table(self._table)
         self._end_literal()
         self._end_paragraph()
 
     def _end_paragraph(self) -> None:
-        """Write down what was gathered."""
         text = [line for line in self._paragraph if line.strip()]
         self._paragraph = []
         if self._literal is not None:
             return
         if self._tag:
-            self.lines.append(protected(self._tag))
-            self._tag = None
-        self.lines += [protected(line) for line in text]
-        if self.lines and self.lines[-1]:
-            self.lines.append("")
+            self.output.add_term(protected(self._tag))
+        if text or self._tag:
+            self._may_be_term = not self._tag and len(text) == 1 and bool(_TERM.match(text[0]))
+        self._tag = None
+        self.output.add([protected(line) for line in text])
 
     def _take_macro(self, macro: str, rest: str) -> None:
         if macro in _FONTS:
-            words = arguments(rest)
-            if not words:
-                return
-            self._add(plain(("" if macro in _ALTERNATING else " ").join(words)))
+            if words := arguments(rest):
+                self._add(plain(_joined(macro, words)))
         elif macro == "TH":
             words = [plain(word) for word in arguments(rest)]
             if len(words) > 1 and not self.title:
@@ -134,6 +130,7 @@ class _Page:
                 self._literal.append("")
             else:
                 self._end_paragraph()
+                self._set_in(macro)
         elif macro in _LITERAL_BEGINS:
             self._begin_literal()
         elif macro in _LITERAL_ENDS:
@@ -144,7 +141,13 @@ class _Page:
         elif macro in ("UR", "MT"):
             self._link = plain(rest.strip())
         elif macro in ("UE", "ME"):
-            self._end_link(plain(rest.strip()))
+            address, self._link = self._link, None
+            if address:
+                shown = address if "@" in address else f"<{address}>"
+                self._add(shown + plain(rest.strip()))
+        elif macro in ("URL", "MTO"):  # as Asciidoctor writes links
+            address, text, behind = (*map(plain, arguments(rest)), "", "", "")[:3]
+            self._add(f"{text} <{address}>{behind}" if text else f"<{address}>{behind}")
         elif macro in ("SY", "OP"):
             words = [plain(word) for word in arguments(rest)]
             if macro == "SY":
@@ -155,6 +158,19 @@ class _Page:
             self._joins = False
         # All else is a macro of the page's own, or a request without text.
 
+    def _set_in(self, macro: str) -> None:
+        """Follow what a macro between paragraphs says of the margin."""
+        if macro in _INSETS:
+            if self._may_be_term and macro != "list":
+                self.output.make_term()  # as DocBook and Asciidoctor write definition lists
+            self.output.begin_inset()
+        elif macro in _INSET_ENDS:
+            self.output.end_inset()
+        elif macro in _AT_THE_MARGIN:
+            self.output.end_definition()
+        if macro not in ("sp", "Sp", "Pp"):
+            self._may_be_term = False
+
     def _head(self, marks: str, text: str) -> None:
         self._end_literal()
         self._end_paragraph()
@@ -162,19 +178,23 @@ class _Page:
             self._heading = marks
             return
         self._heading = None
-        self.lines += [f"{marks} {one_line(text)}", ""]
+        self.output.end_insets()
+        self.output.add([f"{marks} {one_line(text)}"])
 
     def _indented(self, words: list[str]) -> None:
         self._end_paragraph()
         tag = plain(words[0]).strip() if words else ""
+        if tag:
+            self.output.end_definition()
         if tag in ("•", "·", "o", "*", "-", "—", "○"):
-            self._paragraph = ["- "]
-            self._joins = True
+            self._begin_item("-")
         elif re.fullmatch(r"\d+[.)]", tag):
-            self._paragraph = [f"{tag} "]
-            self._joins = True
+            self._begin_item(tag)
         elif tag:
             self._tag = tag
+
+    def _begin_item(self, mark: str) -> None:
+        self._paragraph, self._joins = [f"{mark} "], True
 
     def _add(self, text: str) -> None:
         if self._literal is not None:
@@ -197,34 +217,25 @@ class _Page:
             self._literal = []
 
     def _end_literal(self) -> None:
-        code, self._literal = self._literal, None
-        if code is None:
-            return
-        while code and not code[0].strip():
-            code.pop(0)
-        while code and not code[-1].strip():
-            code.pop()
-        if code:
-            self.lines += [*fenced(code), ""]
-
-    def _end_link(self, behind: str) -> None:
-        address, self._link = self._link, None
-        if address:
-            self._add(f"<{address}>{behind}" if "@" not in address else f"{address}{behind}")
+        code, self._literal = self._literal or [], None
+        filled = [number for number, line in enumerate(code) if line.strip()]
+        if filled:
+            self.output.add(fenced(code[filled[0] : filled[-1] + 1]))
+            self._may_be_term = False
 
     # Tables
 
     def _take_table(self, macro: str, rest: str) -> None:
         assert self._table is not None
-        if macro != "TE":
-            if not macro:
-                self._table.append(rest)
-            return
-        self._end_table(self._table)
+        if macro == "TE":
+            self._end_table(self._table)
+        elif not macro or macro in _FONTS:
+            self._table.append(_joined(macro, arguments(rest)) if macro else rest)
 
     def _end_table(self, source: list[str]) -> None:
         self._table = None
-        self.lines += [*table_lines(list(_table_rows(source))), ""]
+        self.output.add(table_lines(list(_table_rows(source))))
+        self._may_be_term = False
 
     # mdoc
 
@@ -232,20 +243,20 @@ class _Page:
         for kind, text in self._mdoc.take(macro, rest):
             if kind == "title":
                 self.title = self.title or text
-            elif kind == "section":
-                self._head("##", text)
-            elif kind == "subsection":
-                self._head("###", text)
+            elif kind in ("##", "###"):
+                self._head(kind, text)
             elif kind == "paragraph":
                 if self._literal is None:
                     self._end_paragraph()
+            elif kind in ("list", "end list"):
+                self._end_paragraph()
+                self._set_in("list" if kind == "list" else "RE")
             elif kind == "tag":
                 self._end_paragraph()
                 self._tag = text or None
             elif kind == "item":
                 self._end_paragraph()
-                self._paragraph = ["- "]
-                self._joins = True
+                self._begin_item("-")
             elif kind == "tag goes on":
                 self._tag = f"{self._tag or ''} {text}".strip()
             elif kind == "literal":
@@ -256,17 +267,15 @@ class _Page:
                 self._add(text)
 
 
+def _joined(macro: str, words: list[str]) -> str:
+    return ("" if macro in _ALTERNATING else " ").join(words)
+
+
 def _table_rows(source: list[str]) -> Iterator[list[str]]:
     """The rows of a table of tbl(1): after the formats, which end with a full stop."""
-    separator = "\t"
-    start = 0
-    for number, line in enumerate(source):
-        if number == 0 and line.rstrip().endswith(";"):
-            option = re.search(r"tab\s*\((.)\)", line)
-            separator = option[1] if option else separator
-        if line.rstrip().endswith("."):
-            start = number + 1
-            break
+    option = re.match(r".*tab\s*\((.)\).*;\s*\Z", source[0] if source else "")
+    separator = option[1] if option else "\t"
+    start = next((n for n, line in enumerate(source, 1) if line.rstrip().endswith(".")), 0)
     cell: list[str] | None = None
     row: list[str] = []
     for line in source[start:]:

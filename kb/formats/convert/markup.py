@@ -1,55 +1,53 @@
-"""HTML -> Markdown: the content of a page without what surrounds it.
+"""HTML -> Markdown.
 
-selectolax (Lexbor) reads the page as a browser does, html-to-markdown writes it. Between the two
-the page is made ready: navigation goes, a heading keeps the name under which it can be linked, and
-text that would look like Markdown is protected.
+selectolax (Lexbor) reads the page as a browser does, html-to-markdown writes it. In between,
+headings keep the names under which they are linked, and what looks like Markdown is protected.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import html_to_markdown
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from kb.formats.anchors import slug
+from kb.formats.convert.definition_list import mark_definitions, write_definitions
 from kb.formats.convert.nesting import shallow
-
-__all__ = ["content_of", "html_title", "markdown_of", "parse_html"]
 
 _OPTIONS = html_to_markdown.ConversionOptions(
     extract_metadata=False,
     preprocessing=html_to_markdown.PreprocessingOptions(enabled=False),
-    skip_images=False,
     compact_tables=True,
     newline_style="backslash",
     highlight_style="none",
-    max_depth=400,
+    hidden_content="reachable",
+    inline_data_media="alt_text_only",
 )
 
-_NEVER = "script, style, template, noscript, iframe, object, svg, canvas, dialog, link, meta"
-_AROUND = (
-    "nav, [role=navigation], [role=search], [role=banner], [role=contentinfo], [hidden], "
-    "[aria-hidden=true], body > header, body > footer, form, button, select, .toc, #toc, "
-    ".table-of-contents, .sidebar, .sphinxsidebar, .related, .breadcrumbs, .breadcrumb, .docnav, "
-    ".navheader, .navfooter, .nav-panel, .navbar, .site-header, .site-footer, .skip-link"
-)
 _PERMALINKS = "a.headerlink, a.anchor, a.permalink, a.anchorjs-link, a.hash-link, a.header-anchor"
-_MAIN = ("main", "[role=main]", "article", "#content", "#main-content", ".document", "body")
-_HEADING_TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_HEADINGS = ", ".join(_HEADING_TAGS)
+HEADING_TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+HEADINGS = ", ".join(HEADING_TAGS)
+# What sites put behind a heading: marks of its link, what is left of "[edit | edit source]", and
+# attributes that some renderers of Markdown leave as they are.
+_HEADING_MARKS = " \t\n\r\f\xa0¶🔗"
+_EDIT_LINKS = re.compile(r"\[(?:[\s|/·]|edit)*\]", re.IGNORECASE)
+_WRITTEN_NAME = re.compile(r"\{:?\s*#([^\s{}]+)[^{}]*\}")
+_IN_LAYOUT = "td h1, td h2, td h3, td h4, td h5, td h6"
+_SECTION_IN_LIST = "li h1, li h2, li h3, li h4"  # as in Javadoc's pages
+_BLOCK = LexborHTMLParser("<div></div>").css("div")[0]
+_MOST_MARKS = 4  # behind one heading
 _AS_IT_STANDS = ("pre", "code", "kbd", "samp", "textarea")
-
-# A page whose content is shorter than this is taken as a whole: a list of links is all that a
-# table of contents holds.
-_LITTLE_TEXT = 200
 
 
 def parse_html(text: str) -> LexborHTMLParser:
-    """The page as a tree."""
-    return LexborHTMLParser(shallow(text))
+    """The page as a tree, with formulas as text."""
+    tree = LexborHTMLParser(shallow(text))
+    write_formulas(tree)
+    return tree
 
 
 def html_title(tree: LexborHTMLParser) -> str:
@@ -58,75 +56,146 @@ def html_title(tree: LexborHTMLParser) -> str:
     return " ".join(node.text().split()) if node is not None else ""
 
 
-def content_of(tree: LexborHTMLParser) -> LexborNode | None:
-    """The part of a page that holds what it says."""
-    body = tree.body
-    if body is None:
-        return None
-    for node in tree.css(_NEVER):
-        node.decompose()
-    whole = body.clone()
-    for node in tree.css(_AROUND):
-        # A page that hides its content until a script runs still has it.
-        if node.tag not in ("body", "main", "article"):
-            node.decompose()
-    titles = len(body.css("h1"))
-    for selector in _MAIN:
-        found = [node for node in tree.css(selector) if _length(node) > _LITTLE_TEXT]
-        if found:
-            largest = max(found, key=_length)
-            # A name alone proves little: the title may stand above what is called the content.
-            is_sure = selector in ("main", "body", "[role=main]")
-            is_most = _length(largest) * 2 > _length(body) and len(largest.css("h1")) == titles
-            if is_sure or is_most:
-                return largest
-    return whole
-
-
 def markdown_of(node: LexborNode) -> str:
     """A part of a page as Markdown; changes the part."""
     for link in node.css(_PERMALINKS):
         link.decompose()
-    for image in node.css("img"):
-        if (image.attributes.get("src") or "").startswith("data:"):
-            image.replace_with(image.attributes.get("alt") or "")
-    for heading in node.css(_HEADINGS):
+    for heading in node.css(HEADINGS):
         _prepare_heading(heading)
+    for numbers in node.css("td.linenos, td.gutter"):
+        numbers.decompose()
+    for table in reversed(list(filter(_is_layout, node.css("table")))):  # the inner ones first
+        _unwrap_table(table)
+    for points in reversed(node.css("ul")):
+        if points.css_first(_SECTION_IN_LIST):
+            _make_blocks((points,), ("li",))
+            points.unwrap()
+    for picture in reversed(node.css("svg")):  # of a drawing stays what is written in it
+        for unseen in reversed(picture.css("symbol, defs")):
+            unseen.decompose()
+        labels = (label.text(separator=" ") for label in picture.css("text, foreignObject"))
+        picture.replace_with(f" {' '.join(labels)} ")
+    for link in node.css("code a"):
+        _free_link(link)
+    for link in node.css("a[title]"):
+        if _is_repeated(link):
+            del link.attrs["title"]
     for text, in_heading in list(_texts(node)):
         _protect(text, in_heading=in_heading)
-    markdown = html_to_markdown.convert(node.html or "", _OPTIONS).content or ""
-    markdown = markdown.replace(_ESCAPE, "\\")
+    mark_definitions(node)
+    markdown = write_definitions(html_to_markdown.convert(node.html or "", _OPTIONS).content or "")
+    markdown = markdown.replace(_ESCAPE, "\\").replace(BACKSLASH, "\\")
     return markdown.strip("\n") + "\n" if markdown.strip() else ""
 
 
-def _length(node: LexborNode) -> int:
-    return len(node.text(deep=True, strip=True))
-
-
 def _prepare_heading(heading: LexborNode) -> None:
+    """Leave the heading's own words, and the name under which it is linked."""
     for link in heading.css("a"):
-        if (link.attributes.get("href") or "#").startswith("#"):
-            name = link.attributes.get("id") or link.attributes.get("name")
-            if name and not heading.attributes.get("id"):
-                heading.attrs["id"] = name
+        target = link.attributes.get("href") or "#"
+        name = link.attributes.get("id") or link.attributes.get("name")
+        if name and not heading.attributes.get("id"):
+            heading.attrs["id"] = name
+        is_mark = not any(map(str.isalnum, link.text()))
+        if (is_mark and not link.css_first("img")) or "edit" in target.casefold():
+            link.decompose()
+        elif target.startswith("#"):
             link.unwrap()
-    name = _name_of(heading)
-    text = " ".join(heading.text().split())
-    if name and not re.search(r"[\s{}]", name) and name != slug(text):
+    text = heading.text()
+    title, named = _without_marks(text)
+    if not title:
+        return
+    _shorten(heading, len(text) - len(title))
+    name = _name_of(heading) or named
+    if name and not re.search(r"[\s{}]", name) and name != slug(" ".join(title.split())):
         heading.insert_child(f" {{#{name}}}")
+
+
+def _without_marks(text: str) -> tuple[str, str]:
+    """A heading without what its site put behind it, and the name that stood there."""
+    name = ""
+    for _ in range(_MOST_MARKS):
+        text = text.rstrip(_HEADING_MARKS)
+        if _EDIT_LINKS.fullmatch(end := text[text.rfind("[") :]):
+            text = text.removesuffix(end)
+        elif named := _WRITTEN_NAME.fullmatch(end := text[text.rfind("{") :]):
+            text, name = text.removesuffix(end), named[1]
+        else:
+            break
+    return text, name
+
+
+def _shorten(node: LexborNode, surplus: int) -> None:
+    texts = [part for part in node.traverse(include_text=True) if part.is_text_node]
+    while surplus and texts:
+        text = texts.pop()
+        content = text.text_content or ""
+        text.replace_with(content[: max(0, len(content) - surplus)])
+        surplus -= min(surplus, len(content))
+
+
+def _free_link(link: LexborNode) -> None:
+    """Take a link out of code that goes on around it, of which html-to-markdown makes two."""
+    code = link.parent
+    while code is not None and code.tag not in ("code", "pre"):
+        code = code.parent
+    if code is None or code.tag == "pre" or code.text().strip() == link.text().strip():
+        return
+    if code.parent is None or code.parent.tag != "pre":
+        code.unwrap()
+
+
+def _is_repeated(link: LexborNode) -> bool:
+    """Whether a link's title says no more than its text and its target."""
+    attributes = link.attributes
+    title = " ".join((attributes["title"] or "").casefold().split())
+    target = unquote(attributes.get("href") or "").replace("_", " ").casefold()
+    return title in target or title in " ".join(link.text().casefold().split())
+
+
+def _unwrap_table(table: LexborNode) -> None:
+    bodies = [part for part in table.iter() if part.tag in ("thead", "tbody", "tfoot")]
+    rows = [row for part in (table, *bodies) for row in part.iter() if row.tag == "tr"]
+    _make_blocks((table, *rows), ("td", "th", "caption"))
+    for part in (*rows, *bodies, table):
+        part.unwrap()
+
+
+def _make_blocks(above: Iterable[LexborNode], tags: Sequence[str]) -> None:
+    for part in [part for element in above for part in element.iter() if part.tag in tags]:
+        part.insert_before(_BLOCK)
+        block = part.prev
+        assert block is not None
+        for inner in list(part.iter(include_text=True)):
+            block.insert_child(inner, move=True)
+        part.decompose()
+
+
+def _is_layout(table: LexborNode) -> bool:
+    has_tables = len(table.css("table")) > 1  # it is one of them
+    if (
+        has_tables
+        or table.attributes.get("role") in ("presentation", "none")
+        or table.css_first(_IN_LAYOUT) is not None
+        or any("\n" in code.text().strip() for code in table.css("td pre"))
+    ):
+        return True
+    rows = table.css("tr")
+    if any(len(row.css("td, th")) > 1 for row in rows):
+        return len(rows) == 1 and table.css_first("pre, p, ul, ol, div") is not None
+    return table.css_first("th") is None
 
 
 def _name_of(heading: LexborNode) -> str:
     """The name under which a link finds the heading: its own, or its section's."""
-    own = heading.attributes.get("id")
-    if own:
-        return own
-    section = heading.parent
-    if section is not None and section.tag in ("section", "div"):
-        first = next((n for n in section.iter() if n.tag == heading.tag), None)
-        if first is not None and first.mem_id == heading.mem_id:
-            return section.attributes.get("id") or ""
-    return ""
+    name, section = heading.attributes.get("id"), heading.parent
+    if name or section is None:
+        return name or ""
+    # Other blocks are called by what they are to their page: "wrap", "content".
+    is_div = section.tag == "div" and "sect" in (section.attributes.get("class") or "")
+    first = next((n for n in section.iter() if n.tag == heading.tag), None)
+    is_first = first is not None and first.mem_id == heading.mem_id
+    is_section = is_div or section.tag == "section"
+    return (section.attributes.get("id") or "") if is_section and is_first else ""
 
 
 def _texts(node: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
@@ -134,11 +203,11 @@ def _texts(node: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
     waiting = [(node, False)]
     while waiting:
         above, in_heading = waiting.pop()
-        for one in above.iter(include_text=True):
-            if one.is_text_node:
-                yield one, in_heading
-            elif one.tag not in _AS_IT_STANDS:
-                waiting.append((one, in_heading or one.tag in _HEADING_TAGS))
+        for part in above.iter(include_text=True):
+            if part.is_text_node:
+                yield part, in_heading
+            elif part.tag not in _AS_IT_STANDS:
+                waiting.append((part, in_heading or part.tag in HEADING_TAGS))
 
 
 # What begins a block at the beginning of a line; html-to-markdown protects the first line alone.
@@ -152,7 +221,6 @@ _ESCAPE = "\ufdd0"
 
 
 def _protect(node: Any, *, in_heading: bool) -> None:
-    """Keep a text from being read as Markdown."""
     text = node.text_content
     if not text or text.isspace():
         return
@@ -166,3 +234,52 @@ def _protect(node: Any, *, in_heading: bool) -> None:
         changed = _TAG.sub(f"{_ESCAPE}<", changed)
     if changed != text:
         node.replace_with(changed)
+
+
+# Formulas
+
+
+# Stands for a backslash until the page is written: html-to-markdown would protect that.
+BACKSLASH = "\ufdd1"
+
+_WHOLE = ".mwe-math-element, .katex-display, .katex, mjx-container"  # a formula in all its forms
+_FORMS = "math, img[class*='mwe-math'], img.tex, img.latex, img.mathtex"
+_SCRIPTS = "script[type^='math/tex']"
+_BESIDE_SCRIPTS = ".MathJax_Preview, .MathJax_Display, .MathJax, .MathJax_SVG, .MathJax_CHTML"
+_TEX = "annotation[encoding='application/x-tex'], annotation[encoding='TeX']"
+_STYLED = re.compile(r"\{\\(?:display|text)style\s+(.*)\}", re.DOTALL)
+
+
+def write_formulas(tree: LexborHTMLParser) -> None:
+    """Put LaTeX where a page has it, once each, in place of what shows it."""
+    for whole in reversed(tree.css(_WHOLE)):  # what lies in another one first
+        form = whole.css_first(_FORMS)
+        if form is not None and (latex := _latex(form)):
+            whole.replace_with(latex)
+    for form in tree.css(_FORMS):
+        if latex := _latex(form):
+            form.replace_with(latex)
+    if scripts := tree.css(_SCRIPTS):
+        for picture in reversed(tree.css(_BESIDE_SCRIPTS)):
+            picture.decompose()
+        for script in scripts:
+            script.replace_with(_latex(script))
+
+
+def _latex(form: LexborNode) -> str:
+    """The LaTeX of a formula between its dollar signs; "" where a page has none."""
+    attributes = form.attributes
+    is_display = attributes.get("display") == "block"
+    if form.tag == "script":
+        text = form.text()
+        is_display = "mode=display" in (attributes.get("type") or "")
+    elif (note := form.css_first(_TEX)) is not None:
+        text = note.text()
+    else:
+        text = attributes.get("alttext" if form.tag == "math" else "alt") or ""
+    text = " ".join(text.split())
+    styled = _STYLED.fullmatch(text)
+    text = (styled[1] if styled else text).strip()
+    mark = "$$" if is_display else "$"
+    text = _TAG.sub(r"\\lt ", text).replace("\\", BACKSLASH)
+    return f"{mark}{text}{mark}" if text else ""

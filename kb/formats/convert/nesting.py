@@ -1,10 +1,11 @@
-"""Pages that nest deeper than any page: what lies below is read as if its tags were not there.
+"""Pages that nest deeper than any page: tags below a depth are read as if they were not there.
 
-For each tag a parser of HTML looks through the elements that are open: 130,000 open `<div>` took
-16 s, and twice as many four times as long. Browsers stop at the depth of 512 too (Blink's
-`kMaximumHTMLParserDOMTreeDepth`), so no page that somebody has seen loses anything.
+For each tag a parser of HTML looks through the open elements: 130,000 `<div>` took 16 s, twice as
+many four times as long; 40,000 attributes of one element took 5 s. html-to-markdown silently drops
+what lies deeper than 1,024; an element that `DEEPEST` admits brings up to two more that end by
+themselves (`li`, `td`).
 
-What is open is followed as the HTML standard says, as far as it counts: which elements end by
+Open elements are followed by the rules of the HTML standard that matter here: which elements end by
 themselves, where that stops, and that formatting goes on behind the element in which it began.
 """
 
@@ -13,24 +14,30 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-__all__ = ["DEEPEST", "shallow"]
+from kb.text.assets import asset
 
-DEEPEST = 512  # elements that lie in one another
+DEEPEST = 256  # elements that lie in one another
+# Each of these puts a mark before every line of what it holds.
+MOST_MARKS = dict.fromkeys(("blockquote", "ul", "ol", "dl", "menu", "dir"), 30)
+MOST_ATTRIBUTES = 250  # of an element; further ones are left out
 MOST_FORMATS = 50  # that go on at once: each of them begins anew in every paragraph
+_SHORT = 20_000  # characters that hold no attributes worth counting
 
-_TAG = re.compile(r"<(?:(?P<comment>!--)|(?P<end>/?)(?P<name>[A-Za-z][^\s/<>]*+)[^<>]*+>?)")
-_COMMENT_END = re.compile("--!?>")
+_VALUE = r"""(?>"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)"""
+_ATTRIBUTE = rf"(?>[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+{_VALUE}?+)?+)"
+TAG = re.compile(
+    r"<(?:(?P<comment>!--)|(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)"
+    rf"{_ATTRIBUTE}{{0,{MOST_ATTRIBUTES}}}+(?P<more>{_ATTRIBUTE}*+)[\s/]*+>?)"
+)
+COMMENT_END = re.compile("--!?>")
 _RAW = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("script style textarea title xmp iframe noembed noframes".split())
 }
-_VOID = frozenset(
-    "area base basefont bgsound br col embed frame hr image img input keygen link meta param "
-    "source track wbr".split()
+_VOID, _FORMATTING, _ALONE = (
+    frozenset(asset("page-parts")["elements"][kind].split())
+    for kind in ("void", "formatting", "alone")
 )
-_FORMATTING = frozenset("b big code em font i nobr s small strike strong tt u".split())
-# Each ends the one before it, and is in the way of nothing.
-_ALONE = frozenset("a html head body frameset".split())
 _FOREIGN = ("svg", "math")
 
 _TABLE, _ITEM, _BLOCK, _SCOPE = "(table)", "(item)", "(block)", "(scope)"
@@ -53,11 +60,7 @@ _IMPLIED = {
 }
 _GROUPS = {
     **dict.fromkeys(("address", "div"), (_BLOCK,)),
-    **dict.fromkeys(
-        "article aside blockquote center details dir dl fieldset figcaption figure footer form "
-        "header hgroup main menu nav ol pre ruby search section select summary ul".split(),
-        (_ITEM, _BLOCK),
-    ),
+    **dict.fromkeys(asset("page-parts")["elements"]["blocks"].split(), (_ITEM, _BLOCK)),
     **dict.fromkeys(_HEADINGS, (_ITEM, _BLOCK)),
     **dict.fromkeys(("applet", "button", "marquee", "object"), (_SCOPE, _ITEM, _BLOCK)),
     **dict.fromkeys(("table", "template"), (_TABLE, _SCOPE, _ITEM, _BLOCK)),
@@ -66,35 +69,38 @@ _GROUPS = {
 
 
 def shallow(text: str) -> str:
-    """A page without the tags whose elements would lie deeper than `DEEPEST`."""
-    if text.count("<") <= DEEPEST:
+    """A page without tags of elements deeper than `DEEPEST`, and attributes over the limit."""
+    if text.count("<") <= DEEPEST and len(text) <= _SHORT:
         return text
-    kept: list[str] = []
+    parts: list[str] = []
     done, place = 0, 0
     elements = _Open()
-    while (tag := _TAG.search(text, place)) is not None:
+    while (tag := TAG.search(text, place)) is not None:
         place = tag.end()
         name = "" if tag["comment"] else tag["name"].lower()
         if tag["comment"]:
-            rest = _COMMENT_END.search(text, tag.start() + 2)
-        elif name in _RAW and not tag["end"] and not elements.are_foreign:
-            rest = _RAW[name].search(text, place)
+            rest = COMMENT_END.search(text, tag.start() + 2)
         else:
+            is_raw = name in _RAW and not tag["end"] and not elements.are_foreign
             if tag["end"]:
                 elements.end(name)
-            elif not elements.begin(name, ends_itself=tag[0].endswith("/>")):
-                kept += [text[done : tag.start()], " " if name in _GROUPS else ""]
+            elif not is_raw and not elements.begin(name, ends_itself=tag[0].endswith("/>")):
+                parts += [text[done : tag.start()], " " if name in _GROUPS else ""]
                 done = place
-            continue
+                continue
+            if tag["more"]:
+                parts.append(text[done : tag.start("more")])
+                done = tag.end("more")
+            if not is_raw:
+                continue
+            rest = _RAW[name].search(text, place)
         if rest is None:
             break  # all that follows is text
         place = rest.end()
-    return "".join([*kept, text[done:]]) if kept else text
+    return "".join([*parts, text[done:]]) if parts else text
 
 
 class _Open:
-    """The elements that are open at a place of a page."""
-
     def __init__(self) -> None:
         self._names: list[str] = []
         self._places: defaultdict[str, list[int]] = defaultdict(list)  # of names and groups
@@ -122,11 +128,13 @@ class _Open:
             ended, wall = implied
             if wall == _TABLE and not self._places[_TABLE]:
                 return True  # nobody heeds it
-            places = [self._last(one) for one in ended]
-            places = [one for one in places if one >= 0 and one >= self._last(wall)]
+            places = [self._last(tag) for tag in ended]
+            places = [tag for tag in places if tag >= 0 and tag >= self._last(wall)]
             if places:
                 self._leave(min(places))
-        elif len(self._names) >= DEEPEST:
+        elif len(self._names) >= DEEPEST or len(self._places[name]) >= MOST_MARKS.get(
+            name, DEEPEST
+        ):
             return False
         for key in (name, *_GROUPS.get(name, ())):
             self._places[key].append(len(self._names))
@@ -134,7 +142,6 @@ class _Open:
         return True
 
     def end(self, name: str) -> None:
-        """An element ends, and with it what is open inside of it."""
         if self._formatting[name]:
             self._formatting[name] -= 1
             self._formats -= 1

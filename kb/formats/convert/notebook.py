@@ -11,10 +11,8 @@ from typing import Any
 import nbformat
 
 from kb.formats.convert.plain import fenced
-from kb.formats.convert.result import Converted, ConverterError, Place
+from kb.formats.convert.result import Converted, ConverterError, Origin
 from kb.text.decode import NoTextError, decode
-
-__all__ = ["convert"]
 
 MOST_OUTPUT = 2_000  # characters of one output
 _DATA = re.compile(r"\(\s*<?data:[^)\s]*>?\s*\)|(?<=src=[\"'])data:[^\"']*")
@@ -26,20 +24,17 @@ def convert(data: bytes, name: str) -> Converted:
     """Markdown cells as they are, code in fences; pictures and other data are left out."""
     book = _book(data)
     metadata = _mapping(book.get("metadata"))
-    language = str(
-        _mapping(metadata.get("language_info")).get("name")
-        or _mapping(metadata.get("kernelspec")).get("language")
-        or ""
-    )
+    language = _mapping(metadata.get("language_info")).get("name")
+    language = str(language or _mapping(metadata.get("kernelspec")).get("language") or "")
     lines: list[str] = []
-    places: list[Place] = []
+    origins: list[Origin] = []
     for number, cell in enumerate(book["cells"], start=1):
-        found = list(_cell_lines(cell, language))
-        if found:
-            places.append(Place(len(lines) + 1, "cell", str(number)))
-            lines += [*found, ""]
+        shown = list(_cell_lines(cell, language))
+        if shown:
+            origins.append(Origin(len(lines) + 1, "cell", str(number)))
+            lines += [*shown, ""]
     title = str(metadata.get("title") or "")
-    return Converted("\n".join(lines).rstrip("\n") + "\n" if lines else "", title, tuple(places))
+    return Converted("\n".join(lines).rstrip("\n") + "\n" if lines else "", title, tuple(origins))
 
 
 def _book(data: bytes) -> Mapping[str, Any]:
@@ -63,8 +58,8 @@ def _book(data: bytes) -> Mapping[str, Any]:
         # nbformat raises what its parts raise: for versions, for missing keys.
         except Exception as error:
             if cells is None:
-                why = type(error).__name__
-                raise ConverterError(f"is damaged or no notebook ({why})") from error
+                name = type(error).__name__
+                raise ConverterError(f"is damaged or no notebook ({name})") from error
     return {**_mapping(book), "cells": cells or []}
 
 
@@ -87,13 +82,13 @@ def _cell_lines(cell: Mapping[str, Any], language: str) -> Iterator[str]:
         yield from fenced(source.split("\n"), language if kind == "code" else "")
     outputs = cell.get("outputs") if kind == "code" else ()
     for output in outputs if isinstance(outputs, list) else ():
-        shown = _output(_mapping(output))
-        if not shown.strip():
+        text = _output(_mapping(output))
+        if not text.strip():
             continue
-        if len(shown) > MOST_OUTPUT:
-            shown = shown[:MOST_OUTPUT] + "\n..."
+        if len(text) > MOST_OUTPUT:
+            text = text[:MOST_OUTPUT] + "\n..."
         yield ""
-        yield from fenced(shown.strip("\n").split("\n"), "text")
+        yield from fenced(text.strip("\n").split("\n"), "text")
 
 
 def _output(output: Mapping[str, Any]) -> str:
@@ -115,10 +110,10 @@ def _closed(text: str) -> Iterator[str]:
     fence = ""
     for line in text.split("\n"):
         yield line
-        found = _FENCE.match(line)
-        if found and not fence:
-            fence = found[1]
-        elif found and found[1].startswith(fence) and not line.strip().strip(fence[0]):
+        mark = _FENCE.match(line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
             fence = ""
     if fence:
         yield fence

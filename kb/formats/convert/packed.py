@@ -1,17 +1,20 @@
-"""Formats that are zip archives: Office files and EPUB."""
+"""Formats that are zip archives: Office files, with their formulas, and EPUB."""
 
 from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable, Mapping
+from typing import Any
 from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from kb.formats.convert.result import ConverterError
 
-__all__ = ["Package"]
-
+_M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+OFFICE_MATH = f"{_M}oMath"  # the element of one formula
 MAXIMUM_UNPACKED = 500_000_000  # bytes of all members
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Office before 2007, and today's with a password
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Office before 2007, and today's with a password
 
 
 class Package:
@@ -23,7 +26,7 @@ class Package:
         Raises:
             ConverterError: it is no such file, encrypted, or would grow too large.
         """
-        if data.startswith(_OLE):
+        if data.startswith(OLE):
             raise ConverterError(
                 f"is no {kind} file of today's form: it is protected by a password, or was saved "
                 "by an office program before 2007; save it anew"
@@ -67,3 +70,37 @@ class Package:
             return ElementTree.fromstring(data)
         except (ElementTree.ParseError, ValueError, LookupError) as error:
             raise ConverterError(f"is damaged: {name} is no XML ({error})") from error
+
+    def properties(self) -> dict[str, str]:
+        """What a file of Office says about itself: title, author, created, modified."""
+        names = {"title": "title", "creator": "author", "created": "created"}
+        root = self.xml("docProps/core.xml")
+        elements = root if root is not None else ()
+        return named_texts(elements, names | {"modified": "modified"})
+
+
+def named_texts(elements: Iterable[Element], names: Mapping[str, str]) -> dict[str, str]:
+    """The first text of the elements of each name, whatever their namespace, by another name."""
+    texts: dict[str, str] = {}
+    for element in elements:
+        key = names.get(element.tag.rpartition("}")[2], "")
+        if key and (text := " ".join((element.text or "").split())):
+            texts.setdefault(key, text)
+    return texts
+
+
+def latex(formula: Any) -> str:
+    """An lxml element of a formula as LaTeX between Markdown's marks; changes the element."""
+    import officemath2latex
+
+    for properties in formula.iter(f"{_M}dPr", f"{_M}accPr"):
+        for sign in list(properties):
+            # The library knows these only where they are left out, since they are the default.
+            if sign.get(f"{_M}val") in ("(", ")", "\u0302"):
+                properties.remove(sign)
+    text = " ".join(officemath2latex.process_math_node(formula).split())
+    # A bar would end the cell of a table.
+    text = text.replace("\\|", "\\Vert ").replace("|", "\\vert ")
+    above = formula.getparent()
+    mark = "$$" if above is not None and above.tag == f"{_M}oMathPara" else "$"
+    return f"{mark}{text}{mark}" if text else ""

@@ -1,39 +1,60 @@
-"""A web page that was saved as a file."""
+"""A web page, as a file or fetched: what it says, without what its site puts around that."""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
+from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborNode
 
-from kb.formats.convert.markup import content_of, html_title, markdown_of, parse_html
+from kb.formats.convert.content import content_of
+from kb.formats.convert.markup import HEADINGS, html_title, markdown_of, parse_html
 from kb.formats.convert.result import Converted, ConverterError
 from kb.text.decode import NoTextError, decode_as
 
-__all__ = ["convert", "html_text", "page_title"]
-
 # Where these very letters can be read the page is neither UTF-16 nor UTF-32.
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*(?!utf-?(?:16|32))([\w.:-]+)""", re.IGNORECASE)
+_LINKS = (("a", "href"), ("img", "src"))
 _HEAD = 2048  # bytes that may declare the encoding
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """The content of the page; its `<title>` as title."""
+    """The content of a page under its own title.
+
+    Args:
+        data: the page.
+        name: its address, from which its links are resolved; that of a file without one is kept.
+    """
     tree = parse_html(html_text(data))
-    title = html_title(tree)
+    title, address = html_title(tree), name
+    base = tree.css_first("base[href]")
+    with contextlib.suppress(ValueError):  # brackets that are no address
+        if base is not None:
+            address = urljoin(name, base.attributes.get("href") or "")
     content = content_of(tree)
-    if content is None:
+    if content.node is None:
         return Converted("", title=title)
-    title = page_title(title, content)
-    return Converted(markdown_of(content), title=title)
-
-
-def page_title(title: str, content: LexborNode) -> str:
-    """A page's title without the name of the site, where its first heading tells them apart."""
-    first = content.css_first("h1, h2, h3, h4, h5, h6")
+    if address.startswith(("http://", "https://")):
+        for tag, attribute in _LINKS:
+            for node in content.node.css(f"{tag}[{attribute}]"):
+                _make_absolute(node, attribute, address)
+    # The title without the name of the site, where its first heading tells them apart.
+    first = content.node.css_first(HEADINGS)
     heading = " ".join(first.text().split()).rstrip("¶# ") if first is not None else ""
-    return heading if heading and title.casefold().startswith(heading.casefold()) else title
+    if heading and title.casefold().startswith(heading.casefold()):
+        title = heading
+    return Converted(markdown_of(content.node), title=title, left_out=dict(content.left_out))
+
+
+def _make_absolute(node: LexborNode, attribute: str, address: str) -> None:
+    link = (node.attributes.get(attribute) or "").strip()
+    if link and not link.startswith(("#", "data:")):
+        with contextlib.suppress(ValueError):  # brackets that are no address
+            page, mark, place = urljoin(address, link).partition("#")
+            is_inside = mark and page == address.partition("#")[0]
+            node.attrs[attribute] = f"#{place}" if is_inside else f"{page}{mark}{place}"
 
 
 def html_text(data: bytes, declared: str = "") -> str:
@@ -43,8 +64,8 @@ def html_text(data: bytes, declared: str = "") -> str:
         ConverterError: it is no text.
     """
     marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    found = _CHARSET.search(data[:_HEAD])
-    encoding = declared or (found[1].decode("ascii") if found else "")
+    charset = _CHARSET.search(data[:_HEAD])
+    encoding = declared or (charset[1].decode("ascii") if charset else "")
     try:
         return decode_as(data, "" if marked else encoding)
     except NoTextError as error:

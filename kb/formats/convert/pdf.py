@@ -1,149 +1,96 @@
-"""PDF: pdfium gives the lines with their fonts; headings are found by bookmarks, else by size.
+"""PDF: pdfium gives the lines with their fonts.
 
-A PDF says where letters stand, not what they mean. What is taken from it: the lines in the order
-in which they were written, paragraphs by the gaps between them, code by its fixed pitch, headings
-as its own bookmarks name them. Where there are no bookmarks, lines in larger type are headings.
+Lines keep the order in which they were written. Gaps between them make paragraphs, a fixed pitch
+makes code, and bookmarks name headings; without bookmarks lines in larger type are headings.
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pypdfium2
-import pypdfium2.raw as pdfium
 
 from kb.formats.convert.pdf_headings import Bookmark, headings_of, title_of
-from kb.formats.convert.pdf_lines import Line, without_furniture
-from kb.formats.convert.plain import fenced, protected
-from kb.formats.convert.result import Converted, ConverterError, Place
+from kb.formats.convert.pdf_lines import Line, page_lines, without_furniture
+from kb.formats.convert.pdf_tables import LEADERS, with_tables
+from kb.formats.convert.plain import cell_text, fenced, protected, table_lines
+from kb.formats.convert.result import Converted, ConverterError, Origin
 from kb.formats.outline import one_line
 from kb.text.counted import some_of
 
-__all__ = ["convert"]
-
-_MONO = re.compile(r"mono|courier|consol|typewriter|menlo|cmtt|sftt|lmtt|fixed|code", re.IGNORECASE)
-_BOLD = re.compile(r"bold|black|heavy|semibold|demi|cmbx|sfbx|medi\b", re.IGNORECASE)
-BOLD_WEIGHT = 600
 MOST_PAGES_NAMED = 10
 # pdfium's sign for a hyphen that it takes for one of the line's end.
 _SOFT_HYPHENS = ("\x02", "\ufffe", "\u00ad")
 _SOFT_HYPHEN = re.compile(f"[{''.join(_SOFT_HYPHENS)}]")
+_WORD = re.compile(r"[^\W\d_]+")
+_BROKEN = re.compile(f"([^\\W\\d_]*)[{''.join(_SOFT_HYPHENS)}]([^\\W\\d_]*)")
 _BULLET = re.compile(r"[•‣▪●◦∙]\s+(?=\S)")
-_LEADERS = re.compile(r"(?:\s?[.·…]){5,}\s*[\divxlc]*\s*\Z")
 
 
-def convert(data: bytes, name: str) -> Converted:
-    """The text page by page."""
+def convert(data: bytes, name: str, ocr: str = "") -> Converted:
+    """The text page by page.
+
+    Args:
+        ocr: what recognises the text of pages that are pictures; "" for nothing.
+    """
     try:
         document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
             raise ConverterError("is protected by a password") from error
         raise ConverterError("is damaged or no PDF file") from error
-    pages = [_page_lines(document, index) for index in range(len(document))]
+    pages = [page_lines(document, index) for index in range(len(document))]
     empty = [number for number, lines in enumerate(pages, start=1) if not lines]
+    recognised: dict[int, list[Line]] = {}
+    notices = []
+    if empty and ocr:
+        from kb.formats.convert.ocr import recognise
+
+        recognised, remark = recognise(document, [number - 1 for number in empty], ocr)
+        notices.append(remark)
+        pages = [lines or recognised.get(index, []) for index, lines in enumerate(pages)]
+        empty = [number for number, lines in enumerate(pages, start=1) if not lines]
     if len(empty) == len(pages):
         raise ConverterError(
-            "holds pictures of its pages and no text: let a program for text recognition (OCR) "
-            "add the text, then sync again"
+            "holds pictures of its pages and no text: `kb add SOURCE --ocr` reads them, or let "
+            "another program for text recognition (OCR) add the text, then sync again"
         )
     metadata = _metadata(document)
     bookmarks = list(_bookmarks(document))
-    kept = without_furniture(pages)
-    title = title_of(kept, metadata.pop("title", ""))
-    levels = headings_of(kept, bookmarks, title)
+    pages = with_tables(data, document, pages)
+    shown = without_furniture(pages)
+    if not any(shown):
+        shown = pages  # what stands on every page is all that there is
+    text = "\n".join(line.text for page in shown for line in page).casefold()
+    words = set(_WORD.findall(_BROKEN.sub(" ", text)))  # that are not broken
+    title = title_of(shown, metadata.pop("title", ""))
+    levels = headings_of(shown, bookmarks, title)
     lines: list[str] = []
-    places: list[Place] = []
-    for number, page in enumerate(kept, start=1):
-        written = list(_written(page, levels))
+    origins: list[Origin] = []
+    for number, page in enumerate(shown, start=1):
+        written = list(_written(page, levels, words))
         if written:
-            places.append(Place(len(lines) + 1, "page", str(number)))
+            origins.append(Origin(len(lines) + 1, "page", str(number)))
             lines += [*written, ""]
-    notices = []
     if empty:
         notices.append(f"pages without text: {some_of(list(map(str, empty)), MOST_PAGES_NAMED)}")
     text = "\n".join(lines).rstrip("\n") + "\n"
-    return Converted(text, title, tuple(places), metadata, tuple(notices))
+    return Converted(text, title, tuple(origins), metadata, tuple(notices))
 
 
 # Reading
 
 
-def _page_lines(document: pypdfium2.PdfDocument, index: int) -> list[Line]:
-    try:
-        page = document[index]
-        text_page = page.get_textpage()
-    except pypdfium2.PdfiumError:
-        return []
-    try:
-        return list(_lines(text_page, index + 1))
-    finally:
-        text_page.close()
-        page.close()
-
-
-def _lines(text_page: pypdfium2.PdfTextPage, page: int) -> Iterator[Line]:
-    count = text_page.count_chars()
-    text = text_page.get_text_range(0, count) if count else ""
-    if len(text) != count:  # characters without Unicode shift the positions
-        text = "".join(
-            chr(pdfium.FPDFText_GetUnicode(text_page, i) or 0xFFFD) for i in range(count)
-        )
-    font = _Font(text_page)
-    position = 0
-    for part in text.split("\r\n"):
-        visible = part.strip()
-        if visible:
-            first = position + len(part) - len(part.lstrip())
-            yield font.line(_cleaned(visible), first, first + len(visible) - 1, page)
-        position += len(part) + 2
-
-
-def _cleaned(text: str) -> str:
-    return "".join(c for c in text if c >= " " or c in "\t\x02")
-
-
-class _Font:
-    """How single characters of a page are set."""
-
-    def __init__(self, text_page: pypdfium2.PdfTextPage) -> None:
-        self._page = text_page
-        self._box = pdfium.FS_RECTF()
-        self._name = ctypes.create_string_buffer(256)
-        self._flags = ctypes.c_int()
-
-    def line(self, text: str, first: int, last: int, page: int) -> Line:
-        """A line with the type of its first character; code is set in one pitch to its end."""
-        index = first
-        pdfium.FPDFText_GetLooseCharBox(self._page, index, self._box)
-        size = pdfium.FPDFText_GetFontSize(self._page, index)
-        height = self._box.top - self._box.bottom
-        if size < 3 or size > 3 * height > 0:  # the type is scaled by the page, not by the font
-            size = height
-        name = self._font(index)
-        weight = pdfium.FPDFText_GetFontWeight(self._page, index)
-        return Line(
-            text=text,
-            page=page,
-            size=round(size * 2) / 2,
-            is_bold=bool(_BOLD.search(name)) or (weight >= BOLD_WEIGHT and not name),
-            is_mono=bool(_MONO.search(name)) and bool(_MONO.search(self._font(last))),
-            left=round(self._box.left),
-            top=round(self._box.top),
-        )
-
-    def _font(self, index: int) -> str:
-        length = pdfium.FPDFText_GetFontInfo(self._page, index, self._name, 256, self._flags)
-        return self._name.raw[: max(0, min(length, 256) - 1)].decode("latin-1")
-
-
 def _metadata(document: pypdfium2.PdfDocument) -> dict[str, str]:
-    found = document.get_metadata_dict(skip_empty=True)
+    values = document.get_metadata_dict(skip_empty=True)
     names = {"Title": "title", "Author": "author", "CreationDate": "created"}
-    return {key: one_line(found[name]) for name, key in names.items() if name in found}
+    return {
+        key: one_line(values[name].replace("\0", "").strip("\ufeff\ufffd"))
+        for name, key in names.items()
+        if name in values
+    }
 
 
 def _bookmarks(document: pypdfium2.PdfDocument) -> Iterator[Bookmark]:
@@ -158,43 +105,50 @@ def _bookmarks(document: pypdfium2.PdfDocument) -> Iterator[Bookmark]:
 # Writing
 
 
-def _written(page: Sequence[Line], levels: dict[int, int]) -> Iterator[str]:
-    """The lines of a page as Markdown; `levels` tells the level of headings by their identity."""
+def _written(page: Sequence[Line], levels: dict[int, int], words: set[str]) -> Iterator[str]:
+    """The lines of a page as Markdown.
+
+    Args:
+        levels: of headings, by the identity of their lines.
+        words: of the whole document, by which broken ones are joined.
+    """
     gap = _usual_gap(page)
     index = 0
     before: Line | None = None
     while index < len(page):
         line = page[index]
         level = levels.get(id(line))
-        if level:
-            group = [line, *_following(page, index, lambda other: levels.get(id(other), 0) < 0)]
-            if before is not None:
-                yield ""
-            yield f"{'#' * level} {protected(_unbroken(group))}"
+        block: list[str] = []
+        if line.table:
+            group = [line]
             yield ""
-            before = None
-        elif line.is_mono and not _LEADERS.search(line.text):
-            group = [line, *_following(page, index, lambda x: x.is_mono and id(x) not in levels)]
-            if before is not None:
-                yield ""
-            yield from _code(group)
-            yield ""
-            before = None
+            block, before = list(table_lines([list(map(cell_text, r)) for r in line.table])), None
+        elif level:
+            rest = itertools.takewhile(lambda x: levels.get(id(x), 0) < 0, page[index + 1 :])
+            group = [line, *rest]
+            block = [f"{'#' * level} {protected(_unbroken(group, words))}"]
+        elif line.is_mono and not LEADERS.search(line.text):
+            rest = itertools.takewhile(
+                lambda x: x.is_mono and id(x) not in levels, page[index + 1 :]
+            )
+            group = [line, *rest]
+            block = list(_code(group))
         else:
             group = _hyphenated(page, index, levels)
-            text = _unbroken(group)
-            if _LEADERS.search(text):
+            text = _unbroken(group, words)
+            if LEADERS.search(text):
                 index += len(group)
                 continue
             if before is not None and _begins_paragraph(before, line, gap):
                 yield ""
             yield protected(_BULLET.sub("- ", text, count=1) if _BULLET.match(text) else text)
             before = group[-1]
+        if block:
+            if before is not None:
+                yield ""
+            yield from (*block, "")
+            before = None
         index += len(group)
-
-
-def _following(page: Sequence[Line], first: int, belongs: Callable[[Line], bool]) -> Iterator[Line]:
-    return itertools.takewhile(belongs, page[first + 1 :])
 
 
 def _hyphenated(page: Sequence[Line], first: int, levels: dict[int, int]) -> list[Line]:
@@ -202,30 +156,34 @@ def _hyphenated(page: Sequence[Line], first: int, levels: dict[int, int]) -> lis
     last = first
     while page[last].text.endswith(_SOFT_HYPHENS) and last + 1 < len(page):
         following = page[last + 1]
-        if id(following) in levels or following.is_mono:
+        if id(following) in levels or following.is_mono or following.table:
             break
         last += 1
     return list(page[first : last + 1])
 
 
-def _unbroken(lines: Sequence[Line]) -> str:
+def _unbroken(lines: Sequence[Line], words: set[str]) -> str:
     text = ""
     for line in lines:
-        if text.endswith(_SOFT_HYPHENS):
-            text = text[:-1] + line.text
-        else:
-            text = f"{text} {line.text}".strip()
-    if text.endswith(_SOFT_HYPHENS):
-        text = text[:-1] + "-"
-    return one_line(_SOFT_HYPHEN.sub("", text))
+        text += line.text if text.endswith(_SOFT_HYPHENS) else f" {line.text}"
+    return one_line(_BROKEN.sub(lambda pair: _joined(pair[1], pair[2], words), text))
+
+
+def _joined(first: str, second: str, words: set[str]) -> str:
+    """A word that was broken at a line's end, or two that have a hyphen between them themselves.
+
+    They have one if the document has both as words and never the whole.
+    """
+    head, tail = first.casefold(), second.casefold()
+    has_hyphen = head in words and tail in words and head + tail not in words
+    return f"{first}-{second}" if has_hyphen or not second else first + second
 
 
 def _usual_gap(page: Sequence[Line]) -> float:
-    """The distance between two lines of a paragraph."""
     gaps = sorted(
-        one.top - other.top
-        for one, other in itertools.pairwise(page)
-        if 0 < one.top - other.top < 3 * max(one.size, 6)
+        line.top - following.top
+        for line, following in itertools.pairwise(page)
+        if 0 < line.top - following.top < 3 * max(line.size, 6)
     )
     return gaps[len(gaps) // 3] if gaps else 0
 
@@ -239,7 +197,6 @@ def _begins_paragraph(before: Line, line: Line, gap: float) -> bool:
 
 
 def _code(lines: Sequence[Line]) -> Iterator[str]:
-    """Code, indented as it stands on the page."""
     left = min(line.left for line in lines)
     code = []
     for line in lines:

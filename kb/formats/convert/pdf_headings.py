@@ -6,11 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from kb.formats.convert.pdf_lines import Line
 from kb.formats.outline import one_line
-
-__all__ = ["Bookmark", "headings_of", "title_of"]
 
 MOST_LEVELS = 6
 LONGEST_HEADING = 200  # characters
@@ -22,9 +21,14 @@ TRUSTED_SHARE = 0.5
 # Larger type that makes up more of a document than this is not for headings.
 MOST_OF_TEXT = 0.2
 
+# What programs write where nobody gave a title, and names of files.
 _NO_TITLE = re.compile(
-    r"(?:microsoft \w+ - )?.*\.(?:docx?|odt|tex|dvi|ps|indd|pptx?|xlsx?|rtf|html?|txt|md|pdf)\Z"
-    r"|untitled.*|title|slide 1|powerpoint presentation|document\d*|\W*",
+    r"microsoft \w+ - .*|(?:\S*/){2,}\S*|\S*\\\S*|[\w-]+_[\w-]*"
+    r"|.*\.(?:docx?|docm|dotx?|odt|ott|tex|texi|lyx|dvi|ps|eps|indd|qxd|fm|wpd|pages|pub|pptx?|odp"
+    r"|xlsx?|ods|rtf|html?|xml|sgml|txt|md|pdf|ai|cdr|vsdx?|dwg)"
+    r"|untitled.*|(?:table of )?contents|\(?(?:anonymous|unspecified|unknown|none)\)?|title|model"
+    r"|layout\d*|slide \d+"
+    r"|powerpoint presentation|(?:document|print|book|sheet|drawing)\s?\d*|\W*",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(
@@ -51,15 +55,11 @@ def _largest(pages: Sequence[Sequence[Line]]) -> str:
     first = next((page for page in pages if page), ())
     body = _body_size(pages)
     size = max((line.size for line in first if _has_words(line.text)), default=0)
-    if size < LARGER * body:
+    if not size or size < LARGER * body:
         return ""
     start = next(i for i, line in enumerate(first) if line.size == size and _has_words(line.text))
-    lines = []
-    for line in first[start : start + MOST_LINES]:
-        if line.size != size:
-            break
-        lines.append(line.text)
-    title = one_line(" ".join(lines))
+    lines = takewhile(lambda line: line.size == size, first[start : start + MOST_LINES])
+    title = one_line(" ".join(line.text for line in lines))
     # Where other headings are as large, it is one of them.
     again = any(
         line.size >= size and _has_words(line.text)
@@ -75,18 +75,17 @@ def headings_of(
 ) -> dict[int, int]:
     """The level of each heading by the identity of its first line; of its other lines negative."""
     levels: dict[int, int] = {}
-    found = _by_bookmarks(pages, bookmarks)
-    if bookmarks and len(found) >= max(2, TRUSTED_SHARE * len(bookmarks)):
-        entries = found
+    by_bookmarks = _by_bookmarks(pages, bookmarks)
+    if bookmarks and len(by_bookmarks) >= max(2, TRUSTED_SHARE * len(bookmarks)):
+        entries = by_bookmarks
     else:
         entries = list(_by_type(pages))
-    first = next(((i, lines) for i, (lines, _) in enumerate(entries)), None)
-    is_titled = first is not None and _key(_text(first[1])) == _key(title)
+    is_titled = bool(entries) and _key(_text(entries[0][0])) == _key(title)
     has_root = bool(entries) and sum(level == 1 for _, level in entries) == 1 and entries[0][1] == 1
     shift = 0 if is_titled and has_root else 1
-    known = {id(line) for lines, _ in entries for line in lines}
+    in_headings = {id(line) for lines, _ in entries for line in lines}
     if title and not is_titled:
-        heading = _find(next((p for p in pages if p), ()), title, known)
+        heading = _find(next((p for p in pages if p), ()), title, in_headings)
         if heading:
             entries.insert(0, (heading, 1 - shift))
         else:
@@ -107,7 +106,7 @@ def _by_bookmarks(
     pages: Sequence[Sequence[Line]], bookmarks: Sequence[Bookmark]
 ) -> list[tuple[list[Line], int]]:
     used: set[int] = set()
-    found: list[tuple[list[Line], int]] = []
+    headings: list[tuple[list[Line], int]] = []
     for bookmark in bookmarks:
         # A bookmark that points to the end of a page often means the heading of the next one.
         for number in (bookmark.page, bookmark.page + 1, bookmark.page - 1):
@@ -115,17 +114,17 @@ def _by_bookmarks(
                 lines = _find(pages[number - 1], bookmark.title, used)
                 if lines:
                     used.update(map(id, lines))
-                    found.append((lines, bookmark.level))
+                    headings.append((lines, bookmark.level))
                     break
     order = {id(line): (n, i) for n, page in enumerate(pages) for i, line in enumerate(page)}
-    return sorted(found, key=lambda entry: order[id(entry[0][0])])
+    return sorted(headings, key=lambda entry: order[id(entry[0][0])])
 
 
 def _find(page: Sequence[Line], title: str, used: set[int]) -> list[Line]:
     """The lines of a page that say this title; the most prominent ones where several do."""
-    wanted = _key(title)
+    key_of_title = _key(title)
     best: list[Line] = []
-    if not wanted:
+    if not key_of_title:
         return best
     for start, line in enumerate(page):
         if id(line) in used:
@@ -134,17 +133,13 @@ def _find(page: Sequence[Line], title: str, used: set[int]) -> list[Line]:
         for end in range(start, min(start + MOST_LINES, len(page))):
             text += page[end].text + " "
             key = _key(text)
-            if len(key) > len(wanted) + 16:
+            if len(key) > len(key_of_title) + 16:
                 break
-            if key == wanted or _key(_without_number(text)) == wanted:
-                if not best or _prominence(line) > _prominence(best[0]):
+            if key == key_of_title or _key(_LEADING_NUMBER.sub("", text, count=1)) == key_of_title:
+                if not best or (line.size, line.is_bold) > (best[0].size, best[0].is_bold):
                     best = list(page[start : end + 1])
                 break
     return best
-
-
-def _prominence(line: Line) -> tuple[float, bool]:
-    return line.size, line.is_bold
 
 
 def _key(text: str) -> str:
@@ -155,10 +150,6 @@ _LEADING_NUMBER = re.compile(
     r"\s*(?:(?:chapter|appendix|part|section|§)\s*)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*)[.:)]?\s+",
     re.IGNORECASE,
 )
-
-
-def _without_number(text: str) -> str:
-    return _LEADING_NUMBER.sub("", text, count=1)
 
 
 # By type
@@ -172,8 +163,8 @@ def _by_type(pages: Sequence[Sequence[Line]]) -> Iterator[tuple[list[Line], int]
     sizes = Counter(group[0].size for group in candidates)
     by_size: dict[float, int] = {}
     for size in sorted(sizes, reverse=True):
-        taken = sum(len(_text(g)) for g in candidates if g[0].size == size)
-        if taken <= MOST_OF_TEXT * total or len(candidates) < 3:
+        length = sum(len(_text(g)) for g in candidates if g[0].size == size)
+        if length <= MOST_OF_TEXT * total or len(candidates) < 3:
             by_size[size] = len(by_size) + 1
     numbers = [_NUMBER.match(_text(group)) for group in candidates]
     is_numbered = sum(map(bool, numbers)) > 0.6 * len(candidates)
@@ -193,16 +184,15 @@ def _without_authors(candidates: Sequence[list[Line]]) -> list[list[Line]]:
     first = candidates[0][0].page
     elsewhere = {group[0].size for group in candidates if group[0].page != first}
     largest = max(group[0].size for group in candidates)
-    kept = [
+    others = [
         group
         for group in candidates
         if group[0].page != first or group[0].size in elsewhere or group[0].size == largest
     ]
-    return kept if elsewhere else list(candidates)
+    return others if elsewhere else list(candidates)
 
 
 def _groups(page: Sequence[Line], body: float) -> Iterator[list[Line]]:
-    """Lines in the type of headings; lines of one heading together."""
     group: list[Line] = []
     for line in page:
         follows = bool(group) and (
@@ -217,13 +207,10 @@ def _groups(page: Sequence[Line], body: float) -> Iterator[list[Line]]:
             continue
         if _is_heading(group):
             yield group
-        group = [line] if _is_prominent(line, body) else []
+        is_large = line.size >= (BOLD_LARGER if line.is_bold else LARGER) * body
+        group = [line] if is_large else []
     if _is_heading(group):
         yield group
-
-
-def _is_prominent(line: Line, body: float) -> bool:
-    return line.size >= LARGER * body or (line.is_bold and line.size >= BOLD_LARGER * body)
 
 
 def _is_heading(group: Sequence[Line]) -> bool:

@@ -1,8 +1,7 @@
 """Converting files in a child process that outlives a file, but not a failure.
 
-The child is started at the first file and takes one after the other, so that its libraries are
-loaded once. Whatever goes wrong in it is the error of the file at hand: it is ended then, and the
-next file gets a new one.
+It takes one file after the other, so that its libraries are loaded once. Whatever goes wrong in it
+is the error of the file at hand, and the next file gets a new child.
 """
 
 from __future__ import annotations
@@ -14,29 +13,27 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from types import TracebackType
+import time
 from typing import Any
 
+from kb.disk.system import apart
 from kb.errors import ConversionError
 from kb.formats.convert.formats import INSTALL, Format
 from kb.formats.convert.result import Converted
 from kb.formats.convert.worker import LENGTH, PROCESSOR_SECONDS, TOO_MUCH_MEMORY
 
-__all__ = ["MAXIMUM_TEXT_BYTES", "Converter"]
-
 # The processor time is limited in the child; this is for one that waits, or whose limit the
 # system does not know.
 CLOCK_SECONDS = 5 * PROCESSOR_SECONDS
+OCR_CLOCK_SECONDS = 3600  # for pictures of pages, each of which has its processor time
 MAXIMUM_TEXT_BYTES = 64_000_000  # of a reply
+# No limit of the child's own ends it by these.
+_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 FILES_A_PROCESS = 500  # afterwards a new one: libraries leak
 
 
 class Converter:
-    """Turns files into Markdown. Use as a context manager: leaving it ends the child.
-
-    May be used by several threads; they wait for each other.
-    """
+    """Turns files into Markdown, by one thread at a time; leaving the context ends the child."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,12 +43,7 @@ class Converter:
     def __enter__(self) -> Converter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -59,23 +51,26 @@ class Converter:
         with self._lock:
             self._end()
 
-    def convert(self, kind: Format, name: str, data: bytes) -> Converted:
+    def convert(self, kind: Format, name: str, data: bytes, *, ocr: str = "") -> Converted:
         """The file as Markdown.
 
         Args:
             kind: the file's format, by its name.
             name: of the file, without folders; of a page that was fetched its address.
             data: all its bytes.
+            ocr: what recognises the text of a PDF's pages that are pictures; "" for nothing.
 
         Raises:
             ConversionError: it cannot be converted; says why.
         """
         if not kind.is_available:
             raise ConversionError(f"is in a format ({kind.name}) that `{INSTALL}` adds")
-        request = json.dumps({"module": kind.module, "name": name}).encode()
+        options = {"ocr": ocr} if ocr and kind.module == "pdf" else {}
+        request = json.dumps({"module": kind.module, "name": name, "options": options}).encode()
+        seconds = OCR_CLOCK_SECONDS if options else CLOCK_SECONDS
         with self._lock:
             try:
-                reply = self._ask(request, data)
+                reply = self._ask(request, data, seconds)
                 if not (isinstance(reply, dict) and "error" in reply):
                     return Converted.from_message(reply)
             except ValueError as error:
@@ -88,7 +83,7 @@ class Converter:
                 self._end()
         raise ConversionError(str(reply["error"]))
 
-    def _ask(self, request: bytes, data: bytes) -> Any:
+    def _ask(self, request: bytes, data: bytes, seconds: float) -> Any:
         """What the child answers.
 
         Raises:
@@ -99,9 +94,14 @@ class Converter:
         stdin, stdout = child.stdin, child.stdout
         assert stdin is not None
         assert stdout is not None
-        with _killed_after(child, CLOCK_SECONDS) as clock:
-            message = b""
-            try:
+        end = time.monotonic() + seconds  # before the timer's own, which never ends sooner
+        # Once the child is dead, waiting for its reply ends too.
+        timer = threading.Timer(seconds, child.kill)
+        timer.daemon = True
+        timer.start()
+        length, message = 0, b""
+        try:
+            with contextlib.suppress(OSError):  # it ended while the file was written to it
                 for part in (request, data):
                     stdin.write(LENGTH.pack(len(part)))
                     stdin.write(part)
@@ -114,10 +114,14 @@ class Converter:
                         f"{MAXIMUM_TEXT_BYTES / 1e6:.0f} MB"
                     )
                 message = stdout.read(length)
-            except OSError:  # it ended while the file was written to it
-                length = 0
-            if not length or len(message) < length:
-                raise ConversionError(_reason(child, clock))
+            is_whole = 0 < length == len(message)
+            code = 0 if is_whole else child.wait()  # still on the clock: it may stay
+        finally:
+            timer.cancel()
+        if not is_whole:
+            if time.monotonic() >= end:
+                raise ConversionError(f"took more than {seconds} s to convert and was given up")
+            raise ConversionError(_why_it_ended(code))
         return json.loads(message)
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -138,8 +142,8 @@ class Converter:
 
 def _start() -> subprocess.Popen[bytes]:
     # The child finds this very package, and nothing else of the environment.
-    kept = ("SYSTEMROOT", "PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    names = ("SYSTEMROOT", "PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
+    environment = {name: os.environ[name] for name in names if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(place) for place in sys.path)
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     try:
@@ -149,44 +153,25 @@ def _start() -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            cwd=os.path.abspath(os.sep),
-            # Ctrl-C in a terminal is for the parent, which then ends the child.
-            start_new_session=True,
+            cwd=os.path.abspath("/"),
+            **apart(),  # Ctrl-C is for the parent, which then ends the child
         )
     except OSError as error:
         raise ConversionError(f"cannot be converted: no child process ({error})") from error
 
 
-class _Clock:
-    is_over = False
-
-
-@contextlib.contextmanager
-def _killed_after(child: subprocess.Popen[bytes], seconds: float) -> Iterator[_Clock]:
-    """End the child when it takes longer than this, so that waiting for its reply ends too."""
-    clock = _Clock()
-
-    def kill() -> None:
-        clock.is_over = True
-        child.kill()
-
-    timer = threading.Timer(seconds, kill)
-    timer.daemon = True
-    timer.start()
+def _why_it_ended(code: int) -> str:
     try:
-        yield clock
-    finally:
-        timer.cancel()
-
-
-def _reason(child: subprocess.Popen[bytes], clock: _Clock) -> str:
-    """Why the child gave no answer."""
-    code = child.wait()
-    if clock.is_over:
-        return f"took more than {CLOCK_SECONDS} s to convert and was given up"
-    if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
-        limit = f"{PROCESSOR_SECONDS} s of processor time"
-        return f"took more than {limit} to convert and was given up"
-    if code == -signal.SIGABRT or (hasattr(signal, "SIGKILL") and code == -signal.SIGKILL):
+        name = signal.Signals(-code).name
+    except ValueError:
+        return f"made its converter fail (exit status {code})"
+    if name == "SIGXCPU":
+        return f"took more than {PROCESSOR_SECONDS} s of processor time to convert and was given up"
+    if name == "SIGABRT":  # how code in Rust and C++ ends where it gets no memory
         return TOO_MUCH_MEMORY
-    return f"made its converter fail (exit status {code})"
+    if name in _FROM_OUTSIDE:
+        return (
+            f"was not converted: its converter was ended from outside ({name}), by another program "
+            "or by a system short of memory. Sync again"
+        )
+    return f"made its converter crash ({name})"

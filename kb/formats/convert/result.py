@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kb.text.counted import counted, most_first
 from kb.text.decode import encodable
 
-__all__ = ["PLACE_KINDS", "Converted", "ConverterError", "Place"]
-
-PLACE_KINDS = ("page", "slide", "sheet", "cell")
+REMARKS = "conversion"  # in the metadata of a converted document: see `Converted.remarks`
+ORIGIN_KINDS = ("page", "slide", "sheet", "cell")
 
 
 class ConverterError(Exception):
@@ -17,12 +17,16 @@ class ConverterError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the text from one line on stands in the file that it was made of."""
+class Origin:
+    """Where in a converted file the text from one line on comes from."""
 
     line: int  # 1-based, of the converted text
-    kind: str  # one of PLACE_KINDS
+    kind: str  # one of ORIGIN_KINDS
     label: str  # the number of a page, slide or cell, from 1; the name of a sheet
+
+    def __post_init__(self) -> None:
+        if self.line < 1 or self.kind not in ORIGIN_KINDS:
+            raise ValueError(f"no such origin: {self.kind} at line {self.line}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,57 +34,34 @@ class Converted:
     """A file as Markdown, in which headings, lists, tables, code and links are kept."""
 
     text: str
-    title: str = ""  # what the file itself gives as its title; "" for none
-    places: tuple[Place, ...] = ()  # in the order of their lines
+    title: str = ""  # the file's own; "" if it has none
+    origins: tuple[Origin, ...] = ()  # in the order of their lines
     metadata: dict[str, str] = field(default_factory=dict)  # author, date and the like
     notices: tuple[str, ...] = ()  # what the user should know about this file
+    left_out: dict[str, int] = field(default_factory=dict)  # on purpose: words by the reason
 
-    def as_message(self) -> dict[str, Any]:
-        """The same as values that JSON can hold."""
-        return {
-            "text": self.text,
-            "title": self.title,
-            "places": [[place.line, place.kind, place.label] for place in self.places],
-            "metadata": self.metadata,
-            "notices": list(self.notices),
-        }
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the text should know: what is left out of it, and all notices."""
+        parts = [f"{reason} ({counted(n, 'word')})" for reason, n in most_first(self.left_out)]
+        return [f"left out: {', '.join(parts)}", *self.notices] if parts else list(self.notices)
 
     @classmethod
     def from_message(cls, message: Any) -> Converted:
-        """Read what `as_message` made; nothing that a damaged child sends gets further.
+        """Read `dataclasses.asdict` of one, from a child that may be damaged.
 
         Raises:
             ValueError: it is not of that form.
         """
-        if not isinstance(message, dict):
-            raise ValueError("no such message")
-        text, title = message.get("text"), message.get("title")
-        places, notices = message.get("places"), message.get("notices")
-        metadata = message.get("metadata")
-        if not (
-            isinstance(text, str)
-            and isinstance(title, str)
-            and isinstance(places, list)
-            and isinstance(metadata, dict)
-            and isinstance(notices, list)
-        ):
-            raise ValueError("no such message")
-        return cls(
-            _storable(text),
-            _storable(title),
-            tuple(_place(one) for one in places),
-            {_storable(key): _storable(value) for key, value in metadata.items()},
-            tuple(map(_storable, notices)),
-        )
+        from pydantic import TypeAdapter  # only who converts a file pays for the import
+
+        return TypeAdapter(cls).validate_python(_storable(message))
 
 
-def _place(one: Any) -> Place:
-    line, kind, label = one if isinstance(one, list) and len(one) == 3 else (0, "", "")
-    if not isinstance(line, int) or line < 1 or kind not in PLACE_KINDS:
-        raise ValueError("no such place")
-    return Place(line, kind, _storable(label))
-
-
-def _storable(value: Any) -> str:
-    """As text of which nothing is lost in the file: SQLite's own functions end at a NUL."""
-    return encodable(str(value)).replace("\0", "\N{REPLACEMENT CHARACTER}")
+def _storable(value: Any) -> Any:
+    """The value with text that SQLite keeps whole: its own functions end at a NUL."""
+    if isinstance(value, str):
+        return encodable(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if isinstance(value, dict):
+        return {_storable(key): _storable(part) for key, part in value.items()}
+    return [_storable(part) for part in value] if isinstance(value, list) else value

@@ -3,143 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
 
-__all__ = ["arguments", "logical_lines", "plain"]
-
-# Names of `\(xx` and `\[name]`, as far as manual pages use them.
-_CHARACTERS = {
-    "em": "—",
-    "en": "–",
-    "hy": "-",
-    "mi": "-",
-    "pl": "+",
-    "bu": "•",
-    "ci": "○",
-    "sq": "□",
-    "co": "©",
-    "rg": "®",
-    "tm": "™",
-    "de": "°",
-    "mu": "×",
-    "di": "÷",
-    "+-": "±",
-    "<=": "≤",
-    ">=": "≥",
-    "!=": "≠",
-    "==": "≡",
-    "~=": "≈",
-    "->": "→",
-    "<-": "←",
-    "<>": "↔",
-    "ua": "↑",
-    "da": "↓",
-    "lq": "“",
-    "rq": "”",
-    "oq": "‘",
-    "cq": "’",
-    "aq": "'",
-    "dq": '"',
-    "bq": "‚",
-    "Bq": "„",
-    "Fo": "«",
-    "Fc": "»",
-    "ga": "`",
-    "aa": "´",
-    "ha": "^",
-    "ti": "~",
-    "rs": "\\",
-    "sl": "/",
-    "br": "|",
-    "ba": "|",
-    "or": "|",
-    "at": "@",
-    "sh": "#",
-    "Do": "$",
-    "Eu": "€",
-    "Po": "£",
-    "ct": "¢",
-    "Ye": "¥",
-    "ss": "ß",
-    "SS": "§",
-    "sc": "§",
-    "ps": "¶",
-    "dd": "‡",
-    "dg": "†",
-    "12": "½",
-    "14": "¼",
-    "34": "¾",
-    "S1": "¹",
-    "S2": "²",
-    "S3": "³",
-    "no": "¬",
-    "lB": "[",
-    "rB": "]",
-    "lC": "{",
-    "rC": "}",
-    "la": "⟨",
-    "ra": "⟩",
-    "fm": "′",
-    "sd": "″",
-    "*a": "α",
-    "*b": "β",
-    "*g": "γ",
-    "*d": "δ",
-    "*e": "ε",
-    "*l": "λ",
-    "*m": "μ",
-    "*p": "π",
-    "*s": "σ",
-    "*w": "ω",
-    "*W": "Ω",
-    "*D": "Δ",
-    "*S": "Σ",
-    "if": "∞",
-    "sr": "√",
-    "is": "∫",
-    "AE": "Æ",
-    "ae": "æ",
-    "OE": "Œ",
-    "oe": "œ",
-    "/O": "Ø",
-    "/o": "ø",
-    "oA": "Å",
-    "oa": "å",
-    ":a": "ä",
-    ":o": "ö",
-    ":u": "ü",
-    ":A": "Ä",
-    ":O": "Ö",
-    ":U": "Ü",
-    ":e": "ë",
-    ":i": "ï",
-    "'a": "á",
-    "'e": "é",
-    "'i": "í",
-    "'o": "ó",
-    "'u": "ú",
-    "'E": "É",
-    "`a": "à",
-    "`e": "è",
-    "`u": "ù",
-    "^a": "â",
-    "^e": "ê",
-    "^i": "î",
-    "^o": "ô",
-    "^u": "û",
-    "~n": "ñ",
-    ",c": "ç",
-    "vs": "š",
-    "vc": "č",
-    "vz": "ž",
-    "CR": "↵",
-    "OK": "✓",
-    "lh": "☜",
-    "rh": "☞",
-}
-# Strings that the macro packages define.
-_STRINGS = {"R": "®", "Tm": "™", "lq": "“", "rq": "”", 'L"': "“", 'R"': "”", "C+": "C++"}
-_STRINGS |= {"--": "—", "PI": "π", "Lt": "<", "Gt": ">", "Le": "≤", "Ge": "≥", "Am": "&", "q": '"'}
+from kb.text.assets import asset
 
 _ESCAPE = re.compile(
     r"""\\(?:
@@ -161,6 +30,12 @@ _SIMPLE = {"-": "-", "~": " ", " ": " ", "0": " ", ".": ".", "`": "`", "'": "'",
 _SIMPLE |= {"e": "\\", "E": "\\", "\\": "\\", '"': ""}
 
 
+@cache
+def _characters() -> dict[str, str]:
+    pairs = re.split(r"  |\n", asset("manuals")["characters"].strip())
+    return dict(pair.split(" ") for pair in pairs)
+
+
 def plain(text: str) -> str:
     """The text without escapes, its special characters as Unicode."""
     if "\\" not in text:
@@ -168,20 +43,20 @@ def plain(text: str) -> str:
     return _ESCAPE.sub(_character, text)
 
 
-def _character(found: re.Match[str]) -> str:
-    if found["character"] is not None:
-        return _SIMPLE[found["character"]]
-    name = found["two"] or found["name"] or found["quoted"]
-    if name:
-        if re.fullmatch(r"u[0-9A-Fa-f]{4,6}(?:_[0-9A-Fa-f_]+)?", name):
-            return "".join(
-                chr(int(code, 16)) for code in name[1:].split("_") if int(code, 16) < 0x110000
-            )
-        return _CHARACTERS.get(name, "")
-    if found["code"]:
-        return chr(int(found["code"])) if int(found["code"]) < 0x110000 else ""
-    string = found["string"] or found["string2"] or found["string1"]
-    return _STRINGS.get(string, "") if string else ""
+def _character(match: re.Match[str]) -> str:
+    if match["character"] is not None:
+        return _SIMPLE[match["character"]]
+    name = match["two"] or match["name"] or match["quoted"]
+    if name and re.fullmatch(r"u[0-9A-Fa-f]{4,6}(?:_[0-9A-Fa-f_]+)?", name):
+        codes = [int(code, 16) for code in name[1:].split("_")]
+    elif name:
+        return _characters().get(name, "")
+    elif match["code"]:
+        codes = [int(match["code"])]
+    else:
+        name = match["string"] or match["string2"] or match["string1"] or ""
+        return str(asset("manuals")["strings"].get(name, ""))
+    return "".join(chr(code) for code in codes if code < 0x110000)
 
 
 _ARGUMENT = re.compile(r'"((?:[^"]|"")*)(?:"|\Z)|((?:[^ \t\\]|\\.)+)', re.DOTALL)
@@ -189,10 +64,8 @@ _ARGUMENT = re.compile(r'"((?:[^"]|"")*)(?:"|\Z)|((?:[^ \t\\]|\\.)+)', re.DOTALL
 
 def arguments(text: str) -> list[str]:
     """The arguments of a macro call, still with their escapes."""
-    return [
-        found[1].replace('""', '"') if found[1] is not None else found[2]
-        for found in _ARGUMENT.finditer(text)
-    ]
+    pairs = (match.groups() for match in _ARGUMENT.finditer(text))
+    return [word if quoted is None else quoted.replace('""', '"') for quoted, word in pairs]
 
 
 _COMMENT = re.compile(r'(?<!\\)(?:\\\\)*\\["#].*')
@@ -205,7 +78,8 @@ def logical_lines(source: str) -> Iterator[tuple[str, str]]:
     Comments, definitions of macros and ignored parts are left out, and so are branches for
     printers: of `.ie n A` and `.el B` comes A.
     """
-    lines = iter(_joined(source))
+    # A backslash at the end of a line goes on in the next one.
+    lines = iter(re.sub(r"(?<!\\)\\(?:\n|\Z)", "", source).split("\n"))
     for line in lines:
         yield from _logical(line, lines)
 
@@ -215,49 +89,34 @@ def _logical(line: str, lines: Iterator[str]) -> Iterator[tuple[str, str]]:
     if not line.startswith((".", "'")):
         yield "", line
         return
-    found = _REQUEST.match(line)
-    name, rest = (found["name"], found["rest"]) if found else ("", "")
+    request = _REQUEST.match(line)
+    name, rest = (request["name"], request["rest"]) if request else ("", "")
     if name in ("de", "de1", "am", "ig", "am1"):
-        words = rest.split()
-        end = (
-            words[1]
-            if name != "ig" and len(words) > 1
-            else words[0]
-            if name == "ig" and words
-            else "."
-        )
-        _skip(lines, lambda other: other.startswith((f".{end}", f"'{end}")))
+        end = "".join(rest.split()[name != "ig" :][:1]) or "."
+        next((other for other in lines if other.startswith((f".{end}", f"'{end}"))), None)
     elif name in ("if", "ie"):
         yield from _branch(rest, lines, name == "ie")
     elif name == "el":
-        _drop_branch(rest, lines)
+        list(_block(rest, lines))
     elif name:
         yield name, rest
 
 
 def _branch(rest: str, lines: Iterator[str], has_else: bool) -> Iterator[tuple[str, str]]:
     """The line or block of a condition if it holds on a terminal."""
-    holds = rest.startswith("n")
     body = re.sub(r"\A!?(?:'[^']*'[^']*'|\([^)]*\)|\S+)[ \t]*", "", rest)
-    if not holds:
-        _drop_branch(body, lines)
-        if not has_else:
+    if not rest.startswith("n"):
+        list(_block(body, lines))
+        line = next(lines, None) if has_else else None  # the other branch holds then
+        if line is None:
             return
-        body = ""
-        for line in lines:  # the other branch holds then
-            found = _REQUEST.match(line)
-            if found and found["name"] == "el":
-                body = found["rest"]
-                break
+        request = _REQUEST.match(line)
+        if request is None or request["name"] != "el":
             yield from _logical(line, lines)
             return
+        body = request["rest"]
     for line in _block(body, lines):
         yield from _logical(line, lines)
-
-
-def _drop_branch(body: str, lines: Iterator[str]) -> None:
-    for _ in _block(body, lines):
-        pass
 
 
 def _block(body: str, lines: Iterator[str]) -> Iterator[str]:
@@ -272,8 +131,7 @@ def _block(body: str, lines: Iterator[str]) -> Iterator[str]:
     while line is not None:
         depth += line.count("\\{") - line.count("\\}")
         if depth <= 0:
-            rest = line[: line.rfind("\\}")].rstrip(".' ")
-            if rest:
+            if rest := line[: line.rfind("\\}")].rstrip(".' "):
                 yield rest
             return
         if line.strip():
@@ -281,20 +139,162 @@ def _block(body: str, lines: Iterator[str]) -> Iterator[str]:
         line = next(lines, None)
 
 
-def _skip(lines: Iterator[str], is_end: Callable[[str], bool]) -> None:
-    for line in lines:
-        if is_end(line):
-            return
+# The macros of mdoc(7), which say what a word means, as events for the page
 
 
-def _joined(source: str) -> Iterator[str]:
-    """Lines, with those put together that end in a backslash."""
-    held = ""
-    for line in source.split("\n"):
-        if line.endswith("\\") and not line.endswith("\\\\"):
-            held += line[:-1]
-            continue
-        yield held + line
-        held = ""
-    if held:
-        yield held
+Event = tuple[str, str]
+
+_TABLE = asset("manuals")["mdoc"]
+# Macros around a text: what stands before and behind it.
+_BRACKETS: dict[str, str] = _TABLE["brackets"]
+_ENCLOSING = {f"{name}q": pair for name, pair in _BRACKETS.items()} | {"Op": "[]", "Ql": "‘’"}
+_OPENING = {f"{name}o": pair[0] for name, pair in {**_BRACKETS, "O": "[]"}.items()}
+_CLOSING = {f"{name}c": pair[1] for name, pair in {**_BRACKETS, "O": "[]"}.items()}
+_PLAIN = set(_TABLE["plain"].split())
+_SYSTEMS: dict[str, str] = _TABLE["systems"]
+_BLOCKS = set(_TABLE["blocks"].split())
+_OTHERS = set("Nm Fl Fn Xr Ns Ap Pf".split())
+_INLINE = {*_ENCLOSING, *_OPENING, *_CLOSING, *_PLAIN, *_SYSTEMS, *_OTHERS}
+_BEFORE = {"(", "["}
+_BEHIND = {".", ",", ";", ":", "?", "!", ")", "]"}
+
+
+@dataclass(slots=True)
+class Reader:
+    """Knows the name of what is described, and which lists are open."""
+
+    is_mdoc: bool = False
+    _name: str = ""
+    _lists: list[str] = field(default_factory=list)
+    _literal: list[bool] = field(default_factory=list)
+    _is_in_tag: bool = False  # between Xo and Xc, which carry a tag over several lines
+    _is_spaced: bool = True  # until `.Sm off`
+
+    def knows(self, macro: str) -> bool:
+        """Whether a macro is one of mdoc's; before `.Dd` or `.Dt` none is."""
+        if macro in ("Dd", "Dt"):
+            self.is_mdoc = True
+        return self.is_mdoc and (macro in _BLOCKS or macro in _INLINE)
+
+    def take(self, macro: str, rest: str) -> Iterator[Event]:
+        """What one line means for the page."""
+        words = arguments(rest)
+        if macro in _BLOCKS:
+            yield from self._block(macro, words)
+            if macro != "Sm":
+                self._is_in_tag = macro == "It" and "Xo" in words
+        else:
+            yield ("tag goes on" if self._is_in_tag else "text"), self._inline([macro, *words])
+        if macro == "Xc" or "Xc" in words:
+            self._is_in_tag = False
+
+    def _block(self, macro: str, words: list[str]) -> Iterator[Event]:
+        if macro == "Dt" and words:
+            section = words[1] if len(words) > 1 else "1"
+            yield "title", f"{words[0].lower()}({section})"
+        elif macro in ("Sh", "Ss"):
+            self._lists.clear()
+            yield ("##" if macro == "Sh" else "###"), self._inline(words)
+        elif macro in ("Pp", "Lp"):
+            yield "paragraph", ""
+        elif macro == "Nd":
+            yield "text", f"– {self._inline(words)}"
+        elif macro == "Bl":
+            self._lists.append(words[0].lstrip("-") if words else "item")
+            yield "list", ""
+        elif macro == "El":
+            if self._lists:
+                self._lists.pop()
+            yield "end list", ""
+        elif macro == "It":
+            yield from self._item(words)
+        elif macro == "Bd":
+            is_literal = any(word in ("-literal", "-unfilled") for word in words)
+            self._literal.append(is_literal)
+            yield ("literal" if is_literal else "paragraph"), ""
+        elif macro == "Ed":
+            is_literal = self._literal.pop() if self._literal else False
+            yield ("end literal" if is_literal else "paragraph"), ""
+        elif macro in ("Dl", "D1"):
+            yield "literal", ""
+            yield "text", self._inline(words)
+            yield "end literal", ""
+        elif macro in ("Rs", "Re"):
+            yield "paragraph", ""
+        elif macro == "Sm":
+            self._is_spaced = words[:1] != ["off"] if words else not self._is_spaced
+
+    def _item(self, words: list[str]) -> Iterator[Event]:
+        kind = self._lists[-1] if self._lists else "tag"
+        if kind in ("bullet", "dash", "hyphen", "enum", "item"):
+            yield "item", ""
+            if words:
+                yield "text", self._inline(words)
+        elif kind == "column":
+            yield "paragraph", ""
+            cells = " ".join("\t" if word == "Ta" else word for word in words).split("\t")
+            yield "text", " — ".join(self._inline(cell.split()) for cell in cells)
+        else:
+            yield "tag", self._inline(words)
+
+    def _inline(self, words: Iterable[str]) -> str:
+        text = ""
+        closing: list[str] = []
+        glue = True  # whether the next word follows without a blank
+        waiting = deque(words)
+
+        def add(word: str, *, before: bool = False, behind: bool = False) -> None:
+            nonlocal text, glue
+            text += word if glue or behind or not text else f" {word}"
+            glue = before or not self._is_spaced
+
+        def take_word() -> str:
+            return plain(waiting.popleft()) if waiting else ""
+
+        while waiting:
+            word = waiting.popleft()
+            follows = waiting[0] if waiting else ""
+            if word == "Ns":
+                glue = True
+            elif word == "Ap":
+                add("'", before=True, behind=True)
+            elif word == "Pf":
+                add(take_word(), before=True)
+            elif word == "Nm":
+                name = "" if follows in _INLINE | _BEHIND else take_word()
+                self._name = self._name or name
+                add(name or self._name)
+            elif word == "Fl":
+                if follows and follows not in _INLINE | _BEHIND | {"|"}:
+                    add(f"-{take_word()}")
+                else:
+                    add("-", before=follows in _INLINE and follows != "Ns")
+            elif word == "Xr" and waiting:
+                name = take_word()
+                is_section = bool(waiting) and waiting[0][:1].isdigit()
+                add(f"{name}({waiting.popleft()})" if is_section else name)
+            elif word == "Fn" and waiting:
+                add(f"{take_word()}({', '.join(map(plain, waiting))})")
+                waiting.clear()
+            elif word in _ENCLOSING:
+                closing.append(_ENCLOSING[word][1])
+                add(_ENCLOSING[word][0], before=True)
+            elif word in _OPENING:
+                add(_OPENING[word], before=True)
+            elif word in _CLOSING:
+                add(_CLOSING[word], behind=True)
+            elif word in _SYSTEMS:
+                add(_SYSTEMS[word])
+            elif word in _PLAIN:
+                if word == "Ar" and (not waiting or follows in _INLINE | _BEHIND):
+                    add("file ...")
+            elif word in _BEFORE:
+                add(word, before=True)
+            elif word in _BEHIND:
+                if not waiting:  # it follows the brackets that close here
+                    text += "".join(reversed(closing))
+                    closing.clear()
+                add(word, behind=True)
+            else:
+                add(plain(word))
+        return text + "".join(reversed(closing))

@@ -10,14 +10,10 @@ import pptx
 from pptx.enum.shapes import MSO_SHAPE_TYPE, PP_PLACEHOLDER
 from pptx.exc import PackageNotFoundError
 
-from kb.formats.convert.packed import Package
-from kb.formats.convert.plain import protected
-from kb.formats.convert.result import Converted, ConverterError, Place
-from kb.formats.convert.tables import cell_text, table_lines
-from kb.formats.convert.word import core_properties
+from kb.formats.convert.packed import OFFICE_MATH, Package, latex
+from kb.formats.convert.plain import cell_text, protected, table_lines
+from kb.formats.convert.result import Converted, ConverterError, Origin
 from kb.formats.outline import one_line
-
-__all__ = ["convert"]
 
 _TITLES = (PP_PLACEHOLDER.TITLE, PP_PLACEHOLDER.CENTER_TITLE, PP_PLACEHOLDER.VERTICAL_TITLE)
 _FURNITURE = (PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.SLIDE_NUMBER)
@@ -33,10 +29,10 @@ def convert(data: bytes, name: str) -> Converted:
     except (PackageNotFoundError, KeyError, ValueError) as error:
         raise ConverterError(f"is damaged or no PowerPoint file: {error}") from error
     lines: list[str] = []
-    places: list[Place] = []
+    origins: list[Origin] = []
     first_title = ""
     for number, slide in enumerate(presentation.slides, start=1):
-        places.append(Place(len(lines) + 1, "slide", str(number)))
+        origins.append(Origin(len(lines) + 1, "slide", str(number)))
         shapes = list(_flat(slide.shapes))
         title = next((one_line(s.text_frame.text) for s in shapes if _is(s, _TITLES)), "")
         first_title = first_title or title
@@ -46,17 +42,16 @@ def convert(data: bytes, name: str) -> Converted:
             if not _is(shape, _TITLES) and not _is(shape, _FURNITURE):
                 lines += _shape_lines(shape)
         lines += _note_lines(slide)
-    properties = core_properties(package)
+    properties = package.properties()
     title = properties.pop("title", "")
     if first_title or title in _NO_TITLE:
         title = first_title
-    return Converted("\n".join(lines).rstrip("\n") + "\n", title, tuple(places), properties)
+    return Converted("\n".join(lines).rstrip("\n") + "\n", title, tuple(origins), properties)
 
 
 def _flat(shapes: Iterable[Any]) -> Iterator[Any]:
-    """Shapes from top to bottom, those of groups too."""
-    placed = sorted(shapes, key=lambda one: (one.top or 0, one.left or 0))
-    for shape in placed:
+    ordered = sorted(shapes, key=lambda shape: (shape.top or 0, shape.left or 0))
+    for shape in ordered:
         if shape.shape_type == MSO_SHAPE_TYPE.GROUP:
             yield from _flat(shape.shapes)
         else:
@@ -69,8 +64,7 @@ def _is(shape: Any, kinds: tuple[Any, ...]) -> bool:
 
 def _shape_lines(shape: Any) -> Iterator[str]:
     if getattr(shape, "has_table", False):
-        rows = [[cell_text(cell.text) for cell in row.cells] for row in shape.table.rows]
-        yield from table_lines(rows)
+        yield from table_lines([list(map(_cell, row.cells)) for row in shape.table.rows])
         yield ""
     elif getattr(shape, "has_chart", False):
         yield from _chart_lines(shape.chart)
@@ -85,13 +79,26 @@ def _shape_lines(shape: Any) -> Iterator[str]:
             yield ""
 
 
+def _cell(cell: Any) -> str:
+    return cell_text(" ".join(map(_linked, cell.text_frame.paragraphs)))
+
+
 def _linked(paragraph: Any) -> str:
     parts: list[str] = []
-    for run in paragraph.runs:
-        text = protected(_with_ends(run.text), at_start=not parts)
-        address = run.hyperlink.address
-        parts.append(f"[{text.strip()}](<{address}>)" if address and text.strip() else text)
-    return "".join(parts).strip() or protected(one_line(paragraph.text))
+    runs = {id(run._r): run for run in paragraph.runs}
+    for element in paragraph._p:
+        run = runs.get(id(element))
+        if run is not None:
+            text = protected(_with_ends(run.text), at_start=not parts)
+            address = run.hyperlink.address
+            parts.append(f"[{text.strip()}](<{address}>)" if address and text.strip() else text)
+        elif element.tag.endswith("}br"):
+            parts.append(" ")
+        elif element.tag.endswith("}fld"):
+            parts.append(element.findtext("{*}t") or "")
+        else:
+            parts += map(latex, element.iter(OFFICE_MATH))
+    return one_line("".join(parts))
 
 
 def _with_ends(text: str) -> str:
@@ -108,9 +115,9 @@ def _chart_lines(chart: Any) -> Iterator[str]:
         yield ""
     for plot in chart.plots:
         series = list(plot.series)
-        rows = [["", *(cell_text(one.name) for one in series)]]
+        rows = [["", *(cell_text(line.name) for line in series)]]
         for index, category in enumerate(plot.categories):
-            values = [one.values[index] if index < len(one.values) else "" for one in series]
+            values = [line.values[index] if index < len(line.values) else "" for line in series]
             rows.append([cell_text(category), *map(cell_text, values)])
         yield from table_lines(rows)
         yield ""

@@ -1,21 +1,30 @@
-"""Word documents: mammoth tells the structure by the names of styles."""
+"""Word documents: mammoth reads the structure from the names of styles.
+
+What it would leave out, formulas, text boxes and text in fields, becomes elements that it reads.
+"""
 
 from __future__ import annotations
 
 import io
 import re
+import zipfile
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
 import mammoth
+from lxml import etree
+from selectolax.lexbor import LexborNode
 
 from kb.formats.convert.markup import markdown_of, parse_html
-from kb.formats.convert.packed import Package
+from kb.formats.convert.packed import OFFICE_MATH, Package, latex
 from kb.formats.convert.result import Converted, ConverterError
 
-__all__ = ["convert", "core_properties"]
-
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+# Members with something that mammoth passes over, and its elements that only surround text.
+_CHANGED = re.compile(rb"<m:oMath|<w:txbxContent|<w:(?:fldSimple|dir|bdo|rubyBase)\b")
+_UNWRAPPED = [f"{_W}{name}" for name in ("fldSimple", "dir", "bdo", "ruby", "rubyBase")]
+_FORMULA = re.compile("\ue000(\\d+)\ue001")
 _STYLES = """
 p[style-name='Title'] => h1:fresh
 p[style-name='Source Code'] => pre:separator('\\n')
@@ -28,45 +37,102 @@ p[style-name='Quotations'] => blockquote > p:fresh
 r[style-name='Verbatim Char'] => code
 r[style-name='Source Text'] => code
 r[style-name='HTML Code'] => code
+comment-reference => sup
 """
 _MOST_LEVELS = 6
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """Headings, lists, tables, links, footnotes and code; pictures leave their description."""
+    """Headings, lists, tables, links, notes, comments, formulas and code; pictures leave their
+    description, and changes that are tracked are taken as accepted."""
     package = Package(data, "Word")
-    if "word/document.xml" not in package.names:
-        raise ConverterError("is no Word file: it holds no word/document.xml")
+    formulas: list[str] = []
     styles = _STYLES + "\n".join(_heading_styles(package))
-    result = mammoth.convert_to_html(
-        io.BytesIO(data),
-        style_map=styles,
-        convert_image=mammoth.images.img_element(lambda _: {"src": "data:"}),
-    )
-    body = parse_html(result.value).body
-    text = markdown_of(body) if body is not None else ""
-    properties = core_properties(package)
+    try:
+        result = mammoth.convert_to_html(
+            _readable(package, formulas),
+            style_map=styles,
+            convert_image=mammoth.images.img_element(lambda _: {"src": "data:"}),
+        )
+    except OSError as error:  # mammoth follows the relationships of the package
+        raise ConverterError(f"is no Word file: {error}") from error
+    # Comments come as a list of definitions, whose terms would be headings.
+    page = re.sub(r"<(/?)dt\b[^>]*>", r"<\1p>", re.sub(r"</?d[ld]\b[^>]*>", "", result.value))
+    body = parse_html(page).body
+    text = ""
+    if body is not None:
+        _end_notes(body)
+        text = _FORMULA.sub(lambda mark: "".join(formulas[int(mark[1]) :][:1]), markdown_of(body))
+    properties = package.properties()
     title = "" if re.search(r"^# ", text, re.MULTILINE) else properties.pop("title", "")
     properties.pop("title", None)
     return Converted(text, title=title, metadata=properties)
 
 
-def core_properties(package: Package) -> dict[str, str]:
-    """What an Office file says about itself: title, author, created, modified."""
-    root = package.xml("docProps/core.xml")
-    names = {"title": "title", "creator": "author", "created": "created", "modified": "modified"}
-    found = {}
-    for element in root if root is not None else ():
-        key = names.get(element.tag.rpartition("}")[2])
-        value = " ".join((element.text or "").split())
-        if key and value:
-            found[key] = value
-    return found
+# Before mammoth reads
+
+
+def _readable(package: Package, formulas: list[str]) -> io.BytesIO:
+    """The package without its pictures, in elements that mammoth knows; `formulas` takes LaTeX."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in sorted(package.names):
+            if name.endswith((".xml", ".rels")):
+                member = package.read(name)
+                if _CHANGED.search(member):
+                    member = _rewritten(member, formulas)
+                archive.writestr(name, member)
+    return file
+
+
+def _rewritten(member: bytes, formulas: list[str]) -> bytes:
+    try:
+        root = etree.fromstring(member, etree.XMLParser(resolve_entities=False, huge_tree=True))
+    except etree.XMLSyntaxError as error:
+        raise ConverterError(f"is damaged: {error}") from error
+    for box in list(root.iter(f"{_W}txbxContent")):
+        above = [element.tag for element in box.iterancestors()]
+        choice = next(box.iterancestors(f"{_MC}AlternateContent"), None)
+        has_other = choice is not None and choice.find(f"{_MC}Fallback") is not None
+        if f"{_W}drawing" in above and not has_other:
+            place = choice if choice is not None else next(box.iterancestors(f"{_W}drawing"))
+            etree.SubElement(place.getparent(), f"{_W}pict").append(box)
+    for element in list(root.iter(*_UNWRAPPED)):
+        element.tag = f"{_W}smartTag"
+    for formula in list(root.iter(OFFICE_MATH)):
+        above = formula.getparent()
+        run = etree.Element(f"{_W}r")
+        etree.SubElement(run, f"{_W}t").text = f"\ue000{len(formulas)}\ue001"
+        formulas.append(latex(formula))
+        run.tail = formula.tail
+        above.replace(formula, run)
+        if above.tag.endswith("}oMathPara"):
+            above.tag = f"{_W}smartTag"
+    return bytes(etree.tostring(root))
+
+
+def _end_notes(body: LexborNode) -> None:
+    """Say what the lists at the end are; their links are only good for a browser."""
+    for link in body.css("a[href^='#']"):
+        kind, _, place = (link.attributes.get("href") or "")[1:].partition("-")
+        if kind in ("footnote", "endnote", "comment"):
+            if place.startswith("ref-"):
+                link.decompose()
+            elif kind == "comment":
+                link.replace_with(f" [comment {link.text().strip('[]')}]")
+            else:
+                link.unwrap()
+    first = body.css_first("li[id^='footnote-'], li[id^='endnote-']")
+    if first is not None and first.parent is not None:
+        first.parent.insert_before("Notes:")
+
+
+# Styles
 
 
 def _heading_styles(package: Package) -> Iterator[str]:
-    """A rule for each style of the document's own that stands in the outline."""
-    root = package.xml("word/styles.xml")
+    named = (name for name in sorted(package.names) if re.fullmatch(r"word/styles\d*\.xml", name))
+    root = package.xml(next(named, ""))
     if root is None:
         return
     styles = {
@@ -85,9 +151,9 @@ def _outline_level(identity: str, styles: dict[str, ElementTree.Element]) -> int
     while identity in styles and identity not in seen:
         seen.add(identity)
         style = styles[identity]
-        own = style.find(f"{_W}pPr/{_W}outlineLvl")
-        if own is not None and (own.get(f"{_W}val") or "").isdigit():
-            return int(own.get(f"{_W}val") or 0)
+        level = style.find(f"{_W}pPr/{_W}outlineLvl")
+        if level is not None and (level.get(f"{_W}val") or "").isdigit():
+            return int(level.get(f"{_W}val") or 0)
         base = style.find(f"{_W}basedOn")
         identity = base.get(f"{_W}val", "") if base is not None else ""
     return None

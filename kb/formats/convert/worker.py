@@ -1,24 +1,22 @@
 """The child process: bytes of a file in, Markdown out, one file after the other.
 
-Run as `python -m kb.formats.convert.worker`. What it reads was written by strangers and is
-handed to parsers in C and Rust, so the process takes away from itself whatever conversion does
-not need: memory beyond a limit, files, the network, other programs. The parent watches the time.
+Strangers wrote what it hands to parsers in C and Rust, so it gives up whatever conversion does not
+need: memory beyond a limit, files, the network, other programs. The parent watches the time.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
 import struct
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
+from kb.disk.system import limit_process, limit_processor_time
 from kb.formats.convert.result import Converted, ConverterError
-
-__all__ = ["LENGTH", "PROCESSOR_SECONDS", "TOO_MUCH_MEMORY", "main"]
 
 LENGTH = struct.Struct("!Q")  # before each message and each file: its number of bytes
 
@@ -33,7 +31,7 @@ def main() -> None:
     # What a library prints must not get between the replies.
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    _limit_resources()
+    limit_process(memory=MEMORY_BYTES, open_files=64)
     _forbid()
     while head := requests.read(LENGTH.size):
         request = json.loads(_read(requests, head))
@@ -50,11 +48,15 @@ def _read(stream: BinaryIO, head: bytes) -> bytes:
 
 def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
     """The converted file as a message, or `{"error": text}`, with "memory" where that is short."""
-    _renew_processor_time()
+    renew_processor_time()
     try:
+        # The parent imports this module too, for its limits.
+        from kb.formats.convert.completeness import with_losses
+
         module = importlib.import_module(f"kb.formats.convert.{request['module']}")
-        convert: Callable[[bytes, str], Converted] = module.convert
-        return convert(data, request["name"]).as_message()
+        convert: Callable[..., Converted] = module.convert
+        converted = convert(data, request["name"], **request["options"])
+        return asdict(with_losses(request["module"], data, converted))
     except ConverterError as error:
         return {"error": str(error)}
     except MemoryError:
@@ -68,73 +70,24 @@ def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
         return {"error": f"cannot be converted: {kind}{': ' if detail else ''}{detail}"}
 
 
-def _limit_resources() -> None:
-    if sys.platform == "win32":
-        return  # the parent's clock is the only limit there
-    import resource
-
-    limits = [
-        ("RLIMIT_AS", MEMORY_BYTES),
-        ("RLIMIT_CORE", 0),
-        ("RLIMIT_FSIZE", 0),
-        ("RLIMIT_NOFILE", 64),
-    ]
-    for name, value in limits:
-        kind = getattr(resource, name, None)
-        if kind is not None:
-            # Some systems know a limit and refuse to set it.
-            with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(kind, (value, value))
-
-
-def _renew_processor_time() -> None:
+def renew_processor_time() -> None:
     """Each file has its own share; the system ends a process that exceeds it."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    limit = int(usage.ru_utime + usage.ru_stime) + PROCESSOR_SECONDS
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+    limit_processor_time(PROCESSOR_SECONDS)
 
 
-_FORBIDDEN = (
-    "socket.",
-    "subprocess.",
-    "os.exec",
-    "os.fork",
-    "os.posix_spawn",
-    "os.spawn",
-    "os.startfile",
-    "os.system",
-    "os.remove",
-    "os.rename",
-    "os.rmdir",
-    "os.mkdir",
-    "os.link",
-    "os.symlink",
-    "os.truncate",
-    "os.chmod",
-    "os.chown",
-    "shutil.",
-    "sqlite3.",
-    "tempfile.",
-    "urllib.",
-    "ftplib.",
-    "http.",
-    "smtplib.",
-    "webbrowser.",
+_FORBIDDEN = tuple(
+    """
+    socket. subprocess. os.exec os.fork os.posix_spawn os.spawn os.startfile os.system
+    os.remove os.rename os.rmdir os.mkdir os.link os.symlink os.truncate os.chmod os.chown
+    shutil. sqlite3. tempfile. urllib. ftplib. http. smtplib. webbrowser.
+    """.split()
 )
 
 
 def _forbid() -> None:
     """Refuse, for good, what no conversion needs: writing, foreign files, network, programs."""
-    places = {
-        os.path.realpath(place) for place in (*sys.path, sys.prefix, sys.base_prefix) if place
-    }
-    inside = tuple(place.rstrip(os.sep) + os.sep for place in places)
+    folders = filter(None, (*sys.path, sys.prefix, sys.base_prefix))
+    inside = tuple({os.path.join(os.path.realpath(folder), "") for folder in folders})
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":

@@ -1,40 +1,20 @@
-"""Imports of source files, resolved to files of the project: one module a language.
+"""Imports of source files, resolved to files of the project.
 
-Each has a grammar, which finds what is imported, and a function that resolves it. Adding a
-language is writing these two and a line in `_LANGUAGES`.
+Each language has a grammar, which finds what is imported, and a function, which gives the files of
+each import in order ("" or nothing for what is not part of the project).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import posixpath
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 
-from kb.project.imports import c, go, java, javascript, python, ruby, rust
-from kb.project.imports.project import Project
-from kb.project.imports.syntax import Grammar, Import, read_imports
-
-__all__ = ["imported_files"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Language:
-    grammar: Grammar
-    # The files of each import, in order; "" or nothing for what is not part of the project.
-    resolve: Callable[[Project, str, Iterable[Import]], Iterator[str]]
-
-
-_LANGUAGES = {
-    "c": _Language(c.C_GRAMMAR, c.resolve),
-    "cpp": _Language(c.CPP_GRAMMAR, c.resolve),
-    "go": _Language(go.GRAMMAR, go.resolve),
-    "java": _Language(java.GRAMMAR, java.resolve),
-    "javascript": _Language(javascript.JAVASCRIPT_GRAMMAR, javascript.resolve),
-    "python": _Language(python.GRAMMAR, python.resolve),
-    "ruby": _Language(ruby.GRAMMAR, ruby.resolve),
-    "rust": _Language(rust.GRAMMAR, rust.resolve),
-    "tsx": _Language(javascript.TSX_GRAMMAR, javascript.resolve),
-    "typescript": _Language(javascript.TYPESCRIPT_GRAMMAR, javascript.resolve),
-}
+from kb.formats.syntax_tree import Node, text
+from kb.project.imports import javascript, rust
+from kb.project.imports.project import Project, folders_above, strings, table
+from kb.project.imports.syntax import Grammar, Import, literal, read_imports
 
 
 def imported_files(project: Project, path: str, language: str, source: bytes) -> Iterator[str]:
@@ -43,11 +23,326 @@ def imported_files(project: Project, path: str, language: str, source: bytes) ->
     Raises:
         SyntaxProblem: a syntax error may hide imports.
     """
-    known = _LANGUAGES.get("tsx" if path.endswith(".tsx") else language)
-    if known is None:
+    language = "tsx" if path.endswith(".tsx") else language
+    entry = _LANGUAGES.get(language)
+    if entry is None:
         return
+    grammar, resolve = entry
     seen = {"", path}
-    for found in known.resolve(project, path, read_imports(known.grammar, source)):
-        if found not in seen:
-            seen.add(found)
-            yield found
+    for file in resolve(project, path, read_imports(language, grammar, source)):
+        if file not in seen:
+            seen.add(file)
+            yield file
+
+
+# C and C++
+
+
+_HEADER_FOLDERS = ("include", "inc")
+
+
+def _resolve_c(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
+    """The files that are included."""
+    above = folders_above(path)
+    header_folders = [posixpath.join(at, name) for at in above for name in _HEADER_FOLDERS]
+    for name in _HEADER_FOLDERS:
+        header_folders += [*project.folders_like(f"*/{name}"), *project.folders_like(f"*/*/{name}")]
+    quoted = [*above, *(posixpath.join(at, "src") for at in above), *header_folders]
+    for item in imports:
+        # In angle brackets the compiler's own come first, and beside the file it does not look.
+        folders = header_folders if item.kind == "system" else quoted
+        yield project.first(posixpath.join(folder, item.target) for folder in folders)
+
+
+def _read_c(node: Node) -> Iterator[Import]:
+    """An include in angle brackets has the kind "system"."""
+    if (named := _NAMED.match(_rest_of_line(node))) is None:
+        return
+    path = named["quoted"] or named["system"] or b""
+    if path:
+        kind = "system" if named["system"] else ""
+        yield Import(path.decode("utf-8", "replace").replace("\\", "/"), kind=kind)
+
+
+def _is_broken_c(token: Node) -> bool:
+    """Whether what stands behind `#include` names neither a file nor a macro for one.
+
+    By its line: among macros that puzzle the grammar it sees no strings any more.
+    """
+    return _NAMED.match(_rest_of_line(token)) is None
+
+
+def _rest_of_line(token: Node) -> bytes:
+    holder = token
+    while holder.parent is not None and holder.end_byte - token.start_byte < LONGEST_LINE:
+        holder = holder.parent
+    at = token.end_byte - holder.start_byte
+    return (holder.text or b"")[at : at + LONGEST_LINE].partition(b"\n")[0]
+
+
+LONGEST_LINE = 1_000
+_NAMED = re.compile(
+    rb"""[ \t]*+(?:"(?P<quoted>[^"]+)"|<(?P<system>[^>]+)>|[A-Za-z_]\w*+(?![./\w]))"""
+)
+# The token: its node is not there wherever macros puzzle the grammar, and macros make correct files
+# look wrong, so no other error counts.
+_C_NODES = frozenset({"#include"})
+_C = Grammar(_C_NODES, _read_c, _C_NODES, _is_broken_c, has_head=False)
+
+
+# Go
+
+
+def _resolve_go(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
+    """The files of the imported packages."""
+    modules = _go_modules(project, path)
+    for item in imports:
+        # The longest name first: one module may lie inside another.
+        for name in sorted(modules, key=len, reverse=True):
+            if item.target == name or item.target.startswith(name + "/"):
+                folder = posixpath.join(modules[name], item.target[len(name) :].lstrip("/"))
+                files = project.files_in(posixpath.normpath(folder), ".go")
+                yield from (file for file in files if not file.endswith("_test.go"))
+                break
+
+
+def _go_modules(project: Project, path: str) -> dict[str, str]:
+    """The folders of modules by name: around the file, of its workspace, replaced, or beside it."""
+    modules: dict[str, str] = {}
+    for folder in folders_above(path):
+        module = project.text(posixpath.join(folder, "go.mod"))
+        work = project.text(posixpath.join(folder, "go.work"))
+        for name in _go_module_name(module):
+            modules.setdefault(name, folder)
+        for name, place in _GO_REPLACED.findall(module + work):
+            modules.setdefault(name, posixpath.join(folder, place))
+        for place in _GO_USED.findall(work):
+            member = posixpath.join(folder, place)
+            for name in _go_module_name(project.text(posixpath.join(member, "go.mod"))):
+                modules.setdefault(name, member)
+    for folder in project.packages_beside(path, "go.mod"):
+        for name in _go_module_name(project.text(posixpath.join(folder, "go.mod"))):
+            modules.setdefault(name, folder)
+    return modules
+
+
+# Blanks of one line only, and names in one piece: linear on any file.
+_GO_REPLACED = re.compile(r"^[ \t]*+(?:replace[ \t]++)?(\S++).*=>[ \t]*+(\.\S*+)", re.MULTILINE)
+_GO_USED = re.compile(r"^[ \t]*+(?:use[ \t]++)?(\.\S*+)[ \t]*+$", re.MULTILINE)
+_GO_MODULE = re.compile(r'^[ \t]*+module[ \t]++"?([^\s"]++)', re.MULTILINE)
+
+
+def _go_module_name(go_mod: str) -> list[str]:
+    return _GO_MODULE.findall(go_mod)
+
+
+def _read_go(node: Node) -> Iterator[Import]:
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if node.type == "import_spec":
+            yield Import(literal(node.child_by_field_name("path")))
+        pending.extend(reversed(node.named_children))
+
+
+_GO = Grammar(frozenset({"import_declaration"}), _read_go, frozenset({"import"}))
+
+
+# Java
+
+
+# Of this project and, in one with several parts, of each part.
+_SOURCE_ROOTS = ("src/main/java", "*/src/main/java", "*/*/src/main/java", "src/test/java", "src")
+
+
+def _resolve_java(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
+    """The files of the imported classes, and those of a package taken in as a whole."""
+    imports = list(imports)
+    packages = [item.target for item in imports if item.kind == "package"]
+    roots = _source_roots(project, path, packages)
+    for item in imports:
+        if item.kind == "package":
+            continue
+        parts = item.target.removesuffix(".*").split(".")
+        if item.target.endswith(".*"):
+            package = posixpath.join(*parts)
+            files = (project.files_in(posixpath.join(root, package), ".java") for root in roots)
+            whole = next(filter(None, files), [])
+            if whole:
+                yield from whole
+                continue
+        yield _class_file(project, roots, parts)
+
+
+def _class_file(project: Project, roots: Sequence[str], parts: Sequence[str]) -> str:
+    # The name may go on behind the class, to one inside it or to a static member.
+    for length in range(len(parts), max(len(parts) - 3, 0), -1):
+        name = posixpath.join(*parts[:length]) + ".java"
+        file = project.first(posixpath.join(root, name) for root in roots)
+        if file:
+            return file
+    return ""
+
+
+def _source_roots(project: Project, path: str, packages: Sequence[str]) -> list[str]:
+    roots = []
+    folder = posixpath.dirname(path)
+    for package in packages:
+        inside = package.replace(".", "/")
+        if folder == inside or folder.endswith("/" + inside):
+            root = folder[: -len(inside)].rstrip("/")
+            roots += [root, root.replace("src/test/", "src/main/")]
+    for pattern in _SOURCE_ROOTS:
+        roots += project.folders_like(pattern)
+    return list(dict.fromkeys([*roots, ""]))
+
+
+def _read_java(node: Node) -> Iterator[Import]:
+    """The file's own package has the kind "package", a wildcard ends in ".*"."""
+    names = [child for child in node.named_children if child.type.endswith("identifier")]
+    every = any(child.type == "asterisk" for child in node.named_children)
+    kind = "package" if node.type == "package_declaration" else ""
+    if names:
+        yield Import(text(names[-1]) + (".*" if every else ""), kind=kind)
+
+
+_JAVA_NODES = frozenset({"package_declaration", "import_declaration"})
+_JAVA = Grammar(_JAVA_NODES, _read_java, frozenset({"import"}))
+
+
+# Python
+
+
+def _resolve_python(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
+    """The files of the imported modules; of `from a import b` the module `a.b` if there is one."""
+    roots = _import_roots(project, path)
+    for item in imports:
+        module = item.target.lstrip(".")
+        dots, parts = len(item.target) - len(module), module.split(".")
+        if dots:
+            above = folders_above(path)
+            bases = above[dots - 1 : dots]
+        elif parts[0] in sys.stdlib_module_names:
+            bases = roots[:1]  # where a module of the project really hides the library's
+        else:
+            bases = roots
+        for base in bases:
+            files = list(_python_files(project, posixpath.join(base, *parts), item.names))
+            if files:
+                yield from files
+                break
+
+
+def _python_files(project: Project, module: str, names: Iterable[str]) -> Iterator[str]:
+    module_file = _module_file(project, module.rstrip("/"))
+    taken = [_module_file(project, posixpath.join(module, name)) or module_file for name in names]
+    yield from filter(None, taken or [module_file])
+
+
+def _module_file(project: Project, module: str) -> str:
+    # In the order in which Python looks; stubs for what has no source.
+    return project.first(
+        module + end for end in ("/__init__.py", ".py", "/__init__.pyi", ".pyi") if module
+    )
+
+
+def _import_roots(project: Project, path: str) -> list[str]:
+    """Where absolute imports may start: first the folder of the file's outermost package."""
+    above = folders_above(path)
+    while len(above) > 1 and project.first([f"{above[0]}/__init__.py", f"{above[0]}/__init__.pyi"]):
+        above.pop(0)
+    roots = []
+    for folder in above:
+        configured = [posixpath.join(folder, root) for root in _configured_roots(project, folder)]
+        roots += [folder, posixpath.join(folder, "src"), posixpath.join(folder, "lib"), *configured]
+    for manifest in ("pyproject.toml", "setup.py"):
+        for folder in project.packages_beside(path, manifest):
+            roots += [posixpath.join(folder, "src"), folder]
+    return list(dict.fromkeys(posixpath.normpath(root) if root else "" for root in roots))
+
+
+def _configured_roots(project: Project, folder: str) -> Iterator[str]:
+    configuration = project.toml(posixpath.join(folder, "pyproject.toml"))
+    tools = table(configuration, "tool")
+    yield from strings(table(tools, "pytest", "ini_options").get("pythonpath"))
+    yield from strings(table(tools, "setuptools", "packages", "find").get("where"))
+    yield from strings([table(tools, "setuptools", "package-dir").get("")])
+    packages = table(tools, "poetry").get("packages")
+    for package in packages if isinstance(packages, list) else ():
+        yield from strings([table(package).get("from")])
+    for members in strings(table(tools, "uv", "workspace").get("members")):
+        for member in project.folders_like(posixpath.join(folder, members)):
+            inside = posixpath.relpath(member, folder or ".")
+            yield from (inside, f"{inside}/src")
+
+
+def _read_python(node: Node) -> Iterator[Import]:
+    names = tuple(
+        text(name.child_by_field_name("name") if name.type == "aliased_import" else name)
+        for name in node.children_by_field_name("name")
+    )
+    if node.type == "import_from_statement":
+        yield Import(text(node.child_by_field_name("module_name")).replace(" ", ""), names)
+    else:
+        yield from map(Import, names)
+
+
+_PYTHON_NODES = frozenset({"import_statement", "import_from_statement"})
+_PYTHON = Grammar(_PYTHON_NODES, _read_python, frozenset({"import", "from"}))
+
+
+# Ruby
+
+
+_LOAD_PATH = ("lib", "app", "test", "spec")
+_RUBY_METHODS = ("require", "require_relative", "require_dependency", "load", "autoload")
+
+
+def _resolve_ruby(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
+    """The files that are required."""
+    above = folders_above(path)
+    load_path = [posixpath.join(folder, name) for folder in above for name in _LOAD_PATH]
+    for item in imports:
+        is_relative = item.kind == "relative" or item.target.startswith(("./", "../"))
+        folders = above[:1] if is_relative else [*load_path, ""]
+        names = [item.target] if item.target.endswith(".rb") else [item.target + ".rb"]
+        yield project.first(posixpath.join(folder, name) for folder in folders for name in names)
+
+
+def _read_ruby(node: Node) -> Iterator[Import]:
+    """`require_relative` has the kind "relative"."""
+    method = text(node.child_by_field_name("method"))
+    arguments = node.child_by_field_name("arguments")
+    is_own = node.child_by_field_name("receiver") is None
+    if method in _RUBY_METHODS and is_own and arguments is not None and arguments.named_children:
+        target = literal(arguments.named_children[-1])
+        if target:
+            yield Import(target, kind="relative" if method == "require_relative" else "")
+
+
+def _is_broken_ruby(word: Node) -> bool:
+    """Whether it is `require` with something behind it, on its line, that cannot be read."""
+    if text(word) not in ("require", "require_relative"):
+        return False
+    statement, after = word.parent, word.next_sibling
+    if statement is not None and (
+        statement.is_error or (statement.has_error and statement.type == "call")
+    ):
+        return True
+    is_near = after is not None and after.start_point.row == word.start_point.row
+    return is_near and after is not None and after.is_error
+
+
+# To the grammar the keywords are methods like others.
+_RUBY = Grammar(frozenset({"call"}), _read_ruby, frozenset({"identifier"}), _is_broken_ruby)
+
+
+_LANGUAGES = {
+    **dict.fromkeys(("c", "cpp"), (_C, _resolve_c)),
+    "go": (_GO, _resolve_go),
+    "java": (_JAVA, _resolve_java),
+    **dict.fromkeys(("javascript", "tsx", "typescript"), (javascript.GRAMMAR, javascript.resolve)),
+    "python": (_PYTHON, _resolve_python),
+    "ruby": (_RUBY, _resolve_ruby),
+    "rust": (rust.GRAMMAR, rust.resolve),
+}

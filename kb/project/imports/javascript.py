@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kb.formats.syntax_tree import Node, text
-from kb.project.imports.packages import own_imports, package_targets, workspace_packages
-from kb.project.imports.project import Project
+from kb.project.imports.project import Project, folders_above, strings, table
 from kb.project.imports.syntax import Grammar, Import, literal
-from kb.project.imports.typescript_config import PathMapping, path_mapping
-
-__all__ = ["JAVASCRIPT_GRAMMAR", "TSX_GRAMMAR", "TYPESCRIPT_GRAMMAR", "resolve"]
 
 _TYPESCRIPT: tuple[str, ...] = (".ts", ".tsx", ".d.ts", ".mts", ".cts")
 _JAVASCRIPT: tuple[str, ...] = (".js", ".jsx", ".mjs", ".cjs")
@@ -33,16 +33,15 @@ def resolve(project: Project, path: str, imports: Iterable[Import]) -> Iterator[
     for item in imports:
         specifier = item.target.split("?")[0]  # "./icon.svg?raw": how a bundler is to load it
         for base in _bases(project, path, specifier, mapping, packages):
-            found = _file(project, base, prefer_typescript=path.endswith(_TYPESCRIPT))
-            if found:
-                yield found
+            file = _file(project, base, prefer_typescript=path.endswith(_TYPESCRIPT))
+            if file:
+                yield file
                 break
 
 
 def _bases(
     project: Project, path: str, specifier: str, mapping: PathMapping, packages: dict[str, str]
 ) -> Iterator[str]:
-    """Where a specifier may lead, without regard to endings."""
     folder = posixpath.dirname(path)
     if specifier.startswith(("./", "../")) or specifier in (".", ".."):
         yield posixpath.join(folder, specifier)
@@ -69,16 +68,16 @@ def _file(project: Project, base: str, *, prefer_typescript: bool, is_main: bool
         sources = [stem + source for source in _SOURCES.get(ending, ())]
         candidates = [*sources, base] if prefer_typescript else [base, *sources]
         candidates += [base + ending for ending in endings]
-    found = project.first(candidates)
-    if found or not project.is_folder(base):
-        return found
+    file = project.first(candidates)
+    if file or not project.is_folder(base):
+        return file
     index = [posixpath.join(base, "index" + ending) for ending in endings]
     # Not again for the folder that a package.json names: two may name each other.
     if not is_main and project.file(posixpath.join(base, "package.json")):
         for target in package_targets(project, base, ""):
-            found = _file(project, target, prefer_typescript=prefer_typescript, is_main=True)
-            if found:
-                return found
+            file = _file(project, target, prefer_typescript=prefer_typescript, is_main=True)
+            if file:
+                return file
     return project.first(index)
 
 
@@ -98,10 +97,219 @@ def _read(node: Node) -> Iterator[Import]:
 _NODES = frozenset(
     {"import_statement", "import_require_clause", "export_statement", "call_expression"}
 )
-_KEYWORDS = frozenset({"import"})
+GRAMMAR = Grammar(_NODES, _read, frozenset({"import"}))
 
-JAVASCRIPT_GRAMMAR = Grammar("tree_sitter_javascript", "language", _NODES, _read, _KEYWORDS)
-TYPESCRIPT_GRAMMAR = Grammar(
-    "tree_sitter_typescript", "language_typescript", _NODES, _read, _KEYWORDS
-)
-TSX_GRAMMAR = Grammar("tree_sitter_typescript", "language_tsx", _NODES, _read, _KEYWORDS)
+
+# The packages of a workspace, and what their package.json lets others import
+
+
+# Folders of what is built from the sources, which in a clean checkout do not exist.
+_BUILT = re.compile(r"^(?:\./)?(?:dist|build|lib|out|esm|cjs)/(?:(?:esm|cjs|src)/)?")
+_ENDING = re.compile(r"(?:\.d)?\.[cm]?[jt]sx?$")
+
+
+def workspace_packages(project: Project, path: str) -> dict[str, str]:
+    """The folders of packages by name: those around a file, of its workspace, and beside it.
+
+    Longer names come first, so that `@scope/a/b` is not taken for a part of `@scope/a`.
+    """
+    packages: dict[str, str] = {}
+    for folder in folders_above(path):
+        manifest = _manifest(project, folder)
+        workspaces = manifest.get("workspaces")
+        patterns = strings(table(workspaces).get("packages", workspaces))
+        patterns += _pnpm_patterns(project.text(posixpath.join(folder, "pnpm-workspace.yaml")))
+        members = [at for p in patterns for at in project.folders_like(posixpath.join(folder, p))]
+        for at in (folder, *members):
+            for name in strings([_manifest(project, at).get("name")]):
+                packages.setdefault(name, at)
+    for at in project.packages_beside(path, "package.json"):
+        for name in strings([_manifest(project, at).get("name")]):
+            packages.setdefault(name, at)
+    return dict(sorted(packages.items(), key=lambda item: (-len(item[0]), item[0])))
+
+
+def package_targets(project: Project, folder: str, subpath: str) -> Iterator[str]:
+    """Where a package's folder may keep what is imported from it, the best guess first.
+
+    Args:
+        subpath: what stands behind the package's name; "" for the package itself.
+    """
+    manifest = _manifest(project, folder)
+    targets = list(_exported(manifest.get("exports"), f"./{subpath}" if subpath else "."))
+    if subpath:
+        targets += [subpath, f"src/{subpath}"]
+    else:
+        fields = ("source", "types", "module", "main")
+        targets += [*strings([manifest.get(name) for name in fields]), "src/index", "index"]
+    for target in targets:
+        yield posixpath.join(folder, target)
+        source = _BUILT.sub("src/", target)
+        if source != target:
+            yield posixpath.join(folder, _ENDING.sub("", source))
+            yield posixpath.join(folder, _ENDING.sub("", _BUILT.sub("", target)))
+
+
+def own_imports(project: Project, path: str, specifier: str) -> Iterator[str]:
+    """Where `#name` leads by the `imports` of the file's own package."""
+    for folder in folders_above(path):
+        manifest = _manifest(project, folder)
+        if manifest:
+            for target in _exported(manifest.get("imports"), specifier):
+                yield posixpath.join(folder, target)
+                yield posixpath.join(folder, _ENDING.sub("", _BUILT.sub("src/", target)))
+            return
+
+
+def _exported(exports: Any, name: str) -> Iterator[str]:
+    """The targets of one entry of `exports` or `imports`, of all conditions."""
+    entries = exports
+    if not isinstance(exports, dict) or not any(key.startswith((".", "#")) for key in exports):
+        entries = {".": exports}  # short for a package with a single entry
+    for key, target in entries.items():
+        start, star, end = key.partition("*")
+        if key == name:
+            yield from _conditions(target)
+        elif star and name.startswith(start) and name.endswith(end):
+            middle = name[len(start) : len(name) - len(end)]
+            yield from (path.replace("*", middle) for path in _conditions(target))
+
+
+def _conditions(target: Any) -> Iterator[str]:
+    if isinstance(target, str):
+        yield target
+    elif isinstance(target, dict | list):
+        for inner in target.values() if isinstance(target, dict) else target:
+            yield from _conditions(inner)
+
+
+def _manifest(project: Project, folder: str) -> dict[str, Any]:
+    try:
+        return table(json.loads(project.text(posixpath.join(folder, "package.json")) or "{}"))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _pnpm_patterns(text: str) -> list[str]:
+    # The file is a list under one key; a YAML parser would be more than it needs.
+    _, _, listed = text.partition("packages:")
+    patterns = re.findall(r"""\n[ \t]*-[ \t]*["']?([^"'\s#]+)""", listed)
+    return [pattern for pattern in patterns if not pattern.startswith("!")]
+
+
+# `paths` and `baseUrl` of the tsconfig.json or jsconfig.json that a file belongs to
+
+
+_CHAIN_AT_MOST = 10  # configurations that extend one another
+
+
+@dataclass(frozen=True, slots=True)
+class PathMapping:
+    """What a configuration says about specifiers that are not relative."""
+
+    base: str | None = None  # the folder of `baseUrl`, relative to the root
+    folder: str = ""  # where the targets of `paths` start
+    paths: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def candidates(self, specifier: str) -> Iterator[str]:
+        """Where a specifier may lead, as the compiler looks: the best pattern, then `baseUrl`."""
+        if specifier in self.paths:
+            yield from (posixpath.join(self.folder, to) for to in self.paths[specifier])
+        else:
+            # Of several patterns the one with the longest text before its star counts.
+            for pattern in sorted(self.paths, key=lambda key: -len(key.partition("*")[0])):
+                start, star, end = pattern.partition("*")
+                fits = specifier.startswith(start) and specifier.endswith(end)
+                if star and fits and len(specifier) >= len(start) + len(end):
+                    middle = specifier[len(start) : len(specifier) - len(end)]
+                    for target in self.paths[pattern]:
+                        yield posixpath.join(self.folder, target.replace("*", middle, 1))
+                    break
+        if self.base is not None:
+            yield posixpath.join(self.base, specifier)
+
+
+def path_mapping(project: Project, path: str) -> PathMapping:
+    """The mapping that holds for a file: that of the nearest configuration above it."""
+    for folder in folders_above(path):
+        config = project.first(
+            posixpath.join(folder, name) for name in ("tsconfig.json", "jsconfig.json")
+        )
+        if config:
+            packages = workspace_packages(project, path)
+            mapping = _load(project, config, packages, _CHAIN_AT_MOST)
+            if mapping == PathMapping():
+                return _referenced(project, config, packages)
+            return mapping
+    return PathMapping()
+
+
+def _referenced(project: Project, config: str, packages: Mapping[str, str]) -> PathMapping:
+    """The first mapping among the projects that a configuration only brings together."""
+    references = _json_with_comments(project.text(config)).get("references")
+    for reference in references if isinstance(references, list) else ():
+        for place in strings([table(reference).get("path")]):
+            file = _config_file(project, posixpath.join(posixpath.dirname(config), place))
+            mapping = _load(project, file, packages, _CHAIN_AT_MOST) if file else PathMapping()
+            if mapping != PathMapping():
+                return mapping
+    return PathMapping()
+
+
+def _load(project: Project, config: str, packages: Mapping[str, str], chain: int) -> PathMapping:
+    content = _json_with_comments(project.text(config))
+    folder = posixpath.dirname(config)
+    mapping = PathMapping()
+    extends = content.get("extends")
+    for parent in strings(extends if isinstance(extends, list) else [extends]):
+        file = _parent(project, folder, parent, packages)
+        if file and chain:
+            inherited = _load(project, file, packages, chain - 1)
+            # A later one overrides an earlier one, each option as a whole.
+            mapping = replace(mapping, base=inherited.base or mapping.base)
+            if inherited.paths:
+                mapping = replace(mapping, folder=inherited.folder, paths=inherited.paths)
+    options = table(content, "compilerOptions")
+    for base in strings([options.get("baseUrl")]):
+        mapping = replace(mapping, base=posixpath.normpath(posixpath.join(folder, _plain(base))))
+    paths = {
+        pattern: [_plain(target) for target in strings(targets)]
+        for pattern, targets in table(options, "paths").items()
+    }
+    if paths:
+        start = folder if mapping.base is None else mapping.base
+        mapping = replace(mapping, folder=start, paths=paths)
+    return mapping
+
+
+def _parent(project: Project, folder: str, parent: str, packages: Mapping[str, str]) -> str:
+    if parent.startswith("."):
+        return _config_file(project, posixpath.join(folder, parent))
+    for name, place in packages.items():
+        if parent == name or parent.startswith(name + "/"):
+            return _config_file(project, posixpath.join(place, parent[len(name) + 1 :]))
+    return ""
+
+
+def _config_file(project: Project, path: str) -> str:
+    return project.first([path, f"{path}.json", posixpath.join(path, "tsconfig.json")])
+
+
+def _plain(path: str) -> str:
+    return path.replace("${configDir}", ".")
+
+
+# What is not closed goes on to the end: no second look at it, so the time is linear.
+_STRING = r'("(?:\\.|[^"\\\n])*+"?)'
+_STRING_OR_COMMENT = re.compile(_STRING + r"|//[^\n]*+|/\*(?:.*?\*/|.*+)", re.DOTALL)
+_STRING_OR_LAST_COMMA = re.compile(_STRING + r"|,(?=\s*+[\]}])")
+
+
+def _json_with_comments(text: str) -> dict[str, Any]:
+    """JSON as TypeScript accepts it; empty if it is malformed."""
+    text = _STRING_OR_COMMENT.sub(lambda match: match[1] or " ", text)
+    text = _STRING_OR_LAST_COMMA.sub(lambda match: match[1] or "", text)
+    try:
+        return table(json.loads(text))
+    except (ValueError, RecursionError):
+        return {}

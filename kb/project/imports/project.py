@@ -18,8 +18,6 @@ from kb.errors import KbError
 from kb.text.decode import NoTextError, decode
 from kb.text.file_names import on_disk, storable
 
-__all__ = ["Project", "folders_above", "strings", "table"]
-
 MOST_BESIDE = 200  # packages of one repository that are looked at
 _DEPTH_OF_STARS = 3  # what "**" in a list of workspace folders descends
 
@@ -42,7 +40,7 @@ class Project:
 
     def first(self, paths: Iterable[str]) -> str:
         """The first that exists, or ""."""
-        return next((found for path in paths if (found := self.file(path))), "")
+        return next(filter(None, map(self.file, paths)), "")
 
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(self._root / on_disk(path))
@@ -50,23 +48,23 @@ class Project:
     def files_in(self, folder: str, suffix: str) -> list[str]:
         """The files of one folder, sorted."""
         names = [name for name in self._names(folder) if name.endswith(suffix)]
-        return [found for name in names if (found := self.file(posixpath.join(folder, name)))]
+        return [*filter(None, (self.file(posixpath.join(folder, name)) for name in names))]
 
     def folders_like(self, pattern: str) -> list[str]:
         """The folders that fit a pattern such as `packages/*`, sorted."""
-        found = [""]
+        folders = [""]
         for part in posixpath.normpath(pattern).split("/"):
             if part == "**":
-                found = [below for folder in found for below in self._below(folder)]
+                folders = [below for folder in folders for below in self._below(folder)]
             elif part != ".":
-                found = [
+                folders = [
                     posixpath.join(folder, name)
-                    for folder in found
+                    for folder in folders
                     for name in (self._names(folder) if set(part) & set("*?[") else [part])
                     if fnmatch.fnmatchcase(name, part)
                 ]
-                found = [folder for folder in found if self._is_open_folder(folder)]
-        return found
+                folders = [folder for folder in folders if self._is_open_folder(folder)]
+        return folders
 
     def packages_beside(self, path: str, manifest: str) -> list[str]:
         """The folders of packages beside that of a file, as in a repository of several packages.
@@ -78,15 +76,15 @@ class Project:
             manifest: the file that makes a folder a package's.
         """
         above = folders_above(path)
-        own = next((at for at in above if at and self.file(posixpath.join(at, manifest))), "")
-        if not own:
+        package = next((at for at in above if at and self.file(posixpath.join(at, manifest))), "")
+        if not package:
             return []
-        group, _, _ = own.rpartition("/")
+        group, _, _ = package.rpartition("/")
         patterns = [posixpath.join(group, "*")]
         if group:
             patterns.append(posixpath.join(group.rpartition("/")[0], "*", "*"))
         folders = dict.fromkeys(at for pattern in patterns for at in self.folders_like(pattern))
-        beside = [at for at in folders if self.file(posixpath.join(at, manifest)) and at != own]
+        beside = [at for at in folders if self.file(posixpath.join(at, manifest)) and at != package]
         return beside[:MOST_BESIDE]
 
     def text(self, path: str) -> str:
@@ -113,8 +111,8 @@ class Project:
         if path.isascii() and not os.path.isfile(self._root / on_disk(path)):
             return ""
         try:
-            found = resolve_inside(self._root, path)
-            return storable(found.relative_to(self._root).as_posix())
+            file = resolve_inside(self._root, path)
+            return storable(file.relative_to(self._root).as_posix())
         except KbError:
             return ""
 

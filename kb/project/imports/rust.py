@@ -14,8 +14,6 @@ from kb.formats.syntax_tree import Node, text
 from kb.project.imports.project import Project, folders_above, strings, table
 from kb.project.imports.syntax import Grammar, Import, literal
 
-__all__ = ["GRAMMAR", "resolve"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Crate:
@@ -30,9 +28,9 @@ def resolve(project: Project, path: str, imports: Iterable[Import]) -> Iterator[
     )
     crate = _crate_of(project, package, path)
     crates = _known_crates(project, package, path)
-    own = _module_folder(crate, path)
+    module_folder = _module_folder(crate, path)
     for item in imports:
-        inside = [*own, *item.names]
+        inside = [*module_folder, *item.names]
         if item.kind == "path":
             yield project.file(posixpath.join(posixpath.dirname(path), item.target))
             continue
@@ -60,9 +58,9 @@ def _relative(inside: Sequence[str], names: Sequence[str]) -> list[str]:
 
 def _innermost(project: Project, crate: _Crate, names: Sequence[str]) -> str:
     for length in range(len(names), 0, -1):
-        found = _module_file(project, crate.folder, names[:length])
-        if found:
-            return found
+        file = _module_file(project, crate.folder, names[:length])
+        if file:
+            return file
     return crate.root
 
 
@@ -85,7 +83,6 @@ _PROGRAM_FOLDERS = ("src/bin/", "tests/", "examples/", "benches/")
 
 
 def _crate_of(project: Project, package: str, path: str) -> _Crate:
-    """The crate that a file of a package belongs to."""
     inside = posixpath.relpath(path, package or ".")
     for programs in _PROGRAM_FOLDERS:
         if inside.startswith(programs):
@@ -103,7 +100,6 @@ def _crate_of(project: Project, package: str, path: str) -> _Crate:
 
 
 def _known_crates(project: Project, package: str, path: str) -> dict[str, _Crate]:
-    """The libraries of the project by the name they are used under."""
     manifest = project.toml(posixpath.join(package, "Cargo.toml"))
     folders = [(_name(manifest), package)]
     for kind in ("dependencies", "dev-dependencies", "build-dependencies"):
@@ -132,7 +128,12 @@ def _name(manifest: dict[str, object]) -> str:
 
 def _read(node: Node) -> Iterator[Import]:
     """A declaration has the kind "mod", or "path" with the value of its attribute as target."""
-    around = tuple(reversed(list(_modules_around(node))))
+    around: tuple[str, ...] = ()
+    parent = node.parent
+    while parent is not None:
+        if parent.type == "mod_item":
+            around = (text(parent.child_by_field_name("name")), *around)
+        parent = parent.parent
     if node.type == "use_declaration":
         for path in _use_paths(node.child_by_field_name("argument"), ""):
             yield Import(path, around)
@@ -141,14 +142,6 @@ def _read(node: Node) -> Iterator[Import]:
         yield Import(
             path or text(node.child_by_field_name("name")), around, "path" if path else "mod"
         )
-
-
-def _modules_around(node: Node) -> Iterator[str]:
-    parent = node.parent
-    while parent is not None:
-        if parent.type == "mod_item":
-            yield text(parent.child_by_field_name("name"))
-        parent = parent.parent
 
 
 def _path_attribute(node: Node) -> str:
@@ -181,10 +174,4 @@ def _use_paths(node: Node | None, prefix: str) -> Iterator[str]:
         yield prefix.removesuffix("::") if name == "self" and prefix else prefix + name
 
 
-GRAMMAR = Grammar(
-    package="tree_sitter_rust",
-    function="language",
-    nodes=frozenset({"mod_item", "use_declaration"}),
-    read=_read,
-    keywords=frozenset({"use"}),
-)
+GRAMMAR = Grammar(frozenset({"mod_item", "use_declaration"}), _read, frozenset({"use"}))

@@ -21,8 +21,6 @@ from kb.formats.syntax_tree import (
     walk,
 )
 
-__all__ = ["Grammar", "Import", "SyntaxProblem", "literal", "read_imports"]
-
 _TOO_COMPLEX = "Too complex to parse"
 
 
@@ -39,8 +37,6 @@ class Import:
 class Grammar:
     """How to find the imports of a language."""
 
-    package: str  # where the grammar is ...
-    function: str  # ... and the function there that returns it
     nodes: frozenset[str]  # the types of the nodes that may import
     read: Callable[[Node], Iterator[Import]]  # what such a node imports
     # Tokens that may begin an import, by type. With none, syntax errors never count.
@@ -55,7 +51,7 @@ class SyntaxProblem(ValueError):
     """Why the imports of a file cannot be told."""
 
 
-def read_imports(grammar: Grammar, source: bytes) -> list[Import]:
+def read_imports(language: str, grammar: Grammar, source: bytes) -> list[Import]:
     """The imports of a UTF-8 source in order, those inside functions and conditions too.
 
     Raises:
@@ -63,22 +59,22 @@ def read_imports(grammar: Grammar, source: bytes) -> list[Import]:
     """
     until = deadline()
     try:
-        tree = parse_source(grammar.package, grammar.function, source, until)
+        tree = parse_source(language, source, until)
         survey = _survey(tree, grammar, until)
-        found: dict[int, list[Import]] = {}
+        imports_by_node: dict[int, list[Import]] = {}
         for node in survey.candidates:
             if time.thread_time() > until:
                 raise SyntaxProblem(_TOO_COMPLEX)
-            found[node.id] = list(grammar.read(node))
+            imports_by_node[node.id] = list(grammar.read(node))
     except (RecursionError, TooComplexError) as error:
         raise SyntaxProblem(_TOO_COMPLEX) from error
-    importing = {identity for identity, imports in found.items() if imports}
+    importing = {identity for identity, imports in imports_by_node.items() if imports}
     if not grammar.has_head:
         survey.errors.clear()
     line = _line_of_problem(tree.root_node, survey, importing) if grammar.keywords else 0
     if line:
         raise SyntaxProblem(f"Syntax error at line {line}")
-    return [item for imports in found.values() for item in imports]
+    return [item for imports in imports_by_node.values() for item in imports]
 
 
 def literal(node: Node | None) -> str:
@@ -91,8 +87,6 @@ def literal(node: Node | None) -> str:
 
 @dataclass(slots=True)
 class _Survey:
-    """What one walk through the tree found, in order."""
-
     candidates: list[Node] = field(default_factory=list)  # nodes of types that may import
     errors: list[Node] = field(default_factory=list)  # what the parser could make nothing of
     broken: list[Node] = field(default_factory=list)  # keywords of import statements with errors

@@ -1,124 +1,208 @@
-"""A document as the page shows it: its own lines, numbered, with headings, links and a passage.
+"""A document as the page shows it: rendered where it is Markdown, else, and on demand, its lines.
 
-The text is not turned into HTML by its format: every line stands where citations say it stands,
-whatever the format, and no document can cost more than its length.
+Lines stand where citations say they stand, whatever the format, and no document can cost more than
+its length: what takes long to render is shown as lines as well.
 """
 
 from __future__ import annotations
 
+import contextlib
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import unescape
 from typing import Any
+from urllib.parse import unquote, urlencode
 
-from kb.search.results import file_of
+from kb.disk.inside import resolve_inside
+from kb.errors import KbError
+from kb.library.overview import DocumentView, view_document
+from kb.server.page.highlight import highlight
+from kb.server.page.markdown import TooComplexError, render_markdown
 from kb.server.page.render import document_address
-from kb.store.citation_graph import citations_made, citations_received
-from kb.store.collections import all_collections
-from kb.store.connection import Connection, Row
-from kb.store.contents import documents_shown, sections_of
-from kb.store.names import Names
 from kb.tools.session import Session
 
-__all__ = ["shown_document"]
+Row = dict[str, Any]
 
 MOST_LINES = 3000  # of one page
 MOST_CHARACTERS = 400_000
+MOST_RENDERED = 100_000  # characters: the sanitiser takes .5 s for as many of hostile HTML
 LONGEST_LINE = 20_000
-MOST_CITATIONS = 300
+MOST_LINKS, MOST_CITATIONS = 3000, 300  # in the text, and listed beside it
 BEFORE = 200  # lines above a passage far down in a long document
+PICTURES = {
+    **{f".{name}": f"image/{name}" for name in ("png", "gif", "webp", "avif", "jpeg")},
+    ".jpg": "image/jpeg",
+    ".svg": "image/svg+xml",
+}
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})")
 _WEB = ("http://", "https://")
+TOO_COMPLEX = "This text takes too long to be rendered, so its lines are shown."
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line in pieces: text and where it leads, or ""."""
+    """A line in pieces: text, where it leads, or "", and its kind in code, or ""."""
 
     number: int
-    pieces: Sequence[tuple[str, str]]
+    pieces: Sequence[tuple[str, str, str]]
     level: int  # of a heading; 0: none
     is_code: bool
     is_passage: bool
 
 
 def shown_document(
-    session: Session, collection: str, document: str, first: int, last: int
-) -> dict[str, Any]:
+    session: Session, collection: str, document: str, first: int, last: int, *, as_source: bool
+) -> Row:
     """All that the document's page needs.
 
     Args:
         first, last: the lines to mark; 0: none.
+        as_source: its lines, though it could be rendered.
 
     Raises:
         CollectionNotFound, DocumentNotFound: with the nearest names.
     """
-    with session.read_collection(collection) as (connection, row, origin):
-        found = origin.names.document(connection, row, document, collection)
-        sections = sections_of(connection, found["document_id"])
-        made = citations_made(connection, found["document_id"], MOST_CITATIONS)
-        received = citations_received(connection, found["document_id"], MOST_CITATIONS)
-        addresses = _addresses(origin.names, connection, [*made, *received])
-        sources = {one["name"]: one["source"] for one in all_collections(connection)}
-    lines = found["content"].split("\n")
+    view = view_document(session.base, collection, document, MOST_LINKS)
+    content, name = view.document, view.collection["collection"]
+    lines = content["content"].split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    start, end = _window(lines, first)
+    first = min(first, len(lines))
+    passage = (first, max(last, first))
+    is_rendered, starts = view.is_markdown and not as_source, list[int]()
+    if is_rendered:
+        starts = [section["start_line"] for section in view.sections]
+    start, end = _window(lines, first, MOST_RENDERED if is_rendered else MOST_CHARACTERS, starts)
+    rendered, notice = "", ""
+    if is_rendered:
+        try:
+            rendered = _rendered(view, lines[start - 1 : end], start, passage)
+        except TooComplexError:
+            notice = TOO_COMPLEX
+    title = content["title"] or content["path"]
+    other = document_address(name, content["path"], *passage, view="" if as_source else "source")
+    made, received = view.made[:MOST_CITATIONS], view.received[:MOST_CITATIONS]
     return {
-        **origin.names.shown(row),
-        "name": row["name"],
-        "id": found["path"],
-        "title": found["title"] or found["path"],
-        "file": file_of({"collection": row["name"], "documentId": found["path"]}, sources),
-        "lines": _lines(lines, start, end, (first, last or first), sections, made, addresses),
-        "outline": sections,
-        "cites": [_cited(one, "target_document_id", addresses) for one in made],
-        "cited_by": [_cited(one, "source_document_id", addresses) for one in received],
+        **view.collection,
+        "id": content["path"],
+        "title": title,
+        "has_title": start == 1 and title in _text(rendered.partition("</h1>")[0]),
+        "file": view.file,
+        "rendered": rendered,
+        "notice": notice,
+        "is_source": as_source,
+        "other_view": other if view.is_markdown else "",
+        "lines": [] if rendered else _lines(view, lines, start, end, passage),
+        "outline": [section for section in view.sections if section["heading"].strip()],
+        "cites": [_cited(row, "target_document_id", view.ends) for row in made],
+        "cited_by": [_cited(row, "source_document_id", view.ends) for row in received],
         "total": len(lines),
+        "start": start,
+        "end": end,
         "before": max(1, start - MOST_LINES) if start > 1 else 0,
         "after": end + 1 if end < len(lines) else 0,
         "first": first,
-        "last": last or first,
+        "last": passage[1],
     }
 
 
-def _window(lines: Sequence[str], first: int) -> tuple[int, int]:
-    """The lines of one page, the first and the last."""
-    start = max(1, first - BEFORE) if first > MOST_LINES - BEFORE else 1
-    end, room = start - 1, MOST_CHARACTERS
-    while end < len(lines) and end - start + 1 < MOST_LINES and room > 0:
-        room -= min(len(lines[end]), LONGEST_LINE)
-        end += 1
+def _window(lines: Sequence[str], first: int, room: int, starts: Sequence[int]) -> tuple[int, int]:
+    """The lines of one page, the first and the last: from the beginning, or from above `first`.
+
+    Args:
+        room: characters.
+        starts: the lines at which a page begins and ends where it can.
+    """
+    start, end = 1, _end(lines, 1, room, starts)
+    if first > end:
+        start, left = first, room // 4
+        while start > 1 and first - start < BEFORE and left > 0:
+            start -= 1
+            left -= len(lines[start - 1])
+        start = next((line for line in starts if start <= line <= first), start)
+        end = _end(lines, start, room, starts)
     return start, end
 
 
+def _end(lines: Sequence[str], start: int, room: int, starts: Sequence[int]) -> int:
+    end = start - 1
+    while end < len(lines) and end - start + 1 < MOST_LINES and room > 0:
+        room -= min(len(lines[end]), LONGEST_LINE)
+        end += 1
+    if end < len(lines):
+        return max((line - 1 for line in starts if start < line <= end), default=end)
+    return end
+
+
+def _rendered(
+    view: DocumentView, lines: Sequence[str], start: int, passage: tuple[int, int]
+) -> str:
+    path, name = view.document["path"], view.collection["collection"]
+    targets = {row["target_url"]: row["target_document_id"] for row in view.made}
+
+    def link(url: str) -> str | None:
+        target, fragment = view.ends.get(targets.get(url) or 0), url.partition("#")[2]
+        if target is not None:
+            return document_address(target["shown"], target["path"], section=fragment)
+        if url.startswith("#"):
+            return document_address(name, path, section=fragment)
+        return url if url.casefold().startswith((*_WEB, "mailto:")) else None
+
+    def picture(url: str) -> str | None:
+        written = unquote(re.split("[?#]", url)[0])
+        beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), written))
+        for file in (beside.lstrip("/"), written.lstrip("/")):
+            with contextlib.suppress(KbError):
+                if picture_type(file) and view.folder is not None:
+                    resolve_inside(view.folder, file)
+                    return f"/picture?{urlencode({'collection': name, 'path': file})}"
+        return None
+
+    shown = [line[:LONGEST_LINE] for line in lines]
+    return render_markdown(shown, start, passage, link, picture)
+
+
+def _text(markup: str) -> str:
+    return unescape(re.sub("<[^>]*>", "", markup))
+
+
+def picture_type(path: str) -> str:
+    """The media type of a picture by its name; "" for any other file."""
+    return PICTURES.get(posixpath.splitext(path)[1].lower(), "")
+
+
 def _lines(
-    lines: Sequence[str],
-    start: int,
-    end: int,
-    passage: tuple[int, int],
-    sections: Sequence[Row],
-    made: Sequence[Row],
-    addresses: Mapping[int, Row],
+    view: DocumentView, lines: Sequence[str], start: int, end: int, passage: tuple[int, int]
 ) -> list[Line]:
-    levels = {section["start_line"]: section["level"] for section in sections}
+    levels = {section["start_line"]: section["level"] for section in view.sections}
     links: dict[int, list[Row]] = {}
-    for one in made:
-        links.setdefault(one["line"], []).append(one)
+    for citation in view.made:
+        links.setdefault(citation["line"], []).append(citation)
+    suffix = posixpath.splitext(view.document["path"])[1].removeprefix(".")
+    # A program in colours, or text with its links.
+    coloured = [] if view.is_markdown else highlight("\n".join(lines[start - 1 : end]), suffix)
+    is_program = any(kind for row in coloured for kind, _ in row)
     shown, code = [], ""
     for number in range(start, end + 1):
         text = lines[number - 1][:LONGEST_LINE]
         fence = _FENCE.match(text)
-        is_code = bool(code or fence)
+        is_code = bool(is_program or code or fence)
         if fence and fence[1].startswith(code):
             code = "" if code else fence[1]
-        pieces = _pieces(text, links.get(number, ()), addresses)
+        if is_program:
+            pieces = [(piece, "", kind) for kind, piece in coloured[number - start]]
+        else:
+            pieces = _pieces(text, links.get(number, ()), view.ends)
         is_passage = passage[0] <= number <= passage[1]
         shown.append(Line(number, pieces, levels.get(number, 0), is_code, is_passage))
     return shown
 
 
-def _pieces(text: str, links: Sequence[Row], addresses: Mapping[int, Row]) -> list[tuple[str, str]]:
+def _pieces(
+    text: str, links: Sequence[Row], addresses: Mapping[int, Row]
+) -> list[tuple[str, str, str]]:
     """The text cut where an address of a link stands in it."""
     places = []
     for link in links:
@@ -130,9 +214,9 @@ def _pieces(text: str, links: Sequence[Row], addresses: Mapping[int, Row]) -> li
     for first, last, leads in sorted(places):
         if first < done:
             continue
-        pieces += [(text[done:first], ""), (text[first:last], leads)]
+        pieces += [(text[done:first], "", ""), (text[first:last], leads, "")]
         done = last
-    return [piece for piece in [*pieces, (text[done:], "")] if piece[0]]
+    return [piece for piece in [*pieces, (text[done:], "", "")] if piece[0]]
 
 
 def _leads_to(document_id: int | None, url: str, addresses: Mapping[int, Row]) -> str:
@@ -142,12 +226,12 @@ def _leads_to(document_id: int | None, url: str, addresses: Mapping[int, Row]) -
     return url if url.casefold().startswith(_WEB) else ""
 
 
-def _cited(row: Row, end: str, addresses: Mapping[int, Row]) -> dict[str, Any]:
+def _cited(row: Row, end: str, addresses: Mapping[int, Row]) -> Row:
     """A citation with the other document's name and address."""
     other = addresses.get(row[end])
     line = row["line"] if end == "source_document_id" else 0
     return {
-        "label": (other["title"] or other["path"]) if other else row["target_url"],
+        "label": (other["title"] or other["path"]) if other else row["target_url"] or row["kind"],
         "place": f"{other['shown']}/{other['path']}" if other else "",
         "address": document_address(other["shown"], other["path"], line)
         if other
@@ -156,15 +240,4 @@ def _cited(row: Row, end: str, addresses: Mapping[int, Row]) -> dict[str, Any]:
         "context": " ".join(row["context"].split()),
         "is_similar": row["confidence"] < 1,
         "is_web": row[end] is None,
-    }
-
-
-def _addresses(names: Names, connection: Connection, citations: Sequence[Row]) -> dict[int, Row]:
-    """The documents at the other ends, by their row ids."""
-    keys = ("source_document_id", "target_document_id")
-    ids = {row[key] for row in citations for key in keys} - {None}
-    found = documents_shown(connection, ids)
-    return {
-        id_: {**row, "shown": names.called({"name": row["collection"]}).collection}
-        for id_, row in found.items()
     }

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.datastructures import MutableHeaders
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kb import PACKAGE
-from kb.search.score_words import score_word
+from kb.results.search import score_word
+from kb.settings import PACKAGE
 from kb.text.counted import counted
-
-__all__ = ["FORM_SECRET", "STATIC", "VENDOR", "Sealed", "document_address", "page"]
 
 ASSETS = PACKAGE / "assets"
 STATIC, VENDOR = ASSETS / "page" / "static", ASSETS / "vendor"
@@ -44,26 +45,58 @@ class Sealed:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sealed(message: Message) -> None:
+        async def send_sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers[name] = value
+                _seal(MutableHeaders(scope=message))
             await send(message)
 
-        await self._app(scope, receive, sealed)
+        await self._app(scope, receive, send_sealed)
+
+
+def sealed(response: Response) -> Response:
+    """A response of its own, with these headers."""
+    _seal(response.headers)
+    return response
+
+
+def _seal(headers: MutableHeaders) -> None:
+    for name, value in _HEADERS.items():
+        headers.setdefault(name, value)
 
 
 def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """One page, or a piece of one."""
-    return HTMLResponse(_templates().get_template(template).render(**values), status)
+    text = _templates().get_template(template).render(status=status, **values)
+    return HTMLResponse(text, status)
 
 
-def document_address(collection: str, document: str, first: int = 0, last: int = 0) -> str:
-    """Where the page shows a document; with lines, where they are marked."""
+def token_page(path: str, fields: Sequence[tuple[str, str]], *, is_wrong: bool) -> Response:
+    """The page that asks for a token, to go on at an address. It brings its styles along: without
+    a token nothing else is answered."""
+    style = _templates().get_template("static/colours.css").render()
+    response = page("token.html", 401, path=path, fields=fields, is_wrong=is_wrong, style=style)
+    digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = _HEADERS["Content-Security-Policy"].replace(
+        "style-src 'self'", f"style-src 'sha256-{digest}'"
+    )
+    response.headers["Content-Security-Policy"] = policy
+    return sealed(response)
+
+
+def document_address(
+    collection: str,
+    document: str,
+    first: int = 0,
+    last: int = 0,
+    *,
+    section: str = "",
+    view: str = "",
+) -> str:
+    """Where the page shows a document; with lines or a section, where they are marked."""
     fields: dict[str, Any] = {"collection": collection, "id": document}
     if first:
         fields |= {"from": first, "to": last or first}
+    fields |= {name: value for name, value in (("section", section), ("view", view)) if value}
     return f"/doc?{urlencode(fields)}" + (f"#L{first}" if first else "")
 
 

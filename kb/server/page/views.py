@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import logging
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import anyio.to_thread
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
-from kb.errors import KbError, NotFoundError, UsageError
-from kb.ingest.discoveries import all_discoveries
-from kb.ingest.forget import forget_discovery
-from kb.search.files import SearchedFile
-from kb.search.results import search_for_people
+from kb.disk.inside import read_inside
+from kb.errors import KbError, NotFoundError, SectionNotFound, UsageError
+from kb.library import overview
+from kb.results.filters import FilterOptions
+from kb.results.search import score_word
 from kb.server.access_log import exchange_of
-from kb.server.authentication import principal_of
+from kb.server.authentication import principal_of, unknown
+from kb.server.bodies import body_of
 from kb.server.clients import Clients
-from kb.server.page.document import shown_document
-from kb.server.page.render import FORM_SECRET, STATIC, VENDOR, Sealed, document_address, page
-from kb.store.call_statistics import call_statistics, logged_calls
-from kb.store.connection import Connection
-from kb.store.contents import count_documents, documents_page, sizes
-from kb.store.graph_picture import drawn_citations, picture_of
-from kb.store.session_history import details_of_session, files_of_session, newest_sessions
+from kb.server.page.document import picture_type, shown_document
+from kb.server.page.render import (
+    FORM_SECRET,
+    STATIC,
+    VENDOR,
+    Sealed,
+    document_address,
+    page,
+    sealed,
+    token_page,
+)
 from kb.tools.session import Session
-
-__all__ = ["page_routes"]
 
 log = logging.getLogger("kb.server")
 
 RESULTS = 20
+NEAREST = 3  # documents that are shown where none is likely
+RECENT = 6
 DOCUMENTS = 200  # of a collection on one page
 SESSIONS, EVENTS = 30, 20
 LONGEST_FORM = 10_000
+LARGEST_PICTURE = 20_000_000  # bytes
+PICTURE_POLICY = "default-src 'none'; sandbox"
 _ID = re.compile(r"[\w-]{1,64}")
 
 View = Callable[[Clients, Request], Response]
@@ -53,6 +61,7 @@ def page_routes(clients: Clients) -> list[Route | Mount]:
         "/": search,
         "/results": results,
         "/doc": document,
+        "/picture": picture,
         "/graph": graph,
         "/collections": collections,
         "/collection": collection,
@@ -75,12 +84,10 @@ def _answering(clients: Clients, view: View) -> Any:
     """A view, run where it may wait for the disk; what goes wrong is a page too."""
 
     async def endpoint(request: Request) -> Response:
-        exchange_of(request.scope).asked = request.url.path  # one of ours
+        exchange_of(request.scope).request = request.url.path  # one of ours
         if principal_of(request.scope).is_guest:
             message = "This page is for the one who runs the server: its token opens it."
             return page("error.html", 403, message=message, query="", here="")
-        if request.method == "POST":
-            await request.body()  # kept by the request, for the view
         try:
             return await anyio.to_thread.run_sync(view, clients, request)
         except KbError as error:
@@ -98,6 +105,32 @@ def _answering(clients: Clients, view: View) -> Any:
     return app
 
 
+def missing(request: Request, _: Exception) -> Response:
+    """What is told of an address that leads nowhere."""
+    if not _is_read_by_people(request) or principal_of(request.scope).is_guest:
+        return PlainTextResponse("Not Found", 404)
+    message = f"There is no page at {request.url.path}."
+    return sealed(page("error.html", 404, message=message, query="", here=""))
+
+
+def ask_for_token(scope: Scope) -> Response:
+    """What is told to whoever shows no valid token: people are asked for one."""
+    request = HTTPConnection(scope)
+    answer = unknown(scope)
+    if not _is_read_by_people(request):
+        return answer
+    fields = [field for field in request.query_params.multi_items() if field[0] != "token"]
+    shown = token_page(request.url.path, fields, is_wrong="token" in request.query_params)
+    shown.headers["WWW-Authenticate"] = answer.headers["WWW-Authenticate"]
+    return shown
+
+
+def _is_read_by_people(request: HTTPConnection) -> bool:
+    """Whether a browser asks for a page to show."""
+    is_read = request.scope["method"] == "GET" and not request.url.path.endswith("/mcp")
+    return is_read and "text/html" in request.headers.get("accept", "")
+
+
 def search(clients: Clients, request: Request) -> Response:
     """The search, with results where something is asked; else what there is."""
     return page("search.html", **_found(clients.host, request), here="search")
@@ -110,34 +143,54 @@ def results(clients: Clients, request: Request) -> Response:
 
 def _found(session: Session, request: Request) -> dict[str, Any]:
     query = request.query_params.get("q", "").strip()
-    wanted = request.query_params.get("c", "")
+    collection = request.query_params.get("c", "")
     rows: list[dict[str, Any]] = []
     notice = ""
     if query:
         session.activity.note_call()
         try:
-            rows, notice = search_for_people(
-                session.files,
+            rows, notice = session.base.search_for_people(
                 query,
-                [wanted] if wanted else [],
+                collections=[collection] if collection else [],
                 limit=RESULTS,
+                **_filters(request),
             )
         except UsageError as error:  # a query that is not complete yet, among others
             notice = error.message
+    documents: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         row.setdefault("sectionHeading", "")
         row["pieces"] = _pieces(row["snippet"], row["marks"])
         row["address"] = document_address(
             row["collection"], row["documentId"], row["startLine"], row["endLine"]
         )
-    listed, counts = _listed(session)
+        documents.setdefault((row["collection"], row["documentId"]), []).append(row)
+    groups = [*documents.values()]
+    best = max((row["relevanceScore"] for row in rows), default=0)
+    is_likely = score_word(best) != "unlikely"
+    listed, counts = overview.list_everything(session.base)
     return {
         "query": query,
-        "wanted": wanted,
-        "rows": rows,
+        "collection": collection,
+        "documents": groups if is_likely else [group[:1] for group in groups[:NEAREST]],
+        "is_likely": is_likely,
         "notice": notice or session.lost,
         "collections": [row["shown"] for row in listed],
         "counts": counts,
+        "recent": None if query else session.base.recent(limit=RECENT),
+    }
+
+
+def _filters(request: Request) -> FilterOptions:
+    """The filters in an address, such as `?q=wind&tag=boats&since=2026`."""
+    fields = request.query_params
+    return {
+        "paths": fields.getlist("path"),
+        "tags": fields.getlist("tag"),
+        "metadata": fields.getlist("meta"),
+        "since": fields.get("since", ""),
+        "until": fields.get("until", ""),
+        "sort": fields.get("sort", "score"),
     }
 
 
@@ -152,14 +205,27 @@ def _pieces(snippet: str, marks: Any) -> list[tuple[str, bool]]:
 def document(clients: Clients, request: Request) -> Response:
     """A document with its outline, its citations and a passage marked."""
     fields = request.query_params
-    shown = shown_document(
-        clients.host,
-        fields.get("collection", ""),
-        fields.get("id", ""),
-        _number(fields.get("from", "0")),
-        _number(fields.get("to", "0")),
-    )
+    name, id_ = fields.get("collection", ""), fields.get("id", "")
+    if section := fields.get("section"):  # looked up only where somebody follows such a link
+        line = 0
+        with contextlib.suppress(SectionNotFound):
+            line = clients.host.base.section(id_, f"#{section}", collection=name).start_line
+        return RedirectResponse(document_address(name, id_, line, line), 303)
+    first, last = (_number(fields.get(end, "0")) for end in ("from", "to"))
+    is_source = fields.get("view") == "source"
+    shown = shown_document(clients.host, name, id_, first, last, as_source=is_source)
     return page("document.html", **shown, query="", here="")
+
+
+def picture(clients: Clients, request: Request) -> Response:
+    """A picture that lies in a collection's source, and nothing else of it."""
+    path = request.query_params.get("path", "")
+    if not (kind := picture_type(path)):
+        raise UsageError(f"{path} is not a picture")
+    name = request.query_params.get("collection", "")
+    data = read_inside(overview.source_folder(clients.host.base, name), path, LARGEST_PICTURE).data
+    # Opened by itself, a drawing could hold scripts.
+    return Response(data, media_type=kind, headers={"Content-Security-Policy": PICTURE_POLICY})
 
 
 def _number(text: str) -> int:
@@ -168,12 +234,7 @@ def _number(text: str) -> int:
 
 def graph(clients: Clients, _: Request) -> Response:
     """The citation graph of all documents."""
-    citations = [
-        row
-        for file, connection in _read_each(clients.host)
-        for row in drawn_citations(connection, file.names.told_apart)
-    ]
-    picture = picture_of(citations, lambda name, path, _: document_address(name, path))
+    picture = clients.host.base.graph_picture(lambda name, path, _: document_address(name, path))
     # No text of a document may end the element that the data stands in.
     data = json.dumps(picture, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return page("graph.html", data=data, query="", here="graph")
@@ -182,7 +243,7 @@ def graph(clients: Clients, _: Request) -> Response:
 def collections(clients: Clients, _: Request) -> Response:
     """What the files hold."""
     session = clients.host
-    rows, counts = _listed(session)
+    rows, counts = overview.list_everything(session.base)
     files = [session.database.path, *session.knowledge.beside.paths]
     return page(
         "collections.html",
@@ -195,39 +256,11 @@ def collections(clients: Clients, _: Request) -> Response:
     )
 
 
-def _listed(session: Session) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The collections of all files, each with its file, and how much there is in all."""
-    rows: list[dict[str, Any]] = []
-    counts: Counter[str] = Counter()
-    for file, connection in _read_each(session):
-        counts.update(sizes(connection))
-        rows += [
-            {
-                **row,
-                "shown": file.names.called(row).collection,
-                "documents": count_documents(connection, row["collection_id"]),
-                "file": file.database.path.name,
-            }
-            for row in file.names.collections(connection)
-        ]
-    return rows, counts
-
-
-def _read_each(session: Session) -> Iterator[tuple[SearchedFile, Connection]]:
-    """A read of each file that is on the disk, one after the other."""
-    for file in session.files:
-        if not file.database.in_memory:
-            with file.database.read() as connection:
-                yield file, connection
-
-
 def collection(clients: Clients, request: Request) -> Response:
     """The documents of a collection."""
     session, name = clients.host, request.query_params.get("name", "")
     start = _number(request.query_params.get("start", "0"))
-    with session.read_collection(name) as (connection, row, _):
-        rows = documents_page(connection, row["collection_id"], DOCUMENTS, start)
-        total = count_documents(connection, row["collection_id"])
+    row, rows, total = overview.list_collection(session.base, name, DOCUMENTS, start)
     return page(
         "collection.html",
         name=name,
@@ -245,42 +278,16 @@ def activity(clients: Clients, _: Request) -> Response:
     """What assistants asked, read and learned, and how their calls went."""
     for session in clients.sessions():
         session.flush()
-    sessions = [
-        row for _, connection in _read_each(clients.host) for row in _newest_sessions(connection)
-    ]
-    sessions.sort(key=lambda row: str(row["startedAt"]), reverse=True)
-    calls = call_statistics(logged_calls(connection) for _, connection in _read_each(clients.host))
-    shown = sessions[:SESSIONS]
-    return page("activity.html", sessions=shown, calls=calls, query="", here="activity")
-
-
-def _newest_sessions(connection: Connection) -> list[dict[str, Any]]:
-    known = {one["id"]: one for one in all_discoveries(connection)}
-    return [
-        {
-            **row,
-            "asked": details_of_session(connection, row["id"], "query", EVENTS),
-            "read": files_of_session(connection, row["id"], EVENTS),
-            "learned": [
-                known[one["detail"]]
-                for one in details_of_session(connection, row["id"], "discovery", EVENTS)
-                if one["detail"] in known
-            ],
-        }
-        for row in newest_sessions(connection, SESSIONS)
-    ]
+    base = clients.host.base
+    sessions = overview.recent_sessions(base, SESSIONS, EVENTS)
+    calls = overview.statistics_of_calls(base)
+    return page("activity.html", sessions=sessions, calls=calls, query="", here="activity")
 
 
 def discoveries(clients: Clients, request: Request) -> Response:
     """What was learned, each with the way to take it back."""
     forgotten = request.query_params.get("forgotten", "")
-    session = clients.host
-    rows = [
-        # Only the first file is written.
-        {**row, "elsewhere": "" if file.database is session.database else file.database.path.name}
-        for file, connection in _read_each(session)
-        for row in all_discoveries(connection)
-    ]
+    rows = overview.discoveries_of_files(clients.host.base)
     modules: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row.get("module", "")):
         modules.setdefault(row.get("module", ""), []).append(row)
@@ -301,10 +308,9 @@ def forget(clients: Clients, request: Request) -> Response:
         return page("error.html", 403, message=message, query="", here="")
     for session in clients.sessions():
         session.flush()
-    gone = forget_discovery(clients.host.database, fields.get("id", ""))
-    return RedirectResponse(f"/discoveries?{urlencode({'forgotten': gone.discovery_id})}", 303)
+    gone = clients.host.base.forget(fields.get("id", ""))
+    return RedirectResponse(f"/discoveries?{urlencode({'forgotten': gone.id})}", 303)
 
 
 def _form(request: Request) -> list[tuple[str, str]]:
-    body: bytes = getattr(request, "_body", b"")
-    return parse_qsl(body[:LONGEST_FORM].decode("utf-8", "replace"))
+    return parse_qsl(body_of(request.scope)[:LONGEST_FORM].decode("utf-8", "replace"))

@@ -18,8 +18,6 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from kb.errors import SourceError, UsageError
 
-__all__ = ["KEY_VARIABLE", "PASSWORD_VARIABLE", "Destination", "parse_destination"]
-
 KEY_VARIABLE = "KB_SFTP_KEY"
 PASSWORD_VARIABLE = "KB_SFTP_PASSWORD"
 SSH_PORT = 22
@@ -67,7 +65,7 @@ def parse_destination(text: str) -> Destination:
     """The place that somebody named.
 
     Raises:
-        UsageError: it is no address of one, or holds a secret.
+        UsageError: it is not an address, or holds a secret.
         SourceError: its folder, key or host is not known here.
     """
     scheme, separator, _ = text.partition("://")
@@ -79,14 +77,11 @@ def parse_destination(text: str) -> Destination:
             "an address is no place for a password, which other users of the machine can read: "
             f"put it into {PASSWORD_VARIABLE}, or use a key"
         )
-    makers = {"file": _file, "sftp": _sftp, "s3": _s3}
-    if scheme not in makers:
+    if scheme == "file":
+        return _folder(Path(unquote(parts.path)))
+    if scheme not in ("sftp", "s3"):
         raise UsageError(f"there is no way to copy to {scheme}://: name {_FORMS}")
-    return makers[scheme](parts)
-
-
-def _file(parts: SplitResult) -> Destination:
-    return _folder(Path(unquote(parts.path)))
+    return _sftp(parts) if scheme == "sftp" else _s3(parts)
 
 
 def _folder(path: Path) -> Destination:
@@ -122,16 +117,13 @@ def _sftp(parts: SplitResult) -> Destination:
     folder = unquote(parts.path)
     if not parts.hostname or not folder.strip("/"):
         raise UsageError("name a server and a folder there, such as sftp://me@host/~/handbook")
-    server = parts.hostname, parts.port or SSH_PORT
-    port = server[1]
+    host, port = server = parts.hostname, parts.port or SSH_PORT
     settings: dict[str, object] = {
         "type": "sftp",
-        "host": f"[{parts.hostname}]:{port}"
-        if ":" in parts.hostname
-        else f"{parts.hostname}:{port}",
+        "host": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
         "user": unquote(parts.username) if parts.username else getpass.getuser(),
         "path": folder.removeprefix("/~/"),
-        "host-key": _host_key(parts.hostname, port),
+        "host-key": _host_key(host, port),
     }
     if password := os.environ.get(PASSWORD_VARIABLE):
         # Litestream puts it in from its environment, into the text of the configuration.
@@ -150,13 +142,13 @@ def _own_key() -> Path:
             raise SourceError(f"there is no key {path}, which {KEY_VARIABLE} names")
         return path
     folder = Path.home() / ".ssh"
-    found = [folder / name for name in _OWN_KEYS if (folder / name).is_file()]
-    if not found:
+    keys = [folder / name for name in _OWN_KEYS if (folder / name).is_file()]
+    if not keys:
         raise SourceError(
             f"there is no key in {folder} to log in with: name one in {KEY_VARIABLE}, or put a "
             f"password into {PASSWORD_VARIABLE}"
         )
-    return found[0]
+    return keys[0]
 
 
 def _host_key(host: str, port: int) -> str:
@@ -177,16 +169,12 @@ def _host_key(host: str, port: int) -> str:
         ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceError(f"cannot ask ssh-keygen for the key of {name}: {error}") from error
-    known = {}
-    for line in done.stdout.splitlines():
-        fields = line.split()
-        if line.startswith(("#", "@")) or len(fields) < 3:
-            continue
-        known[fields[1]] = f"{fields[1]} {fields[2]}"
-    if not known:
+    lines = (line.split() for line in done.stdout.splitlines() if not line.startswith(("#", "@")))
+    keys = {fields[1]: f"{fields[1]} {fields[2]}" for fields in lines if len(fields) > 2}
+    if not keys:
         raise SourceError(
             f"ssh does not know {name}, so another machine might answer in its place: log in once "
             f"with `ssh{'' if port == SSH_PORT else f' -p {port}'} {host}`, and look at its key"
         )
-    first = next((kind for kind in _HOST_KEYS if kind in known), next(iter(known)))
-    return known[first]
+    first = next((kind for kind in _HOST_KEYS if kind in keys), next(iter(keys)))
+    return keys[first]

@@ -1,9 +1,9 @@
 """A copy on this machine that follows a destination, and is whole at every moment.
 
 `litestream restore -f` writes each transaction that arrives into its file in place. Nobody reads
-that file: a transfer that breaks off leaves half a transaction in it, and SQLite does not see that
-its pages have changed under it. When Litestream is between two transactions, the file is copied,
-and the copy takes the place of the one that is read, at once. Those who read the old one keep it.
+that file: a broken transfer leaves half a transaction in it, and SQLite does not see its pages
+change. Between two transactions the file is copied, and the copy replaces the one that is read at
+once; those who read the old one keep it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,22 @@ import math
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
+from kb.disk.system import copy_contents, lock_shared, replace
 from kb.errors import KbError, SourceError
 from kb.settings import user_cache
-from kb.store.beside import FilesBeside
+from kb.store.attached_files import AttachedFiles
 from kb.store.database import Database
 from kb.store.replication.destination import Destination
 from kb.store.replication.litestream import explain, newest, start, temporary_configuration
-
-__all__ = ["Follower", "open_replica"]
 
 log = logging.getLogger("kb.store.replication")
 
@@ -111,7 +108,8 @@ class Follower:
             f"{self.destination.address} does not answer."
         ]
 
-    def _note_failure(self) -> None:
+    def _note_failure(self, failure: object) -> None:
+        log.warning("following %s: %s", self.destination.address, failure)
         if not self.late():
             self._failing_since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
         self._failed_at = time.monotonic()
@@ -119,17 +117,16 @@ class Follower:
     def _follow(self) -> None:
         while not self._ended.is_set():
             try:
-                self._one()
+                self._run_litestream()
             except (KbError, OSError) as error:
-                log.warning("following %s: %s", self.destination.address, error)
-                self._note_failure()
+                self._note_failure(error)
                 if not self._ready.is_set():
                     self._first_failure = SourceError(str(error))
                     self._ready.set()
                     return
             self._ended.wait(AGAIN_SECONDS)
 
-    def _one(self) -> None:
+    def _run_litestream(self) -> None:
         """Follow by one Litestream until it ends or stands still.
 
         It begins with a whole copy: what an earlier one left may be half a transaction.
@@ -142,8 +139,8 @@ class Follower:
                     *("restore", "-config", str(configuration), "-json", "-f"),
                     *("-follow-interval", interval, "-o", str(file), name),
                 ]
-                said: list[str] = []
-                process, reader = start(self.destination, words, partial(self._hear, said))
+                complaints: list[str] = []
+                process, reader = start(self.destination, words, partial(self._hear, complaints))
                 try:
                     self._process, self._failed, self._copied = process, False, 0
                     self._publish_until_still(process, file)
@@ -153,34 +150,29 @@ class Follower:
                     process.wait()
                     reader.join(LOOK_SECONDS)
             if ended and not self._ended.is_set():
-                raise SourceError(explain(" ".join(said), self.destination))
+                raise SourceError(explain(" ".join(complaints), self.destination))
 
     def _publish_until_still(self, process: subprocess.Popen[str], file: Path) -> None:
         next_watch = time.monotonic() + WATCH_SECONDS
-        stood = 0  # where it was when it was seen to be behind
+        behind = 0  # the transaction at which it was last seen to be behind
         while process.poll() is None and not self._ended.wait(LOOK_SECONDS):
             started = time.monotonic()
             if self._publish(file):
-                took = time.monotonic() - started
                 self._ready.set()
-                self._ended.wait(min(3 * took, PAUSE_SECONDS))
-            if time.monotonic() > next_watch:
-                next_watch = time.monotonic() + WATCH_SECONDS
-                before, stood = stood, self._stands_behind(file)
-                if stood and before == stood:  # once may be an unlucky moment
-                    log.warning("following %s anew: it stood still", self.destination.address)
-                    return
-
-    def _stands_behind(self, file: Path) -> int:
-        """The number of the last transaction that arrived, if more of them are there; else 0."""
-        number = _number(file)
-        try:
-            found = newest(self.destination)
-        except SourceError as error:
-            log.warning("following %s: %s", self.destination.address, error)
-            self._note_failure()
-            return 0
-        return number if found is not None and found.number > number == _number(file) else 0
+                self._ended.wait(min(3 * (time.monotonic() - started), PAUSE_SECONDS))
+            if time.monotonic() < next_watch:
+                continue
+            next_watch = time.monotonic() + WATCH_SECONDS
+            try:
+                number, latest = _number(file), newest(self.destination)
+            except SourceError as error:
+                self._note_failure(error)
+                continue
+            is_behind = latest is not None and latest.number > number == _number(file)
+            if is_behind and behind == number:  # once may be an unlucky moment
+                log.warning("following %s anew: it stood still", self.destination.address)
+                return
+            behind = number if is_behind else 0
 
     def _publish(self, arriving: Path) -> bool:
         """Copy what has arrived, if it is whole and new."""
@@ -189,31 +181,30 @@ class Follower:
             return False
         fresh = self._folder / "fresh.db"
         with open(arriving, "rb") as source, open(fresh, "wb") as target:
-            if not _lock_shared(source) or _number(arriving) != number:
+            if not lock_shared(source, SHARED_FIRST, SHARED_SIZE) or _number(arriving) != number:
                 return False
             if not _is_between(arriving) or self._failed:
                 return False
-            _copy(source, target)
+            copy_contents(source, target)
         if self._failed or not _is_between(arriving):
             return False
-        os.replace(fresh, self.file)
+        replace(fresh, self.file)
         self._copied = number
         return True
 
-    def _hear(self, said: list[str], line: str) -> None:
+    def _hear(self, complaints: list[str], line: str) -> None:
         """What it logs: a transaction that could not be read has left half of it in the file."""
         text = line.strip()
         if APPLIED in text:
             self._failed = False
         elif FAILED in text:
             self._failed = True
-            self._note_failure()
-            log.warning("following %s: %s", self.destination.address, text)
+            self._note_failure(text)
         elif text:
-            said[:] = [text]
+            complaints[:] = [text]
 
 
-def open_replica(destination: Destination, writer: str) -> tuple[Database, FilesBeside]:
+def open_replica(destination: Destination, writer: str) -> tuple[Database, AttachedFiles]:
     """A file that follows a destination and refuses what would be written to it.
 
     Args:
@@ -225,28 +216,28 @@ def open_replica(destination: Destination, writer: str) -> tuple[Database, Files
     Raises:
         SourceError: there is no copy at the destination, or it cannot be reached.
     """
-    follower = Follower(destination)
     where = writer or f"the server of the file that `kb replicate {destination.address}` copies"
-    try:
-        refusal = (
-            f"this is a copy that follows {destination.address}, and is only read: write to {where}"
-        )
-        return _Replica(follower, refusal), FilesBeside(late=follower.late)
-    except BaseException:
-        follower.end()
-        raise
+    replica = _Replica(
+        Follower(destination),
+        f"this is a copy that follows {destination.address}, and is only read: write to {where}",
+    )
+    return replica, AttachedFiles(late=replica.follower.late)
 
 
 class _Replica(Database):
     """The file of a follower, which ends with it."""
 
     def __init__(self, follower: Follower, refusal: str) -> None:
-        self._follower = follower
-        super().__init__(follower.file, create=False, refusal=refusal, is_renewed=True)
+        self.follower = follower
+        try:
+            super().__init__(follower.file, create=False, refusal=refusal, is_renewed=True)
+        except BaseException:
+            follower.end()
+            raise
 
     def close(self) -> None:
         super().close()
-        self._follower.end()
+        self.follower.end()
 
 
 def _own_folder() -> Path:
@@ -273,29 +264,3 @@ def _is_between(file: Path) -> bool:
         return os.stat(file).st_mtime_ns <= os.stat(f"{file}-txid").st_mtime_ns
     except OSError:
         return False
-
-
-def _lock_shared(file: BinaryIO) -> bool:
-    """Keep Litestream from writing until the file is closed; False while it writes."""
-    if sys.platform == "win32":
-        return True  # Litestream may write while we copy, and we copy again
-    import fcntl
-
-    try:
-        fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, SHARED_SIZE, SHARED_FIRST)
-    except OSError:
-        return False
-    return True
-
-
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
-    """Copy within the kernel where it can: without moving a byte on some file systems."""
-    size = os.fstat(source.fileno()).st_size
-    try:
-        while (done := target.seek(0, os.SEEK_END)) < size:
-            if not os.copy_file_range(source.fileno(), target.fileno(), size - done, done, done):
-                return
-    except (AttributeError, OSError):
-        source.seek(0)
-        target.seek(0)
-        shutil.copyfileobj(source, target, 1 << 20)

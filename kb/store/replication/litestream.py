@@ -6,8 +6,8 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
-import sys
 import sysconfig
 import tempfile
 import threading
@@ -18,26 +18,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from kb.errors import ConfigurationError, SourceError
-from kb.store.replicated import CONTROL
+from kb.disk.system import apart
+from kb.disk.write import replace_file
+from kb.errors import ConfigurationError, FileError, SourceError, UsageError
+from kb.store.contents import sizes
+from kb.store.database import Database
 from kb.store.replication.destination import PASSWORD_VARIABLE, Destination
+from kb.store.write_ahead_log import CONTROL, litestream_folder
 
-__all__ = [
-    "CONFIGURATION",
-    "INSTALL",
-    "Newest",
-    "configuration",
-    "environment",
-    "explain",
-    "newest",
-    "program",
-    "restore",
-    "start",
-    "temporary_configuration",
-    "write_private",
-]
-
-INSTALL = 'pip install "kbfile[replicate]"'
+INSTALL = 'pip install "kbfile[replicate]" (there is none for Windows)'
 CONFIGURATION = "kb.json"  # Litestream reads YAML, of which JSON is a part
 LOOK_INTERVAL = "100ms"  # between two looks at the log
 SYNC_INTERVALS = {"s3": "200ms"}  # between two copies of what was found; S3 counts each
@@ -71,39 +60,36 @@ def program() -> str:
     Raises:
         ConfigurationError: it is not installed.
     """
-    beside = Path(sysconfig.get_path("scripts")) / f"litestream{'.exe' * (sys.platform == 'win32')}"
-    found = str(beside) if beside.is_file() else shutil.which("litestream")
-    if found is None:
+    beside = shutil.which("litestream", path=sysconfig.get_path("scripts"))
+    program = beside or shutil.which("litestream")
+    if program is None:
         raise ConfigurationError(f"the program litestream is missing: {INSTALL}")
-    return found
+    return program
 
 
 def configuration(file: Path, destination: Destination) -> str:
     """What Litestream is told: which file, where to, how often."""
     interval = SYNC_INTERVALS.get(destination.kind, SYNC_INTERVAL)
     replica = {**destination.settings, "sync-interval": interval, "auto-recover": True}
-    return _with_dollars(
-        json.dumps(
+    settings = {
+        "logging": {"level": "info", "type": "json", "stderr": True},
+        "socket": {"enabled": True, "path": CONTROL, "permissions": 0o600},
+        "shutdown-sync-timeout": END_SECONDS,
+        "l0-retention": SINGLE_RETENTION,
+        "dbs": [
             {
-                "logging": {"level": "info", "type": "json", "stderr": True},
-                "socket": {"enabled": True, "path": CONTROL, "permissions": 0o600},
-                "shutdown-sync-timeout": END_SECONDS,
-                "l0-retention": SINGLE_RETENTION,
-                "dbs": [
-                    {
-                        "path": os.path.realpath(file),
-                        "monitor-interval": LOOK_INTERVAL,
-                        "min-checkpoint-page-count": MERGE_PAGES,
-                        "truncate-page-n": TRUNCATE_PAGES,
-                        "replica": replica,
-                    }
-                ],
-                "x-kb": {"address": destination.address},
-            },
-            indent=2,
-            ensure_ascii=False,
-        )
-    )
+                "path": os.path.realpath(file),
+                "monitor-interval": LOOK_INTERVAL,
+                "min-checkpoint-page-count": MERGE_PAGES,
+                "truncate-page-n": TRUNCATE_PAGES,
+                "replica": replica,
+            }
+        ],
+        "x-kb": {"address": destination.address},
+    }
+    password = f"${{{PASSWORD_VARIABLE}}}"  # the one variable that Litestream puts in
+    parts = json.dumps(settings, indent=2, ensure_ascii=False).split(password)
+    return password.join(part.replace("$", f"${{{_DOLLAR}}}") for part in parts)
 
 
 def start(
@@ -127,30 +113,17 @@ def start(
         text=True,
         errors="replace",
         env=environment(destination),
-        start_new_session=in_own_session,
+        **(apart() if in_own_session else {}),
     )
-    reader = threading.Thread(target=_listen, args=[process.stderr, hear], daemon=True)
+
+    def listen(lines: TextIO) -> None:
+        with lines:
+            for line in lines:
+                hear(line)
+
+    reader = threading.Thread(target=listen, args=[process.stderr], daemon=True)
     reader.start()
     return process, reader
-
-
-def _listen(lines: TextIO, hear: Callable[[str], None]) -> None:
-    with lines:
-        for line in lines:
-            hear(line)
-
-
-def write_private(place: Path, text: str) -> None:
-    """Write a file that nobody else may read, all of it or nothing."""
-    handle, name = tempfile.mkstemp(dir=place.parent)
-    try:
-        with open(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.replace(name, place)
-    except BaseException:
-        # It is gone if a signal came just after the last step: what that raised has to get out.
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def environment(destination: Destination) -> dict[str, str]:
@@ -168,7 +141,7 @@ def temporary_configuration(destination: Destination) -> Iterator[tuple[str, Pat
     with tempfile.TemporaryDirectory(prefix="kb-") as folder:
         name = Path(folder) / "kb.db"
         place = Path(folder) / CONFIGURATION
-        write_private(place, configuration(name, destination))
+        replace_file(place, configuration(name, destination), is_private=True)
         yield os.path.realpath(name), place
 
 
@@ -186,53 +159,83 @@ def newest(destination: Destination) -> Newest | None:
             return None
         raise SourceError(explain(done.stderr, destination))
     plan: dict[str, Any] = json.loads(done.stdout)
-    last = max(plan["files"], key=lambda one: str(one["max_txid"]))
+    last = max(plan["files"], key=lambda file: str(file["max_txid"]))
     return Newest(int(plan["max_txid"], 16), datetime.fromisoformat(last["timestamp"]))
 
 
-def restore(destination: Destination, target: Path, at: str = "") -> None:
-    """Bring a copy back as a file, which must not be there.
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A file that is back."""
+
+    size: int
+    documents: int
+
+
+def restore(destination: Destination, file: Path, at: str = "") -> Restored:
+    """Write the file from its copy.
+
+    It gets the permissions of the copy in a folder. No other place keeps them, so the file is then
+    for its owner alone.
+
+    Args:
+        at: a time; the file is then as it was at that time.
 
     Raises:
+        FileError: there is a file already, or what comes back is not a kb file.
         SourceError: there is no copy, or it cannot be read.
+        UsageError: the time is malformed.
     """
+    at = _time(at) if at else ""
+    for place in (file, Path(f"{file}-wal")):
+        if place.exists():
+            raise FileError(
+                f"{place} is there already, and would be lost: move it away, or name another file "
+                "with --db",
+                path=str(place),
+            )
+    if not file.absolute().parent.is_dir():
+        raise FileError(f"the folder {file.parent} does not exist: make it first")
     destination.require_answer()
-    when = ["-timestamp", at] if at else []
     with temporary_configuration(destination) as (name, place):
-        done = _run(
-            destination,
-            "restore",
-            "-config",
-            place,
-            *when,
-            "-integrity-check",
-            "quick",
-            "-o",
-            target.absolute(),
-            name,
-            patience=None,
-        )
+        words = ["restore", "-config", place, "-integrity-check", "quick", "-o", file.absolute()]
+        words += ["-timestamp", at] if at else []
+        done = _run(destination, *words, name, patience=None)
     if done.returncode:
         raise SourceError(explain(done.stderr, destination, at))
+    if destination.kind == "file":
+        last = max(Path(destination.address).glob("ltx/*/*.ltx"), key=os.path.getmtime)
+        file.chmod(stat.S_IMODE(last.stat().st_mode))
+    for name in (f"{file}-shm", f"{file}-wal"):  # of Litestream's own look at it
+        Path(name).unlink(missing_ok=True)
+    # What Litestream knew of the file that was here is not true of this one.
+    shutil.rmtree(litestream_folder(file), ignore_errors=True)
+    with Database(file, create=False) as database:
+        with database.write():
+            pass  # the last to leave an ordinary file gives it its own kind of journal
+        with database.read() as connection:
+            documents = sizes(connection)["documents"]
+    return Restored(file.stat().st_size, documents)
 
 
-def explain(said: str, destination: Destination, at: str = "") -> str:
+def explain(output: str, destination: Destination, at: str = "") -> str:
     """What Litestream complains of, with what to do.
 
     Args:
         at: the time for which a copy was asked; "" for the newest.
     """
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in output.splitlines() if line.strip()]
     reason = lines[-1].removeprefix("Error: ") if lines else "it said nothing"
     place = destination.address
     if "no matching backup files" in reason or "timestamp" in reason:
         if at:
             return f"there is no copy from {at} or before at {place}: name a later time, or none"
         return f"there is no copy at {place}: `kb replicate` where the file is makes one"
+    # Of a chain of reasons the end is the one that matters.
+    short = reason if len(reason) <= _MOST else f"...{reason[-_MOST:]}"
     for pattern, advice in _ADVICE:
         if re.search(pattern, reason, re.IGNORECASE):
-            return f"cannot use {place}: {advice} ({_short(reason)})"
-    return f"cannot use {place}: {_short(reason)}"
+            return f"cannot use {place}: {advice} ({short})"
+    return f"cannot use {place}: {short}"
 
 
 _ADVICE = (
@@ -253,16 +256,6 @@ _ADVICE = (
 )  # fmt: skip
 
 
-def _short(reason: str) -> str:
-    """The end of a chain of reasons, which is the one that matters."""
-    return reason if len(reason) <= _MOST else f"...{reason[-_MOST:]}"
-
-
-def _with_dollars(text: str) -> str:
-    kept = f"${{{PASSWORD_VARIABLE}}}"
-    return kept.join(part.replace("$", f"${{{_DOLLAR}}}") for part in text.split(kept))
-
-
 def _run(
     destination: Destination, *words: object, patience: float | None = LOOK_SECONDS
 ) -> subprocess.CompletedProcess[str]:
@@ -276,6 +269,15 @@ def _run(
             env=environment(destination),
             check=False,
             timeout=patience,
+            umask=0o077,
         )
     except subprocess.TimeoutExpired as error:
         raise SourceError(f"{destination.address} has not answered for {patience:.0f} s") from error
+
+
+def _time(text: str) -> str:
+    """A time as Litestream takes it: with a zone, which is the local one if none is given."""
+    try:
+        return datetime.fromisoformat(text).astimezone().isoformat()
+    except ValueError as error:
+        raise UsageError(f"{text} is no time such as 2026-11-28T12:00:00Z") from error

@@ -8,20 +8,19 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
 
+from kb.disk.system import connect_to_socket
+from kb.disk.write import replace_file
 from kb.errors import BusyError, FileError, SourceError, UsageError
 from kb.store.database import Database
-from kb.store.replicated import CONTROL, litestream_folder
 from kb.store.replication.destination import Destination
 from kb.store.replication.litestream import (
     CONFIGURATION,
@@ -29,15 +28,13 @@ from kb.store.replication.litestream import (
     explain,
     newest,
     start,
-    write_private,
 )
-from kb.store.replication.state import Said, lock_of, replication_state, say, stored_address
-
-__all__ = ["replicate", "stop"]
+from kb.store.replication.state import lock_of, note_state, replication_state, stored_address
+from kb.store.write_ahead_log import CONTROL, litestream_folder
 
 LOOK_SECONDS = 0.5
 SYNC_SECONDS = 5  # for one question whether everything is copied
-AGAIN_SECONDS = (1, 2, 5, 10, 30)  # between two starts of a Litestream that ends
+MAX_PAUSE_SECONDS = 30.0  # between two starts of a Litestream that ends; at first one second
 END_SECONDS = 20.0  # for its last copy; it takes 10 itself
 LOCK_SECONDS = 2.0
 
@@ -65,19 +62,39 @@ def replicate(
     file = file.absolute()  # Litestream is run in another folder
     with Database(file, create=False):  # whatever is wrong with it is said before
         pass
-    is_new = stored_address(file) != destination.address
-    with _held(file) as made:
+    folder = litestream_folder(file)
+    is_new, is_first = stored_address(file) != destination.address, not folder.exists()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        lock = lock_of(file).acquire(timeout=LOCK_SECONDS)
+    except Timeout as error:
+        state = replication_state(file)
+        raise BusyError(
+            f"{file} is being replicated to {state.address if state else 'a destination'} already"
+            f"{f' (process {state.process})' if state and state.process else ''}: "
+            "`kb replicate --stop` ends that",
+            path=str(file),
+        ) from error
+    with lock:
         try:
+            end_left_over(file)
             if is_new:
-                _require_free(destination, goes_on=goes_on)
-                _forget_state(file)
-            folder = litestream_folder(file)
-            write_private(folder / CONFIGURATION, configuration(file, destination))
+                latest = newest(destination)
+                if latest is not None and not goes_on:
+                    raise UsageError(
+                        f"{destination.address} holds a copy already, as of "
+                        f"{latest.time:%Y-%m-%d %H:%M:%S} UTC: name another place, or go on with "
+                        "it by --continue if it is one of this file"
+                    )
+                for place in folder.iterdir():  # of another destination or an earlier file here
+                    if place.is_dir():
+                        shutil.rmtree(place)
+            replace_file(folder / CONFIGURATION, configuration(file, destination), is_private=True)
             _Watch(file, destination, tell, once=once).run(is_first=is_new)
         except BaseException:
-            if made and not _has_copied(file):
-                shutil.rmtree(litestream_folder(file), ignore_errors=True)
-                _merge(file)
+            state = replication_state(file)
+            if is_first and not (state and state.copied_at):
+                _forget(file)
             raise
 
 
@@ -99,103 +116,49 @@ def stop(file: Path) -> bool:
     if state.process:
         with contextlib.suppress(ProcessLookupError):
             os.kill(state.process, signal.SIGTERM)
-    lock = lock_of(file)
     try:
-        lock.acquire(timeout=END_SECONDS + LOCK_SECONDS)
+        lock_of(file).acquire(timeout=END_SECONDS + LOCK_SECONDS).lock.release()
     except Timeout as error:
         raise BusyError(f"process {state.process} does not end: end it, then try again") from error
-    lock.release()
     end_left_over(file)
     last = replication_state(file)
-    shutil.rmtree(litestream_folder(file))
-    _merge(file)
+    _forget(file)
     return last is not None and state.is_running and not last.error
-
-
-@contextmanager
-def _held(file: Path) -> Iterator[bool]:
-    """Be the one process that replicates a file; gives whether its folder is new."""
-    folder = litestream_folder(file)
-    made = not folder.exists()
-    folder.mkdir(mode=0o700, exist_ok=True)
-    lock = lock_of(file)
-    try:
-        lock.acquire(timeout=LOCK_SECONDS)
-    except Timeout as error:
-        state = replication_state(file)
-        raise BusyError(
-            f"{file} is being replicated to {state.address if state else 'a destination'} already"
-            f"{f' (process {state.process})' if state and state.process else ''}: "
-            "`kb replicate --stop` ends that",
-            path=str(file),
-        ) from error
-    try:
-        end_left_over(file)
-        yield made
-    finally:
-        lock.release()
 
 
 def end_left_over(file: Path) -> None:
     """End a Litestream whose watcher was killed: two of them would write one history."""
-    with _working_in(litestream_folder(file)):
-        try:
-            process = int(_control("GET", "/info")["pid"])
-        except (OSError, ValueError, LookupError, http.client.HTTPException):
+    with contextlib.chdir(litestream_folder(file)):
+        if not (process := _control("GET", "/info").get("pid")):
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)
         deadline = time.monotonic() + END_SECONDS
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
-                _control("GET", "/info")
-                time.sleep(0.05)
-                continue
-            return
-        raise BusyError(f"process {process} still replicates {file}: end it, then try again")
+        while _control("GET", "/info"):
+            if time.monotonic() > deadline:
+                raise BusyError(
+                    f"process {process} still replicates {file}: end it, then try again"
+                )
+            time.sleep(0.05)
 
 
-def _require_free(destination: Destination, *, goes_on: bool) -> None:
-    found = newest(destination)
-    if found is not None and not goes_on:
-        raise UsageError(
-            f"{destination.address} holds a copy already, as of {found.time:%Y-%m-%d %H:%M:%S} UTC:"
-            " name another place, or go on with it by --continue if it is one of this file"
-        )
-
-
-def _forget_state(file: Path) -> None:
-    """What Litestream knows of another destination, or of a file that was in this place."""
-    for place in litestream_folder(file).iterdir():
-        if place.is_dir():
-            shutil.rmtree(place)
-
-
-def _has_copied(file: Path) -> bool:
-    state = replication_state(file)
-    return state is not None and state.copied_at is not None
-
-
-def _merge(file: Path) -> None:
-    """Make the file alone complete again, as an ordinary one is."""
+def _forget(file: Path) -> None:
+    """Make the file an ordinary one again, which alone is complete."""
+    shutil.rmtree(litestream_folder(file), ignore_errors=True)
     with contextlib.suppress(FileError), Database(file, create=False) as database:
         database.merge_log()
 
 
 class _Watch:
-    """One Litestream after another, until this process is told to end."""
-
     def __init__(
         self, file: Path, destination: Destination, tell: Callable[[str], None], *, once: bool
     ) -> None:
         self.file = file
-        self.folder = litestream_folder(file)
         self.destination = destination
         self.tell = tell
         self.once = once
-        self._sync = {"path": os.path.realpath(file), "wait": True}
-        self.said = Said(os.getpid(), _now())
-        self._error = ""
+        self._copied_at = ""
+        self._error = ""  # that Litestream has not got over
         self._last_line = ""
         self._told = ""
 
@@ -205,52 +168,47 @@ class _Watch:
         Raises:
             SourceError: the destination cannot be used from the start.
         """
-        failures = 0
+        self._note()
+        pause = 1.0
         while True:
-            started = time.monotonic()
-            copied = self._one()
+            copied = self._run_litestream()
             if copied and self.once:
                 return
+            why = explain(self._last_line, self.destination)
             if not copied and (is_first or self.once):
-                raise SourceError(explain(self._last_line, self.destination))
+                raise SourceError(why)
             is_first = False
-            failures = 0 if copied else failures + 1
-            said = self._last_line
-            why = explain(said, self.destination) if said else "Litestream ended unasked"
-            self._say(error=f"{why}; it is started again")
-            pause = AGAIN_SECONDS[min(failures, len(AGAIN_SECONDS) - 1)]
-            time.sleep(max(pause - (time.monotonic() - started), AGAIN_SECONDS[0]))
+            why = why if self._last_line else "Litestream ended unasked"
+            self._note(error=f"{why}; it is started again")
+            pause = 1.0 if copied else min(2 * pause, MAX_PAUSE_SECONDS)
+            time.sleep(pause)
 
-    def _one(self) -> bool:
+    def _run_litestream(self) -> bool:
         """Run Litestream until it ends; whether it copied anything."""
         self._error = self._last_line = ""
         copied = False
-        with _working_in(self.folder):
+        with contextlib.chdir(litestream_folder(self.file)):
             Path(CONTROL).unlink(missing_ok=True)
             # In a session of its own, so that Ctrl-C ends it once, by us, after its last copy.
             words = ["replicate", "-config", CONFIGURATION]
             process, reader = start(self.destination, words, self._hear, in_own_session=True)
             try:
-                while process.poll() is None:
-                    if at := self._copied_at():
+                while process.poll() is None and not (copied and self.once):
+                    if self._is_copied():
                         copied, self._error = True, ""
-                        self._say(copied_at=at)
-                        if self.once:
-                            self._end(process)
-                            break
-                    elif self._error:
-                        self._say(error=self._error)
+                    if copied or self._error:
+                        self._note(error=self._error)
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(LOOK_SECONDS)
-            except BaseException:
+                        process.wait(0 if self.once and copied else LOOK_SECONDS)
+            finally:
                 self._end(process)
-                raise
             reader.join(LOOK_SECONDS)
         return copied
 
     def _end(self, process: subprocess.Popen[str]) -> None:
-        """Ask for the last copy, and wait for it."""
-        asked = _now()
+        if process.poll() is not None:
+            return
+        asked_at = _now()
         process.terminate()
         try:
             process.wait(END_SECONDS)
@@ -258,7 +216,8 @@ class _Watch:
             process.kill()
             process.wait()
         if process.returncode == 0 and not self._error:
-            self._say(copied_at=asked)
+            self._copied_at = asked_at
+            self._note()
 
     def _hear(self, line: str) -> None:
         """What it logs: errors, and that they are over."""
@@ -274,58 +233,40 @@ class _Watch:
         elif "recovered" in message or "recovery complete" in message:
             self._error = ""
 
-    def _copied_at(self) -> str:
-        """A moment before which everything that was written is copied; "" if nothing is known.
+    def _is_copied(self) -> bool:
+        """Whether Litestream says that everything written until now is at the destination.
 
-        Litestream is asked to bring there what is in the log now, and says when that is done. The
-        time of its last copy would not do: just after its start it has not looked at the log yet.
+        It is asked to bring there what is in the log now. The time of its last copy would not do:
+        just after its start it has not looked at the log yet.
         """
-        asked = _now()
-        try:
-            done = _control("POST", "/sync", {**self._sync, "timeout": SYNC_SECONDS})
-            return asked if done["replicated_txid"] >= done["txid"] > 0 else ""
-        except (OSError, ValueError, LookupError, http.client.HTTPException):
-            return ""
+        asked_at, path = _now(), os.path.realpath(self.file)
+        done = _control("POST", "/sync", {"path": path, "wait": True, "timeout": SYNC_SECONDS})
+        if not done.get("txid") or done.get("replicated_txid", 0) < done["txid"]:
+            return False
+        self._copied_at = asked_at
+        return True
 
-    def _say(self, *, copied_at: str = "", error: str = "") -> None:
-        before = self.said
-        copied_at = copied_at or before.copied_at
-        self.said = Said(before.process, before.started_at, copied_at, error)
+    def _note(self, error: str = "") -> None:
         with contextlib.suppress(OSError):  # a full disk must not end the copying
-            say(self.file, self.said)
+            note_state(self.file, os.getpid(), self._copied_at, error)
         line = error or f"{self.file.name} is copied to {self.destination.address}"
         gist = line.split(" (")[0]  # a retry may fail at another step
-        if gist != self._told and (error or copied_at):
+        if gist != self._told and (error or self._copied_at):
             self._told = gist
             self.tell(line)
 
 
-class _Control(http.client.HTTPConnection):
-    """HTTP over the socket of the Litestream in the working directory."""
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(2 * SYNC_SECONDS)
-        self.sock.connect(CONTROL)
-
-
-def _control(method: str, path: str, question: dict[str, Any] | None = None) -> Any:
-    connection = _Control("localhost")
-    try:
+def _control(method: str, path: str, question: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What the Litestream in the working directory answers over its socket; {} without one."""
+    with (
+        contextlib.suppress(OSError, ValueError, http.client.HTTPException),
+        contextlib.closing(http.client.HTTPConnection("localhost")) as connection,
+    ):
+        connection.sock = connect_to_socket(CONTROL, 2 * SYNC_SECONDS)
         connection.request(method, path, json.dumps(question) if question else None)
-        return json.loads(connection.getresponse().read())
-    finally:
-        connection.close()
-
-
-@contextmanager
-def _working_in(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
+        answer: dict[str, Any] = json.loads(connection.getresponse().read())
+        return answer
+    return {}
 
 
 def _now() -> str:

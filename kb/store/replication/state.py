@@ -1,9 +1,9 @@
-"""How far the copy of a file is: said by the process that keeps it, read by everybody."""
+"""How far the copy of a file is: noted by the process that keeps it, read by everybody."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,25 +11,14 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from kb.disk.holders import holders
-from kb.store.findings import HINT, SOUND, Finding
-from kb.store.replicated import is_replicated, litestream_folder
-from kb.store.replication.litestream import CONFIGURATION, write_private
-
-__all__ = ["Said", "State", "finding", "lock_of", "replication_state", "say", "stored_address"]
+from kb.disk.write import replace_file
+from kb.results.findings import HINT, SOUND, Finding
+from kb.store.replication.litestream import CONFIGURATION
+from kb.store.write_ahead_log import is_replicated, litestream_folder
 
 STATE = "kb-state.json"
 LOCK = "kb.lock"
 LATE_SECONDS = 10  # without a copy, after which it is said that the copy is behind
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What a running replicator says of itself."""
-
-    process: int
-    started_at: str
-    copied_at: str = ""  # when all that was written until then was at the destination
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +29,7 @@ class State:
     address: str  # "" where Litestream was not started by kb
     is_running: bool
     process: int = 0
-    copied_at: datetime | None = None
+    copied_at: datetime | None = None  # all that was written until then is at the destination
     error: str = ""
 
     @property
@@ -53,19 +42,16 @@ class State:
     @property
     def is_behind(self) -> bool:
         """Whether the copy lacks what was written a while ago, or may lack it."""
-        if not self.address:
-            return not self.is_running
         late = self.seconds is None or self.seconds > LATE_SECONDS
-        return not self.is_running or bool(self.error) or late
+        return not self.is_running or bool(self.address and (self.error or late))
 
     def sentence(self) -> str:
         """For people."""
-        name = self.file.name
+        name, seconds = self.file.name, self.seconds
         if not self.address:
             runs = "runs" if self.is_running else "does not run now"
             return f"{name} is replicated by a Litestream that kb did not start, which {runs}"
-        seconds = self.seconds
-        clock = _clock(self.copied_at) if self.copied_at else ""
+        clock = f"{self.copied_at.astimezone():%Y-%m-%d %H:%M:%S}" if self.copied_at else ""
         if not self.is_running:
             as_of = f"is as of {clock}" if clock else "may lack anything"
             return f"{name} is not being copied now; the copy at {self.address} {as_of}"
@@ -89,57 +75,53 @@ class State:
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
-        seconds = self.seconds
-        return {
+        seconds, copied_at = self.seconds, self.copied_at
+        fields = {
             "destination": self.address,
             "running": self.is_running,
-            **({"process": self.process} if self.process else {}),
-            **(
-                {"copiedAt": self.copied_at.isoformat(timespec="milliseconds")}
-                if self.copied_at
-                else {}
-            ),
-            **({"behindSeconds": round(seconds, 1)} if seconds is not None else {}),
-            **({"error": self.error} if self.error else {}),
+            "process": self.process or None,
+            "copiedAt": copied_at and copied_at.isoformat(timespec="milliseconds"),
+            "behindSeconds": None if seconds is None else round(seconds, 1),
+            "error": self.error or None,
         }
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 def replication_state(file: Path) -> State | None:
     """How a file is replicated; None if it is not."""
     if not is_replicated(file):
         return None
-    folder = litestream_folder(file)
-    address = stored_address(file)
-    if not address:
-        return State(file, "", any(one.program == "litestream" for one in holders(file)))
+    if not (address := stored_address(file)):
+        return State(file, "", any(holder.program == "litestream" for holder in holders(file)))
+    is_running = False
     try:
-        said = Said(**json.loads((folder / STATE).read_text(encoding="utf-8")))
-        copied_at = datetime.fromisoformat(said.copied_at) if said.copied_at else None
-    except (OSError, ValueError, TypeError):
-        return State(file, address, _is_held(file))
-    is_running = _is_held(file)
-    return State(
-        file,
-        address,
-        is_running,
-        said.process if is_running else 0,
-        copied_at,
-        said.error if is_running else "",
-    )
+        with lock_of(file).acquire(timeout=0):
+            pass
+    except Timeout:
+        is_running = True
+    except OSError:  # a folder that this user may not write to: nothing is known
+        pass
+    note = _read(file, STATE)
+    try:
+        copied_at = datetime.fromisoformat(note.get("copied_at", ""))
+    except (ValueError, TypeError):
+        copied_at = None
+    now = {key: note[key] for key in ("process", "error") if is_running and key in note}
+    return State(file, address, is_running, copied_at=copied_at, **now)
 
 
 def stored_address(file: Path) -> str:
     """Where a file was told to be copied to; "" if kb was not told."""
     try:
-        told = json.loads((litestream_folder(file) / CONFIGURATION).read_text(encoding="utf-8"))
-        return str(told["x-kb"]["address"])
-    except (OSError, ValueError, LookupError, TypeError):
+        return str(_read(file, CONFIGURATION)["x-kb"]["address"])
+    except (LookupError, TypeError):
         return ""
 
 
-def say(file: Path, said: Said) -> None:
-    """Let everybody know."""
-    write_private(litestream_folder(file) / STATE, json.dumps(asdict(said)))
+def note_state(file: Path, process: int, copied_at: str, error: str) -> None:
+    """Let everybody know how far the copy of a file is."""
+    note = {"process": process, "copied_at": copied_at, "error": error}
+    replace_file(litestream_folder(file) / STATE, json.dumps(note), is_private=True)
 
 
 def lock_of(file: Path) -> FileLock:
@@ -156,16 +138,10 @@ def finding(file: Path) -> Finding | None:
     return Finding("replication", how, state.sentence(), state.remedy())
 
 
-def _is_held(file: Path) -> bool:
-    lock = lock_of(file)
+def _read(file: Path, name: str) -> dict[str, Any]:
+    """What lies in Litestream's folder under a name; {} where it cannot be read."""
     try:
-        with lock.acquire(timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:  # a folder that this user may not write to: nothing is known
-        return False
-
-
-def _clock(moment: datetime) -> str:
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        content = json.loads((litestream_folder(file) / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -88,8 +88,8 @@
       .force("y", d3.forceY((node) => centre(node)[1]).strength(0.075))
       .force("room", d3.forceCollide((node) => radius(node) + 2.5).iterations(1))
       .alphaDecay(0.035).stop();
-    // Most of the way at once: nobody wants to watch a tangle come loose.
-    const until = performance.now() + (first ? 700 : 120);
+    // Some of the way at once: nobody wants to watch a tangle come loose, or wait for a second.
+    const until = performance.now() + (first ? 300 : 120);
     while (simulation.alpha() > 0.03 && performance.now() < until) simulation.tick();
     simulation.on("tick", () => { if (untouched && !held) fit(); else draw(); });
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
@@ -312,6 +312,7 @@
   function choose(node) {
     chosen = node; path = new Set();
     about.replaceChildren();
+    about.hidden = !node && view.clientWidth <= 640;
     if (!node) {
       const documents = nodes.filter((one) => one.kind === "document").length;
       const missing = nodes.filter((one) => one.kind === "missing");
@@ -477,6 +478,8 @@
   });
   addEventListener("resize", draw);
 
+  // On a small screen the panels are folded until somebody opens them or chooses a document.
+  legend.parentElement.open = view.clientWidth > 640;
   place(); fillLegend(); layout(true); choose(null); fit();
   const named = decodeURIComponent(location.hash.slice(1));
   const wanted = named && nodes.find((node) => node.id === named);

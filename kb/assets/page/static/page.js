@@ -49,7 +49,8 @@
     return true;
   }
   function heading(by) {
-    const all = [...document.querySelectorAll(".line.h1, .line.h2, .line.h3, .line.h4")];
+    const all = [...document.querySelectorAll(".line.h1, .line.h2, .line.h3, .line.h4,"
+      + ".rendered h1, .rendered h2, .rendered h3, .rendered h4")];
     const top = document.querySelector("header").offsetHeight + 24;
     const next = by > 0 ? all.find((line) => line.getBoundingClientRect().top > top + 4)
       : all.reverse().find((line) => line.getBoundingClientRect().top < top - 12);
@@ -73,14 +74,14 @@
     else if (key === "Escape" && !keys.open && document.querySelector(".reading")) {
       history.back(); done = true;
     } else {
-      const link = document.querySelector("header nav a[data-key='" + CSS.escape(key) + "']");
+      const link = document.querySelector("a[data-key='" + CSS.escape(key) + "']");
       if (link && !keys.open) { link.click(); done = true; }
     }
     if (done) event.preventDefault();
   });
 
   // ------------------------------------------------------------------ a document
-  const passage = document.querySelector(".line.passage");
+  const passage = document.querySelector(".passage");
   if (passage) passage.scrollIntoView({ block: "center" });
   const outline = [...document.querySelectorAll(".outline a")];
   if (outline.length) {

@@ -1,0 +1,141 @@
+"""The clients that kb installs into: a record each (`kb/assets/assistants.toml`), one engine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from kb.assistants import jsonc, toml
+from kb.assistants.texts import look_up
+from kb.text.assets import asset
+
+PROJECT, HOME, ROOT = "project", "home", "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Assistant:
+    """Where a client keeps its servers, and how it writes one down and starts it."""
+
+    name: str  # on the command line
+    title: str  # for people
+    # The first that exists is meant, else the first whose folder does; see `Machine.path`.
+    user_files: Sequence[str]
+    keys: Sequence[str]  # what the servers lie under
+    format: ModuleType
+    project_files: Sequence[str] = ()  # likewise, from the project's root
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what an entry holds beside the command
+    is_one_list: bool = False  # command and arguments are one list
+    other_keys: Sequence[str] = ()  # where a later version of the client keeps its servers
+    # Where the servers of the user's file are started, and what stands for the open folder there.
+    starts_in: Literal["project", "home", "root"] = "project"
+    open_folder: str = ""
+    instructions: str = "AGENTS.md"  # what its assistant reads before it begins
+    then: str = "start it anew"  # what makes it read the file
+    then_in_project: str = ""  # what else it asks for before it uses a project's file
+
+
+FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml}
+ASSISTANTS = {
+    name: Assistant(name, **{**row, "format": FORMATS[row.get("format", "json")]})
+    for name, row in asset("assistants").items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Whose settings are meant. Tests put another one here."""
+
+    platform: str = sys.platform
+    home: Path = field(default_factory=Path.home)
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def path(self, template: str) -> Path | None:
+        """The file that a template means here; None where it means none, as on other systems."""
+        name, _, rest = template.removeprefix("{").partition("}")
+        folder = self._folder(name)
+        if folder is None:
+            return None
+        first, *others = Path(rest.lstrip("/")).parts
+        if "*" in first:
+            matches = sorted(folder.glob(first)) if folder.is_dir() else []
+            return matches[0].joinpath(*others) if matches else None
+        return folder.joinpath(first, *others)
+
+    def _folder(self, name: str) -> Path | None:
+        windows = self.platform == "win32"
+        roaming = self._set("APPDATA", self.home / "AppData" / "Roaming")
+        config = self._set("XDG_CONFIG_HOME", self.home / ".config")
+        settings = {"win32": roaming, "darwin": self.home / "Library" / "Application Support"}
+        local = self._set("LOCALAPPDATA", self.home / "AppData" / "Local")
+        return {
+            "home": self.home,
+            "config": config,
+            "settings": settings.get(self.platform, config),
+            "windows settings": roaming if windows else None,
+            "windows packages": local / "Packages" if windows else None,
+            "claude": self._set("CLAUDE_CONFIG_DIR", self.home),
+            "codex": self._set("CODEX_HOME", self.home / ".codex"),
+            "gemini": self._set("GEMINI_CLI_HOME", self.home),
+        }[name]
+
+    def _set(self, variable: str, otherwise: Path) -> Path:
+        value = self.environment.get(variable)
+        return Path(value) if value else otherwise
+
+
+def user_file(assistant: Assistant, machine: Machine) -> Path:
+    """The user's own configuration of a client, which need not be there."""
+    places = [(name, path) for name in assistant.user_files if (path := machine.path(name))]
+    for template, path in places:
+        if "*" in template:  # an application that is installed in this way looks nowhere else
+            return path
+    return _first_there([path for _, path in places])
+
+
+def project_file(assistant: Assistant, project: Path) -> Path | None:
+    """A project's configuration of a client; None for a client that has none."""
+    if not assistant.project_files:
+        return None
+    return _first_there([project / name for name in assistant.project_files])
+
+
+def _first_there(paths: Sequence[Path]) -> Path:
+    beside = [path for path in paths if path.parent.is_dir()]
+    return next((path for path in paths if path.exists()), (beside or paths)[0])
+
+
+def make_entry(assistant: Assistant, command: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
+    """What a client's file says of the server."""
+    extra = dict(assistant.extra)
+    if assistant.is_one_list:
+        if list(keys) == assistant.other_keys:
+            extra.pop("enabled", None)
+        return {**extra, "command": list(command)}
+    before = {name: value for name, value in extra.items() if name == "type"}
+    after = {name: value for name, value in extra.items() if name != "type"}
+    return {**before, "command": command[0], "args": list(command[1:]), **after}
+
+
+def command_of(entry: Any) -> list[str]:
+    """The command of an entry, whatever client's; empty where there is none."""
+    if not isinstance(entry, Mapping):
+        return []
+    command, arguments = entry.get("command"), entry.get("args")
+    if not isinstance(command, list):
+        command = [command, *(arguments if isinstance(arguments, list) else ())]
+    return [part for part in command if isinstance(part, str)]
+
+
+def servers_keys(assistant: Assistant, values: Mapping[str, Any]) -> Sequence[str]:
+    """What the servers lie under in this very file."""
+    inner = look_up(values, assistant.other_keys) if assistant.other_keys else None
+    return (
+        assistant.other_keys
+        if isinstance(inner, Mapping) and "command" not in inner
+        else assistant.keys
+    )

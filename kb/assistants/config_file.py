@@ -1,0 +1,160 @@
+"""One configuration file of a client: read, replaced at once, with a copy of what was before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kb.assistants.texts import Malformed, line_and_column
+from kb.disk.system import is_marked_read_only
+from kb.disk.write import replacing
+from kb.errors import ConfigurationError
+
+BACKUP_SUFFIX = ".before-kb"
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigText:
+    """A file as it was read."""
+
+    path: Path  # as named
+    data: bytes | None  # None: there is no file
+
+    @property
+    def text(self) -> str:
+        """Its text, without a byte order mark.
+
+        Raises:
+            Malformed: it is not UTF-8.
+        """
+        try:
+            return (self.data or b"").decode().removeprefix(_BOM)
+        except UnicodeDecodeError as error:
+            before = error.object[: error.start].decode()
+            raise Malformed("it is not UTF-8", *line_and_column(before, len(before))) from error
+
+    def encoded(self, text: str) -> bytes:
+        """Another text as this file would hold it."""
+        has_mark = (self.data or b"").startswith(_BOM.encode())
+        return (_BOM + text if has_mark else text).encode()
+
+
+def read(path: Path) -> ConfigText:
+    """The file, which need not be there.
+
+    Raises:
+        ConfigurationError: it is there and cannot be read.
+    """
+    try:
+        return ConfigText(path, path.read_bytes())
+    except FileNotFoundError:
+        if path.is_symlink():
+            why = "which does not exist: remove the link or bring the file back"
+            raise _refused(path, f"{path} is a link to {os.readlink(path)}, {why}") from None
+        return ConfigText(path, None)
+    except OSError as error:
+        raise _refused(path, f"cannot read {path}: {error.strerror or error}") from error
+
+
+def text_of(file: ConfigText) -> str:
+    """The text of a file, or an error with the place.
+
+    Raises:
+        ConfigurationError: it is not UTF-8.
+    """
+    with placed(file.path):
+        return file.text
+
+
+@contextlib.contextmanager
+def placed(path: Path) -> Iterator[None]:
+    """Turn the editors' complaints into an error with the file's name and the place."""
+    try:
+        yield
+    except Malformed as error:
+        raise ConfigurationError(
+            f"{path}, line {error.line}, column {error.column}: {error.reason}; the file was left "
+            "as it is: mend it and try again",
+            path=str(path),
+            line=error.line,
+            column=error.column,
+        ) from error
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a file that its owner has protected; replacing it would go round that.
+
+    Raises:
+        ConfigurationError: it is read-only, or its folder is.
+    """
+    place = _real(path)
+    while not place.exists():
+        place = place.parent
+    folder = place if place.is_dir() else place.parent
+    if folder == place and place == _real(path):
+        raise _refused(path, f"{path} is a folder: it should be a file")
+    for item in dict.fromkeys((place, folder)):
+        # The superuser may write everywhere; what is marked read-only is meant to stay.
+        if is_marked_read_only(item) or not os.access(item, os.W_OK):
+            how = "make it writable, or put the lines in yourself (--print shows them)"
+            raise _refused(path, f"{item} is read-only and was left as it is: {how}")
+
+
+def replace(old: ConfigText, data: bytes, *, model: Path | None = None) -> None:
+    """Put other bytes in the file's place at once, if it still is what was read.
+
+    Links are followed, permissions are kept, or are those of another file.
+
+    Raises:
+        ConfigurationError: it was changed meanwhile, or cannot be written.
+    """
+    try:
+        _real(old.path).parent.mkdir(parents=True, exist_ok=True)
+        with replacing(old.path, model=model) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            if read(old.path).data != old.data:
+                why = f"{old.path} was changed by another program meanwhile: try again"
+                raise _refused(old.path, why)
+    except OSError as error:
+        why = f"cannot write {old.path}: {error.strerror or error}"
+        raise _refused(old.path, why) from error
+
+
+def delete(old: ConfigText) -> None:
+    """Remove a file that holds nothing any more, and its folder if that was all there was."""
+    try:
+        old.path.unlink()
+    except OSError as error:
+        why = f"cannot remove {old.path}: {error.strerror or error}"
+        raise _refused(old.path, why) from error
+    with contextlib.suppress(OSError):  # not empty
+        old.path.parent.rmdir()
+
+
+def backup_path(path: Path) -> Path:
+    """Where the copy of a file lies: beside the file itself, not beside a link to it."""
+    real = _real(path)
+    return real.with_name(real.name + BACKUP_SUFFIX)
+
+
+def keep_backup(old: ConfigText) -> Path | None:
+    """Keep what was before, with the file's own permissions. None where there was nothing."""
+    if old.data is None:
+        return None
+    path = backup_path(old.path)
+    replace(read(path), old.data, model=_real(old.path))
+    return path
+
+
+def _refused(path: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(why, path=str(path))
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))

@@ -1,0 +1,179 @@
+"""Put the server into a client's configuration, and take it out again.
+
+A file is changed by one entry; all else stays byte for byte. What was before lies beside it as
+long as kb is in there: taking kb out of a file that nobody else has touched since brings back
+exactly that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kb.assistants import config_file
+from kb.assistants.catalog import Assistant, command_of, make_entry, servers_keys
+from kb.assistants.config_file import ConfigText, placed
+from kb.assistants.program import is_ours
+from kb.assistants.texts import Malformed, look_up
+from kb.errors import UsageError
+
+ADDED, CHANGED, UNCHANGED, REMOVED, ABSENT = "added", "changed", "unchanged", "removed", "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to become of one file. Nothing is written before `apply`."""
+
+    assistant: Assistant
+    old: ConfigText
+    new: bytes | None  # None: the file goes
+    status: str
+    entry: Mapping[str, Any] | None  # what the file will say of the server
+
+    @property
+    def path(self) -> Path:
+        return self.old.path
+
+    def difference(self) -> str:
+        """The lines that change, as a unified diff."""
+        before = (self.old.data or b"").decode().splitlines(keepends=True)
+        after = (self.new or b"").decode().splitlines(keepends=True)
+        lines = difflib.unified_diff(before, after, str(self.path), str(self.path))
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def plan_install(assistant: Assistant, path: Path, name: str, command: Sequence[str]) -> Change:
+    """How the server comes into a file, or what there is already is brought up to date.
+
+    Raises:
+        ConfigurationError: the file is broken, with the place, or read-only.
+        UsageError: another server has the name.
+    """
+    old = config_file.read(path)
+    with placed(path):
+        values = assistant.format.read(old.text)
+        keys = [*servers_keys(assistant, values), name]
+        present = look_up(values, keys)
+        if present is not None and not is_ours(command_of(present)):
+            shown = " ".join(command_of(present)) or json.dumps(present)
+            raise UsageError(
+                f'{path} has another server of the name "{name}" ({shown}): choose a name for '
+                "this one with --name, or remove that one first"
+            )
+        entry = make_entry(assistant, command, keys[:-1])
+        if present is not None:
+            # Whatever else was written into our entry is kept.
+            entry = {key: entry[key] for key in entry if key in ("command", "args")}
+        text = assistant.format.put(old.text, keys, entry)
+        entry = look_up(assistant.format.read(text), keys)
+    if text == old.text and old.data is not None:
+        return Change(assistant, old, old.data, UNCHANGED, entry)
+    config_file.require_writable(path)
+    status = ADDED if present is None else CHANGED
+    return Change(assistant, old, old.encoded(text), status, entry)
+
+
+def plan_uninstall(assistant: Assistant, path: Path, name: str) -> Change:
+    """How the server goes out of a file.
+
+    Raises:
+        ConfigurationError: the file is broken, with the place, or read-only.
+        UsageError: the server of that name is not this program.
+    """
+    old = config_file.read(path)
+    with placed(path):
+        values = assistant.format.read(old.text)
+        keys = [*servers_keys(assistant, values), name]
+        entry = look_up(values, keys)
+        if entry is None:
+            return Change(assistant, old, old.data, ABSENT, None)
+        if not is_ours(command_of(entry)):
+            raise UsageError(f'the server "{name}" of {path} is not kb: it was left as it is')
+        backup = config_file.read(config_file.backup_path(path))
+        new = _as_before(assistant, old, keys, entry, backup)
+    config_file.require_writable(path)
+    return Change(assistant, old, new, REMOVED, None)
+
+
+def apply(change: Change) -> Path | None:
+    """Write a change. Returns where the copy of what was before lies, if one was made."""
+    if change.status in (UNCHANGED, ABSENT):
+        return None
+    backup = config_file.backup_path(change.path)
+    made = None
+    if change.status == ADDED or (change.status == CHANGED and not backup.exists()):
+        made = config_file.keep_backup(change.old)
+    if change.new is None:
+        config_file.delete(change.old)
+    else:
+        config_file.replace(change.old, change.new)
+    if change.status == REMOVED:
+        backup.unlink(missing_ok=True)
+    return made
+
+
+def installed(assistant: Assistant, path: Path) -> dict[str, Mapping[str, Any]]:
+    """The entries of a file that start kb, by their names.
+
+    Raises:
+        ConfigurationError: the file is broken, or cannot be read.
+    """
+    old = config_file.read(path)
+    with placed(path):
+        values = assistant.format.read(old.text)
+    servers = look_up(values, servers_keys(assistant, values))
+    if not isinstance(servers, Mapping):
+        return {}
+    return {name: entry for name, entry in servers.items() if is_ours(command_of(entry))}
+
+
+def snippet(assistant: Assistant, name: str, command: Sequence[str]) -> str:
+    """The lines of a file that holds this server alone."""
+    keys = [*assistant.keys, name]
+    text: str = assistant.format.put("", keys, make_entry(assistant, command, assistant.keys))
+    return text
+
+
+def _as_before(
+    assistant: Assistant,
+    old: ConfigText,
+    keys: Sequence[str],
+    entry: Mapping[str, Any],
+    backup: ConfigText,
+) -> bytes | None:
+    """The file without the entry; None when nothing is left of a file that kb has made."""
+    if backup.data is not None and _only_adds(assistant, old, keys, entry, backup):
+        return backup.data
+    text = assistant.format.remove(old.text, keys)
+    try:
+        before = assistant.format.read(backup.text) if backup.data is not None else {}
+    except Malformed:
+        before = {}
+    # The objects that were made for the entry go with it.
+    for depth in range(len(keys) - 1, 0, -1):
+        inside = look_up(assistant.format.read(text), keys[:depth])
+        if inside == {} and look_up(before, keys[:depth]) is None:
+            text = assistant.format.remove(text, keys[:depth])
+    if backup.data is None and not assistant.format.read(text) and text.strip() in ("", "{}"):
+        return None
+    return old.encoded(text)
+
+
+def _only_adds(
+    assistant: Assistant,
+    old: ConfigText,
+    keys: Sequence[str],
+    entry: Mapping[str, Any],
+    backup: ConfigText,
+) -> bool:
+    """Whether the file is nothing but the copy with the entry in it, which that has not."""
+    try:
+        if look_up(assistant.format.read(backup.text), keys) is not None:
+            return False
+        return backup.encoded(assistant.format.put(backup.text, keys, dict(entry))) == old.data
+    except Malformed:
+        return False

@@ -1,0 +1,121 @@
+"""RTF: striprtf gives the words; marks that are put in before say what they belong to."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from striprtf.striprtf import rtf_to_text
+
+from kb.formats.convert.plain import cell_text, protected, table_lines
+from kb.formats.convert.result import Converted, ConverterError
+from kb.formats.outline import one_line
+
+# Characters for private use, between which striprtf leaves the words.
+_HEADING = "\ue000"  # and a digit for its level
+_ROW, _CELL, _ROW_END = "\ue001\ue002\ue003"
+_LINK, _LINK_END = "\ue004\ue005"
+_NOTE, _NOTE_END = "\ue006\ue007"
+_MARKS = {"trowd": _ROW, "cell": _CELL, "row": _ROW_END, "nestcell": " ", "footnote": _NOTE}
+
+_STYLE = re.compile(r"\{\\s(\d+)\b[^{}]*?\\outlinelevel([0-5])\b")
+_WORD = re.compile(
+    r"[{}]|(?:\\\*)?\\(?P<word>[a-z]+)(?P<number>-?\d+)? ?"
+    r'|HYPERLINK\s+"(?P<address>[^"{}\\]*)"|\\[^a-z]',
+)
+_INFO = re.compile(r"\{\\(title|author) ([^{}\\]*)")
+_TABLE = re.compile(f"{_ROW}.*?{_ROW_END}", re.DOTALL)
+_BULLET = re.compile(r"\s*(?:[•◦▪–·]|(\d+[.)]))\t")
+
+
+def convert(data: bytes, name: str) -> Converted:
+    """Headings, lists, tables, links and notes of a text."""
+    source = data.decode("latin-1")
+    if not source.lstrip("\ufeff \r\n").startswith("{\\rtf"):
+        raise ConverterError("is no RTF file")
+    text: str = rtf_to_text("".join(_marked(source)), errors="replace")  # type: ignore[no-untyped-call]
+    notes: list[str] = []
+
+    def noted(note: re.Match[str]) -> str:
+        notes.append(protected(one_line(re.sub("[\ue000-\ue007]", "", note[1]))))
+        return f"[{len(notes)}]"
+
+    text = re.sub(f"{_NOTE}(.*?){_NOTE_END}", noted, text, flags=re.DOTALL)
+    lines = list(_lines(text))
+    if notes:
+        lines += ["", "Notes:", "", *(f"{n}. {note}" for n, note in enumerate(notes, start=1))]
+    metadata = {key: value.strip() for key, value in _INFO.findall(source) if value.strip()}
+    title = metadata.pop("title", "")
+    return Converted("\n".join(lines).rstrip("\n") + "\n", title, metadata=metadata)
+
+
+def _marked(source: str) -> Iterator[str]:
+    styles: dict[str, str] = dict(_STYLE.findall(source))
+    groups: list[str] = []  # the mark with which each open group ends
+    address = ""
+    position = 0
+    for match in _WORD.finditer(source):
+        word, number = match["word"], match["number"] or ""
+        mark = _MARKS.get(word or "", "")
+        if match[0] == "{":
+            groups.append("")
+        elif match[0] == "}":
+            mark = groups.pop() if groups else ""
+        elif match["address"] is not None:
+            address = match["address"]
+        elif word == "fldrslt" and address and groups:
+            groups[-1] = f"{_LINK_END}{address}{_LINK_END}"
+            mark, address = _LINK, ""
+        elif word == "footnote" and groups:
+            groups[-1] = _NOTE_END
+        elif word == "outlinelevel" and number in "012345":
+            mark = f"{_HEADING}{int(number) + 1}"
+        elif word == "s" and number in styles:
+            mark = f"{_HEADING}{int(styles[number]) + 1}"
+        if mark:
+            yield source[position : match.start()]
+            yield "".join(f"{{\\uc0\\u{(ord(c) + 0x8000) % 0x10000 - 0x8000} }}" for c in mark)
+            # striprtf leaves notes out, and has signs of its own between cells.
+            yield "" if word in ("footnote", "cell", "nestcell", "row") else match[0]
+            position = match.end()
+    yield source[position:]
+
+
+def _lines(text: str) -> Iterator[str]:
+    position = 0
+    rows: list[list[str]] = []
+    for row in itertools.chain(_TABLE.finditer(text), [None]):
+        between = text[position : row.start() if row else len(text)]
+        if rows and (between.strip() or row is None):
+            yield from table_lines(rows)
+            yield ""
+            rows = []
+        yield from _paragraphs(between)
+        if row:
+            cells = row[0].strip(_ROW + _ROW_END).split(_CELL)[:-1]
+            rows.append([cell_text(_linked(cell)) for cell in cells])
+            position = row.end()
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    in_list = False
+    for line in text.split("\n"):
+        level = re.search(f"{_HEADING}([1-6])", line)
+        bullet = _BULLET.match(line)
+        text_of_line = one_line(_linked(protected(line[bullet.end() :] if bullet else line)))
+        if not text_of_line:
+            continue
+        if in_list and not bullet:
+            yield ""
+        in_list = bool(bullet)
+        if bullet:
+            yield f"{bullet[1] or '-'} {text_of_line}"
+        else:
+            yield from (f"{'#' * int(level[1])} {text_of_line}" if level else text_of_line, "")
+
+
+def _linked(text: str) -> str:
+    text = re.sub(f"{_HEADING}[1-6]|[{_ROW}{_ROW_END}]", "", text)
+    link = f"{_LINK}(.*?){_LINK_END}(.*?){_LINK_END}"
+    return re.sub(link, lambda match: f"[{match[1].strip()}](<{match[2]}>)", text, flags=re.DOTALL)

@@ -1,0 +1,1 @@
+"""The library: what a Python user calls, and what every door of kb is built on."""

@@ -1,0 +1,206 @@
+"""What resources, completions, prompts and changes are made of: names and documents to be seen.
+
+A client sees everybody's collections and those of the project that it activated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container, Sequence
+from typing import NamedTuple
+
+from kb.errors import DocumentNotFound, FileError
+from kb.library.workspace import Workspace
+from kb.search.files import SearchedFile
+from kb.store.connection import Connection, Row
+from kb.store.contents import (
+    document_hashes,
+    document_paths,
+    documents_changed_since,
+    documents_of_project,
+    sections_of,
+)
+from kb.store.names import ALL_KINDS, BROWSABLE_KINDS
+
+
+class Listed(NamedTuple):
+    """A document as a resource; `collection` is how its collection is called among all files."""
+
+    collection: str
+    path: str
+    title: str
+    summary: str
+    size: int  # characters
+
+
+class Readable(NamedTuple):
+    """A document's text; `is_listed` where the documents tools read it too."""
+
+    path: str
+    text: str
+    line_count: int
+    is_listed: bool
+
+
+def list_visible(
+    workspace: Workspace, number: int, offset: int, limit: int
+) -> tuple[list[Listed], bool]:
+    """Documents of one of the files, and whether there are more of it.
+
+    Raises:
+        FileError: the only file cannot be read.
+    """
+    files = workspace.files
+    file = files[number]
+    rows: list[Row] = []
+    try:
+        with file.database.read() as connection:
+            rows = documents_of_project(
+                connection, BROWSABLE_KINDS, _project_id(workspace, file), limit + 1, offset
+            )
+    except FileError:
+        if len(files) == 1:
+            raise
+    shown = [
+        Listed(
+            file.names.everywhere(row["collection"]),
+            row["path"],
+            row["title"] or row["path"],
+            row["summary"],
+            row["character_count"],
+        )
+        for row in rows[:limit]
+    ]
+    return shown, len(rows) > limit
+
+
+def read_visible(workspace: Workspace, collection: str, document: str) -> Readable:
+    """A document by its id.
+
+    Raises:
+        CollectionNotFound, DocumentNotFound: with the nearest names.
+    """
+    if not document:
+        raise DocumentNotFound(f'Document "" not found in collection "{collection}".')
+    with workspace.read_collection(
+        collection,
+        lambda file, connection: _visible_collection(workspace, file, connection, collection),
+    ) as (connection, row, file):
+        stored = file.names.document(connection, row, document, collection)
+    is_listed = row["kind"] in BROWSABLE_KINDS
+    return Readable(stored["path"], stored["content"], stored["line_count"], is_listed)
+
+
+def true_name(workspace: Workspace, collection: str) -> str:
+    """A collection's own name among all files, whatever alias it is asked by; "" for none."""
+    file = workspace.files[0]
+    with file.database.read() as connection:
+        row = _visible_collection(workspace, file, connection, collection)
+    return "" if row is None else file.names.everywhere(row["name"])
+
+
+def visible_names(workspace: Workspace) -> list[str]:
+    """The collections of all files as they are called; a file that cannot be read has none."""
+    return [file.names.called(row).collection for file, row in _visible_of_all(workspace)]
+
+
+def visible_documents(workspace: Workspace, collection: str) -> list[str]:
+    """The ids of a collection's documents, of all where there is none of this name."""
+    listed = _visible_of_all(workspace)
+    chosen = [(file, row) for file, row in listed if row["name"] == file.names.stored(collection)]
+    paths: list[str] = []
+    for file, row in chosen or listed:
+        with file.database.read() as connection:
+            paths += document_paths(connection, row["collection_id"])
+    return paths
+
+
+def visible_headings(workspace: Workspace, collection: str, document: str) -> list[str]:
+    """The headings of a document; none where there is no such collection.
+
+    Raises:
+        DocumentNotFound: with the nearest ids.
+    """
+    for file, row in _visible_of_all(workspace):
+        if row["name"] == file.names.stored(collection):
+            with file.database.read() as connection:
+                stored = file.names.document(connection, row, document, collection)
+                sections = sections_of(connection, stored["document_id"])
+                return [section["heading"] for section in sections]
+    return []
+
+
+def changed_documents(workspace: Workspace, collection: str, since: str, limit: int) -> list[Row]:
+    """Documents that were written or changed since a time, the newest first.
+
+    Args:
+        collection: "" for all that can be seen.
+
+    Raises:
+        CollectionNotFound: with the nearest names.
+    """
+    changed: list[Row] = []
+    if collection:
+        with workspace.read_collection(collection) as (connection, row, file):
+            changed = _changed_in(file, connection, [row], since, limit)
+    else:
+        for file in workspace.files:
+            # What cannot be read is told by the tools that this leads to.
+            with contextlib.suppress(FileError), file.database.read() as connection:
+                rows = _visible_collections(workspace, file, connection)
+                changed += _changed_in(file, connection, rows, since, limit)
+    return sorted(changed, key=lambda row: (row["changed_at"], row["path"]), reverse=True)
+
+
+def hashes_of_documents(workspace: Workspace) -> dict[tuple[str, str], bytes]:
+    """Collection and id of each document of the first file, with the hash of its content."""
+    with workspace.database.read() as connection:
+        return document_hashes(connection, [*BROWSABLE_KINDS, "external"])
+
+
+def _changed_in(
+    file: SearchedFile, connection: Connection, rows: Sequence[Row], since: str, limit: int
+) -> list[Row]:
+    return [
+        {**document, "collection": file.names.called(row).collection}
+        for row in rows
+        for document in documents_changed_since(connection, row["collection_id"], since, limit)
+    ]
+
+
+def _visible_of_all(workspace: Workspace) -> list[tuple[SearchedFile, Row]]:
+    listed: list[tuple[SearchedFile, Row]] = []
+    for file in workspace.files:
+        with contextlib.suppress(FileError), file.database.read() as connection:
+            listed += [(file, row) for row in _visible_collections(workspace, file, connection)]
+    return listed
+
+
+def _visible_collections(
+    workspace: Workspace,
+    file: SearchedFile,
+    connection: Connection,
+    kinds: Container[str] = (*BROWSABLE_KINDS, "external"),
+) -> list[Row]:
+    """Everybody's collections and those of the active project, which are in the first file."""
+    projects = (None, _project_id(workspace, file))
+    rows = file.names.collections(connection, kinds)
+    return [row for row in rows if row["project_id"] in projects]
+
+
+def _visible_collection(
+    workspace: Workspace, file: SearchedFile, connection: Connection, name: str
+) -> Row | None:
+    rows = _visible_collections(workspace, file, connection, ALL_KINDS)
+    stored = file.names.stored(name)
+    # Many programs take the part before the slash for a host and write it in lower case.
+    same = [row for row in rows if row["name"] == stored] or [
+        row for row in rows if row["name"].casefold() == stored.casefold()
+    ]
+    return same[0] if same else None
+
+
+def _project_id(workspace: Workspace, file: SearchedFile) -> int | None:
+    """The active project, whose collections are in the first file."""
+    active = workspace.project.active if file.database is workspace.database else None
+    return active.project_id if active else None

@@ -1,0 +1,238 @@
+"""How the files are, copies of them, and collections that move between them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kb.errors import FileError, UsageError
+from kb.ingest.copying import copy_file
+from kb.ingest.move import move_collection
+from kb.ingest.reach import unconfirmed
+from kb.ingest.report import Progress, no_progress
+from kb.library.workspace import Workspace
+from kb.models.embedder import BUILDS
+from kb.results.care import (
+    CollectionStatus,
+    Copied,
+    FileStatus,
+    MovedCollections,
+    Packed,
+    ReadFile,
+    ToolCalls,
+)
+from kb.results.findings import HINT, Finding
+from kb.store.access_tokens import count_tokens
+from kb.store.calls import call_statistics, logged_calls
+from kb.store.collections import all_collections
+from kb.store.contents import documents_of_collections, passages_of_collections, sizes
+from kb.store.database import Database
+from kb.store.embeddings import current_model
+from kb.store.health import quick
+from kb.store.names import ALL_KINDS, Names
+from kb.store.opening import make_file
+from kb.store.sessions import file_scores
+from kb.store.write_ahead_log import is_replicated, log_finding
+
+TOP_FILES = 10
+Named = str | os.PathLike[str]
+
+
+class Care(Workspace):
+    """How files are, copies of them, and collections that move between them."""
+
+    def status(self) -> list[FileStatus]:
+        """What each file holds, what waits in it and what is wrong; the written one is first."""
+        return [_status(file) for file in (self.database, *self.file.beside.databases())]
+
+    def health(self, *, full: bool = False, progress: Progress = no_progress) -> list[Finding]:
+        """What is sound in the files, what is broken, and how it is mended.
+
+        Args:
+            full: look through all of a large file too, of which only samples are looked at else.
+        """
+        from kb.library.health import look_at_open  # here: it loads what looks at collections
+
+        return [
+            finding
+            for database in (self.database, *self.file.beside.databases())
+            for finding in look_at_open(database, is_offered=False, full=full, progress=progress)
+        ]
+
+    def tool_calls(self) -> list[ToolCalls]:
+        """How often, how well and how fast the tools were called."""
+        logged, _ = self.read_each(lambda _, connection: logged_calls(connection))
+        return [ToolCalls.from_dict(row) for row in call_statistics(logged)]
+
+    def copy(self, destination: Named, *, share: bool = False) -> Copied:
+        """Write a clean, compact copy of the file; into a folder by its own name.
+
+        Args:
+            share: leave out what was asked, read and learned, and paths of this machine.
+
+        Raises:
+            FileError: the destination exists already, or cannot be written.
+        """
+        destination = Path(destination).expanduser()
+        if destination.is_dir():
+            destination /= self.database.path.name
+        return copy_file(self.database, destination, share=share)
+
+    def split(
+        self, file: Named, names: Sequence[str], *, progress: Progress = no_progress
+    ) -> MovedCollections:
+        """Move collections with their vectors into another file, made where there is none.
+
+        Raises:
+            CollectionNotFound: with the nearest names.
+            FileError, UsageError: the other file cannot be written, or is this one.
+        """
+        path = _another_file(self, file)
+        if not path.exists() and not path.parent.is_dir():
+            raise FileError(f"the folder {path.parent} does not exist: make it first")
+        with self.database.read() as connection:
+            for name in names:
+                self.names.collection(connection, name, ALL_KINDS)  # before a file is made
+        if not path.exists():
+            make_file(path, self.database.path)
+        with Database(path) as target:
+            return _move(self.names, self.database, target, names, progress)
+
+    def merge(
+        self, file: Named, names: Sequence[str] = (), *, progress: Progress = no_progress
+    ) -> MovedCollections:
+        """Move collections of another file, by default all, with their vectors into this one.
+
+        Raises:
+            CollectionNotFound: with the nearest names.
+            FileError, UsageError: the other file cannot be read or written, or is this one.
+        """
+        with Database(_another_file(self, file), create=False) as source:
+            return _move(self.names, source, self.database, names, progress)
+
+    @staticmethod
+    def pack(
+        folder: Named,
+        bundle: Named,
+        *,
+        name: str = "",
+        version: str = "",
+        description: str = "",
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> Packed:
+        """Write a folder's documents as a bundle that `add` takes, with a manifest.
+
+        Args:
+            name: of the bundle, by default that of the folder or of its manifest.
+
+        Raises:
+            SourceError: there is no document, or the bundle cannot be written.
+        """
+        from kb.ingest.packing import pack_folder  # here: nothing else needs it
+
+        return pack_folder(
+            Path(folder).expanduser().resolve(),
+            Path(bundle).expanduser(),
+            include=include,
+            exclude=exclude,
+            facts={"name": name, "version": version, "description": description},
+        )
+
+
+def _status(database: Database) -> FileStatus:
+    path = Path(database.path)
+    with database.read() as connection:
+        files = [file for file in file_scores(connection) if not file.is_archived]
+        counts = sizes(connection)
+        model = current_model(connection)
+        rows = all_collections(connection)
+        passages = passages_of_collections(connection)
+        tokens = count_tokens(connection)
+        problems = quick(connection, BUILDS)
+        documents = documents_of_collections(connection)
+    if (waiting := log_finding(database)) is not None:
+        problems.append(waiting)
+    problems += [
+        Finding(
+            "sources",
+            HINT,
+            f"not read until you say so: {source.what}",
+            f"`kb trust {source.name}`",
+        )
+        for source in unconfirmed(database, rows)
+    ]
+    return FileStatus(
+        file=str(path),
+        bytes=path.stat().st_size,
+        **{key: count for key, count in counts.items() if key != "collections"},
+        waiting=counts["chunks"] - counts["embedded_chunks"],
+        tokens=dict(tokens) or None,
+        problems=problems,
+        replication=_replication(path),
+        model=model["name"] if model else None,
+        width=model["width"] if model else None,
+        collections=[
+            CollectionStatus(
+                collection=row["name"],
+                kind=row["kind"],
+                documents=documents[row["collection_id"]],
+                passages=passages.get(row["collection_id"], (0, 0))[0],
+                embedded=passages.get(row["collection_id"], (0, 0))[1],
+                source=row["source"],
+                synced=row["synced_at"],
+            )
+            for row in rows
+        ],
+        top_files=[
+            ReadFile(
+                path=file.path,
+                score=round(file.score, 4),
+                reads=file.access_count,
+                last_read=file.last_accessed_at,
+            )
+            for file in files[:TOP_FILES]
+        ],
+    )
+
+
+def _replication(path: Path) -> dict[str, Any] | None:
+    if not is_replicated(path):
+        return None
+    from kb.store.replication.state import replication_state
+
+    state = replication_state(path)
+    if state is None:
+        return None
+    remedy = f"; {state.remedy()}" if state.is_behind else ""
+    return {**state.as_dict(), "message": f"{state.sentence()}{remedy}"}
+
+
+def _another_file(base: Workspace, file: Named) -> Path:
+    path = Path(file).expanduser()
+    if path.exists() and path.samefile(base.database.path):
+        raise UsageError(f"{path} is the file itself: name another one")
+    return path
+
+
+def _move(
+    names: Names,
+    source: Database,
+    target: Database,
+    collections: Sequence[str],
+    progress: Progress,
+) -> MovedCollections:
+    with source.read() as connection:
+        rows = (
+            [names.collection(connection, name, ALL_KINDS) for name in collections]
+            if collections
+            else [
+                row
+                for row in all_collections(connection)
+                if row["project_id"] is None and (row["has_documents"] or row["source"])
+            ]
+        )
+    moved = [move_collection(source, target, row, progress) for row in rows]
+    return MovedCollections(moved=moved, file=str(target.path))

@@ -1,0 +1,167 @@
+"""Who cites whom, and links that are broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kb.library.resolve import open_document
+from kb.library.workspace import Workspace
+from kb.results.citations import BrokenLink, BrokenLinks, CitationRow, Citations, Graph
+from kb.search.files import SearchedFile
+from kb.store.citation_graph import (
+    citation_graph,
+    citations_made,
+    citations_received,
+    document_addresses,
+    document_names,
+    links_and_states,
+)
+from kb.store.connection import Connection
+from kb.store.database import Database
+from kb.store.graph_picture import Address, drawn_citations, graph_picture, picture_of
+from kb.store.link_states import STATES
+
+ENDS = ("source_document_id", "target_document_id")
+
+
+class Citing(Workspace):
+    """Who cites whom, and links that are broken."""
+
+    def cite(self, document: str, *, collection: str = "", depth: int = 1) -> Citations:
+        """What a document cites and what cites it, with lines and sentences.
+
+        Args:
+            depth: 2 and more: the graph that far round the document too.
+
+        Raises:
+            DocumentNotFound: with the nearest ids.
+        """
+        with open_document(self, document, collection) as reading:
+            connection, file = reading.connection, reading.file
+            document_id = reading.row["document_id"]
+            made = citations_made(connection, document_id)
+            received = citations_received(connection, document_id)
+            ids = {row[end] for row in (*made, *received) for end in ENDS} - {None} | {document_id}
+            names = {
+                id_: file.names.everywhere(name)
+                for id_, name in document_names(connection, ids).items()
+            }
+            addresses = document_addresses(connection, ids)
+            graph = None
+            if depth > 1:
+                graph = _renamed(citation_graph(connection, [document_id], depth), file)
+        return Citations(
+            document=names[document_id],
+            **addresses[document_id],
+            citations=[
+                CitationRow(
+                    way=way,
+                    line=row["line"],
+                    document=names.get(row[end], ""),
+                    target=row["target_url"],
+                    **addresses.get(row[end], {}),
+                    kind=row["kind"],
+                    confidence=row["confidence"],
+                    context=row["context"],
+                )
+                for way, end, part in (("cites", ENDS[1], made), ("cited by", ENDS[0], received))
+                for row in part
+            ],
+            citation_graph=graph,
+        )
+
+    def graph(
+        self,
+        documents: Sequence[str] = (),
+        *,
+        collection: str = "",
+        depth: int = 1,
+        states: bool = True,
+    ) -> Graph:
+        """The citation graph of all documents, or round some of them.
+
+        Args:
+            states: nodes and edges tell the state of links: see `BrokenLinks`.
+
+        Raises:
+            DocumentNotFound: with the nearest ids.
+        """
+        roots: dict[Database, list[int]] = {}
+        for document in documents:
+            with open_document(self, document, collection) as reading:
+                roots.setdefault(reading.file.database, []).append(reading.row["document_id"])
+
+        def part(file: SearchedFile, connection: Connection) -> Graph:
+            ids = roots.get(file.database, []) if documents else None
+            if ids == []:
+                return Graph([], [])
+            return _renamed(citation_graph(connection, ids, depth, with_states=states), file)
+
+        parts, notice = self.read_each(part)
+        # A page that two files cite is there once.
+        nodes = {node.id: node for graph in reversed(parts) for node in graph.nodes}
+        ids = dict.fromkeys(node.id for graph in parts for node in graph.nodes)
+        edges = [edge for graph in parts for edge in graph.edges]
+        return Graph([nodes[id_] for id_ in ids], edges, notice)
+
+    def graph_picture(
+        self, address: Address, within: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """What a page draws of the graph: nodes with their folders, edges with their sentences.
+
+        Args:
+            address: from a document's collection, id and source to where it can be opened, or "".
+            within: ids (COLLECTION/id) of the first file's documents to draw; by default all with
+                a citation, of all files.
+        """
+        if within is not None:  # a picture shows the clusters of one file
+            with self.database.read() as connection:
+                return graph_picture(connection, address, within)
+        parts, _ = self.read_each(
+            lambda file, connection: drawn_citations(connection, file.names.told_apart)
+        )
+        return picture_of((row for part in parts for row in part), address)
+
+    def broken_links(self, *, collection: str = "") -> BrokenLinks:
+        """Broken links, by file and line; of all collections unless one is named.
+
+        With how many links are resolved, external, not in the tree and broken.
+
+        Raises:
+            CollectionNotFound: with the nearest names.
+        """
+        if collection:
+            with self.read_collection(collection):
+                pass  # raises, with the near names
+
+        def look(
+            file: SearchedFile, connection: Connection
+        ) -> tuple[list[BrokenLink], dict[str, int]]:
+            names: list[str] = []
+            if collection:
+                row = file.names.find(connection, collection)
+                if row is None:
+                    return [], {}
+                names = [row["name"]]
+            links, counts = links_and_states(connection, names)
+            name = file.names.everywhere
+            return [replace(link, collection=name(link.collection)) for link in links], counts
+
+        parts, notice = self.read_each(look)
+        states = sum((Counter(counts) for _, counts in parts), Counter[str]())
+        return BrokenLinks(
+            broken=[link for links, _ in parts for link in links],
+            states={state: states[state] for state in STATES},
+            notice=notice,
+        )
+
+
+def _renamed(part: Graph, file: SearchedFile) -> Graph:
+    name = file.names.everywhere
+    return Graph(
+        [replace(node, id=name(node.id)) for node in part.nodes],
+        [replace(edge, source=name(edge.source), target=name(edge.target)) for edge in part.edges],
+    )

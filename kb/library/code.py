@@ -1,0 +1,49 @@
+"""The files of the project that the file belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from kb.disk.grep import CONTEXT_LINES
+from kb.library.workspace import Workspace
+from kb.project.tree import grep_project
+from kb.results.memory import CodeMatch, CodeMatches
+
+
+class Code(Workspace):
+    """The verb that searches them."""
+
+    def grep(
+        self,
+        pattern: str,
+        *,
+        glob: str = "",
+        case_sensitive: bool = False,
+        limit: int = 1000,
+        context_lines: int = CONTEXT_LINES,
+    ) -> CodeMatches:
+        """The lines of the project's files that match a regular expression, by path.
+
+        What ignore files hide, secrets and binary files are left out.
+
+        Args:
+            pattern: as ripgrep takes it: no look-around, no back-references.
+            glob: of the files to search, such as "src/**/*.py"; by default all.
+            limit: the most matches.
+            context_lines: before and after each match.
+
+        Raises:
+            InvalidPattern: the pattern is malformed or too large.
+            UsageError: the glob can match nothing.
+        """
+        result, searched, notice = grep_project(
+            self.project, pattern, glob, case_sensitive, limit, context_lines
+        )
+        return CodeMatches(
+            matches=[CodeMatch(**asdict(match)) for match in result.matches],
+            total_matches=result.total_matches,
+            files_searched=result.files_searched,
+            searched=searched,
+            truncated=result.truncated or None,
+            notice=notice or None,
+        )

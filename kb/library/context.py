@@ -1,0 +1,198 @@
+"""The best evidence for a question, packed into so many characters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Unpack
+
+from kb.library.searching import answer
+from kb.library.workspace import Workspace
+from kb.results.context import (
+    ContextDocument,
+    ContextPart,
+    ContextResults,
+    OmittedPart,
+    require_length,
+)
+from kb.results.filters import FilterOptions
+from kb.search.files import SearchedFile, Together
+from kb.search.filters import DocumentFilter
+from kb.search.packing import Candidate, PackedText, Passage, heading_of, pack
+from kb.search.policy import SearchRequest
+from kb.store.chunks import passages_of_documents
+from kb.store.connection import Connection
+from kb.store.contents import Origins, origins_of, sections_of_documents, texts_of
+
+MAX_CANDIDATES = 50
+MAX_OMITTED = 8
+NAMES = "collection", "collectionId", "documentId", "documentTitle", "url"  # of a document
+OMITTED_SHARES = 8, 5  # at most this part of a long and of a short reply tells what was left out
+OMITTED_CHARACTERS = 200  # of which a short reply is one
+
+
+class Packing(Workspace):
+    """The verb that answers for an assistant."""
+
+    def context(
+        self,
+        query: str,
+        *,
+        collections: Sequence[str] = (),
+        max_characters: int = 3000,
+        **filters: Unpack[FilterOptions],
+    ) -> ContextResults:
+        """The best evidence for a question, packed into so many characters of JSON.
+
+        Short sections are given whole, of longer ones the passage with its neighbours, by document;
+        what found no room is listed with its lines.
+
+        Args:
+            query, collections, filters: as for `search`.
+            max_characters: 500 to 40,000.
+
+        Raises:
+            CollectionNotFound: with the nearest names.
+            UsageError: `max_characters` is out of bounds, or a filter means nothing.
+        """
+        require_length(max_characters, "maxCharacters")
+        shown = DocumentFilter.of(filters)
+        request = SearchRequest(
+            query, collections, MAX_CANDIDATES, needs_distances=False, documents=shown
+        )
+        (result,), notice = answer(self, [request])
+        files = list(dict.fromkeys(result.files))
+        rows: dict[tuple[int, int], Any] = {}  # of a search, by the key of their document
+        candidates = []
+        for file, hit, row in zip(result.files, result.hits, result.rows, strict=True):
+            key = (files.index(file), hit.document_id or 0)
+            rows.setdefault(key, row)
+            candidates.append(Candidate(key, row["chunkIndex"], hit.score))
+        together = Together(files)
+        of_files: dict[SearchedFile, dict[int, Any]] = {file: {} for file in files}
+        for (number, document), row in rows.items():
+            of_files[files[number]][document] = row
+        with together.read():
+            loaded = together.each(_load, of=of_files)
+        origins = {files.index(file): of_file for file, (of_file, _) in loaded.items()}
+        texts = {
+            (files.index(file), document_id): text
+            for file, (_, of_file) in loaded.items()
+            for document_id, text in of_file.items()
+        }
+        candidates = [
+            candidate
+            for candidate in candidates
+            # A document that another process changed between the two reads has other passages.
+            if candidate.document in texts
+            and candidate.position <= len(texts[candidate.document].passages)
+        ]
+        usual, short = (max_characters // share for share in OMITTED_SHARES)
+        room_for_omitted = max(usual, min(OMITTED_CHARACTERS, short))
+        room = max_characters - room_for_omitted - len(notice)
+        omitted = pack(candidates, texts, room)
+
+        documents = [
+            _document(rows[key], text, origins[key[0]]) for key, text in texts.items() if text.parts
+        ]
+        documents.sort(key=lambda document: -document.score)
+        if shown.sort == "date":
+            documents.sort(key=lambda document: document.date or "", reverse=True)
+        return ContextResults(
+            documents=documents,
+            more=_omitted(omitted, rows, texts, room_for_omitted),
+            notice=notice or None,
+        )
+
+
+def _document(row: Mapping[str, Any], text: PackedText, origins: Origins) -> ContextDocument:
+    parts = []
+    for part in text.parts:
+        lines = _lines(text, part.first, part.end)
+        parts.append(
+            ContextPart(
+                **origins.location(text.passages[part.first].document_id, *lines),
+                heading=heading_of(text, part.first) or None,
+                start_line=lines[0],
+                end_line=lines[1],
+                content=part.text_of(text),
+                score=part.score,
+            )
+        )
+    return ContextDocument(
+        collection=row["collection"],
+        collection_id=row.get("collectionId"),
+        document_id=row["documentId"],
+        document_title=row["documentTitle"],
+        url=row.get("url"),
+        date=row.get("date"),
+        score=max(part.score for part in parts),
+        parts=parts,
+        also_in=row.get("alsoIn"),
+    )
+
+
+def _load(
+    _: SearchedFile, connection: Connection, rows: Mapping[int, Mapping[str, Any]]
+) -> tuple[Origins, dict[int, PackedText]]:
+    """Documents to take parts from, and their origins; `rows` has a row of each in the search."""
+    document_ids = list(rows)
+    passages = {
+        document_id: [Passage(*row) for row in group]
+        for document_id, group in groupby(
+            passages_of_documents(connection, document_ids), itemgetter(0)
+        )
+    }
+    sections = {
+        document_id: list(group)
+        for document_id, group in groupby(
+            sections_of_documents(connection, document_ids), itemgetter("document_id")
+        )
+    }
+    return origins_of(connection, document_ids), {
+        row["document_id"]: PackedText(
+            sum(len(rows[row["document_id"]].get(key, "")) for key in NAMES),
+            row["content"],
+            passages.get(row["document_id"], []),
+            sections.get(row["document_id"], []),
+        )
+        for row in texts_of(connection, document_ids)
+    }
+
+
+def _lines(text: PackedText, first: int, end: int) -> tuple[int, int]:
+    opening = text.passages[first]
+    body = text.text[opening.start : end].rstrip()
+    return opening.start_line, opening.start_line + body.count("\n")
+
+
+def _omitted(
+    candidates: Sequence[Candidate],
+    rows: Mapping[tuple[int, int], Mapping[str, Any]],
+    texts: dict[tuple[int, int], PackedText],
+    max_characters: int,
+) -> list[OmittedPart]:
+    """Where the best of what was left out stands, a section once."""
+    omitted: dict[tuple[object, ...], OmittedPart] = {}
+    for candidate in candidates:
+        text, row = texts[candidate.document], rows[candidate.document]
+        passage = text.passages[candidate.position - 1]
+        heading = heading_of(text, candidate.position - 1)
+        part = OmittedPart(
+            collection=row["collection"],
+            document_id=row["documentId"],
+            heading=heading or None,
+            start_line=passage.start_line,
+            end_line=passage.end_line,
+            score=candidate.score,
+        )
+        key = (candidate.document, heading)
+        if key in omitted:
+            continue
+        max_characters -= len(json.dumps(part.to_dict(), ensure_ascii=False)) + 1
+        if max_characters < 0 or len(omitted) == MAX_OMITTED:
+            break
+        omitted[key] = part
+    return [*omitted.values()]

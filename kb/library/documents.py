@@ -1,0 +1,366 @@
+"""Collections, documents and their parts: listed, read and related."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from kb.formats.convert.formats import format_of
+from kb.formats.convert.result import REMARKS
+from kb.library.reading import estimate_tokens, first_line, read_lines
+from kb.library.resolve import OpenDocument, open_document, resolve
+from kb.library.workspace import Workspace
+from kb.results.documents import (
+    CollectionInfo,
+    CollectionList,
+    DocumentContent,
+    DocumentInfo,
+    DocumentList,
+    FileRead,
+    Outline,
+    OutlineRow,
+    Recent,
+    RecentDocument,
+    SectionAlternative,
+    SectionContent,
+)
+from kb.results.search import RelatedResults, RelatedRow, Source
+from kb.search.files import SearchedFile
+from kb.search.merge import related_documents, related_passages
+from kb.search.rows import passage_rows
+from kb.search.sections import find_section
+from kb.search.snapshot import Snapshot
+from kb.store.chunks import collection_range, count_waiting
+from kb.store.connection import Connection, Row
+from kb.store.contents import (
+    address_of,
+    count_documents,
+    documents_of_collections,
+    documents_page,
+    newest_documents,
+    origins_of,
+    sections_of,
+)
+from kb.store.projects import all_projects
+from kb.store.sessions import files_read_last
+from kb.store.vectors import chunk_vectors, mean_vector
+from kb.text.counted import counted
+
+MAX_ALTERNATIVES = 20  # sections that a heading also names
+MAX_SUBSECTIONS = 60
+SUBSECTION_TOKENS = 18  # of a row in their list, beside its heading
+NO_EMBEDDINGS = "The document has no embeddings yet: run `kb sync`."
+
+
+class Documents(Workspace):
+    """Collections and documents, listed, read and related."""
+
+    def list_collections(self) -> CollectionList:
+        """The collections of all files, with their sizes and sources."""
+        parts, notice = self.read_each(_collections_of)
+        rows = [row for part in parts for row in part]
+        return CollectionList(collections=rows, notice=notice or None)
+
+    def count_waiting(self) -> int:
+        """How many passages wait for a vector, and are found by their words alone until then."""
+        counts, _ = self.read_each(lambda _, connection: count_waiting(connection))
+        return sum(counts)
+
+    def project_roots(self) -> list[str]:
+        """The folders of the projects whose external documentation is in the file."""
+        with self.database.read() as connection:
+            if not self.names.collections(connection, ("external",)):
+                return []
+            return list(dict.fromkeys(row["root"] for row in all_projects(connection)))
+
+    def list_documents(
+        self, collection: str, *, limit: int | None = None, offset: int = 0, sort: str = "id"
+    ) -> DocumentList:
+        """A collection's documents; all of them unless `limit` says otherwise.
+
+        Args:
+            sort: "id"; or "date": the newest first, each with its date.
+
+        Raises:
+            CollectionNotFound: with the nearest names.
+        """
+        with self.read_collection(collection) as (connection, row, file):
+            key = row["collection_id"]
+            documents = documents_page(connection, key, limit or -1, offset * bool(limit), sort)
+            total = count_documents(connection, key)
+        return DocumentList(
+            **file.names.called(row)._asdict(),
+            documents=[DocumentInfo(**document) for document in documents],
+            total=total,
+            has_more=offset + len(documents) < total,
+        )
+
+    def recent(self, *, limit: int = 20) -> Recent:
+        """The documents with the newest dates, and the files that were read last.
+
+        Args:
+            limit: the most of each.
+        """
+        parts, notice = self.read_each(
+            lambda file, connection: (
+                [
+                    RecentDocument(**file.names.called({"name": name})._asdict(), **document)
+                    for name, document in newest_documents(
+                        connection, file.names.collections(connection), limit
+                    )
+                ],
+                files_read_last(connection, limit),
+            )
+        )
+        documents = [document for part, _ in parts for document in part]
+        read = [FileRead(**row) for _, rows in parts for row in rows]
+        documents.sort(key=lambda document: document.date, reverse=True)
+        read.sort(key=lambda row: row.last_read, reverse=True)
+        return Recent(documents=documents[:limit], read=read[:limit], notice=notice or None)
+
+    def get(
+        self,
+        document: str,
+        *,
+        collection: str = "",
+        start_line: int = 0,
+        end_line: int = 0,
+        start_character: int = 0,
+        max_tokens: int | None = None,
+    ) -> DocumentContent:
+        """A document's text, or a range of its lines.
+
+        Args:
+            start_line: from 1; 0 for the beginning.
+            end_line: included; 0 for the end.
+            start_character: how many characters of the first line to leave out.
+            max_tokens: about how many tokens the text may take; `notice` then says how to go on.
+
+        Raises:
+            DocumentNotFound: with the nearest ids.
+            UsageError: the range is empty, or several documents are called so.
+        """
+        with open_document(self, document, collection) as reading:
+            row, total = reading.row, reading.row["line_count"]
+            first = first_line(start_line, end_line, total, "document")
+            part = read_lines(row["content"], first, end_line, max_tokens, skipped=start_character)
+            last = min(part.end_line, max(total, first))
+            is_part = bool(start_line or end_line or part.rest)
+            location = _location_of(reading)(first, last) if is_part else {}
+        return DocumentContent(
+            **location,
+            **reading.names,
+            url=address_of(row, row["path"]),
+            title=row["title"],
+            content=part.content,
+            total_lines=total,
+            start_line=first if is_part else None,
+            end_line=last if is_part else None,
+            truncated=bool(part.rest) or None,
+            notice=f"The reply is full: go on with {part.rest}." if part.rest else None,
+        )
+
+    def outline(
+        self, document: str, *, collection: str = "", max_depth: int = 6, start_line: int = 0
+    ) -> Outline:
+        """A document's headings with levels and lines, from a line on.
+
+        Raises:
+            DocumentNotFound: with the nearest ids.
+        """
+        with open_document(self, document, collection) as reading:
+            row = reading.row
+            sections = sections_of(reading.connection, row["document_id"])
+            location = _location_of(reading)
+        # A document that is text says in its front matter what it likes.
+        is_converted = format_of(row["path"]) is not None
+        remarks = json.loads(row["metadata"]).get(REMARKS) if is_converted else None
+        return Outline(
+            **reading.names,
+            title=row["title"],
+            outline=[
+                OutlineRow(
+                    **location(section["start_line"], section["start_line"]),
+                    level=section["level"],
+                    text=section["heading"],
+                    line=section["start_line"],
+                )
+                for section in sections
+                if section["level"] <= max_depth and section["start_line"] >= start_line
+            ],
+            notice=f"Conversion: {'; '.join(remarks)}." if remarks else None,
+        )
+
+    def section(
+        self,
+        document: str,
+        heading: str,
+        *,
+        collection: str = "",
+        include_subsections: bool = True,
+        max_characters: int | None = None,
+        max_tokens: int | None = None,
+    ) -> SectionContent:
+        """One section by its heading, given loosely, by a path (`Install > Linux`) or an anchor.
+
+        Args:
+            max_characters: of a longer section that has subsections only the beginning is given,
+                and a list of these.
+
+        Raises:
+            DocumentNotFound, SectionNotFound: with the nearest names.
+        """
+        with open_document(self, document, collection) as reading:
+            row = reading.row
+            sections = sections_of(reading.connection, row["document_id"])
+            section, alternatives = find_section(sections, heading, row["path"], row["content"])
+            end = section["end_line"] if include_subsections else section["body_end_line"]
+            below: list[Row] = []
+            if include_subsections and max_characters:
+                below = _below(section, sections, row["content"], max_characters)
+            if below:
+                lines = row["content"].split("\n")[: below[0]["start_line"] - 1]
+                end = "\n".join(lines).rstrip().count("\n") + 1
+            if len(below) > MAX_SUBSECTIONS:
+                level = min(lower["level"] for lower in below)
+                below = [lower for lower in below if lower["level"] == level]
+            if below and max_tokens:
+                max_tokens //= 2  # the other half is for the list
+            listed = _first_of(below, max_tokens)
+            part = read_lines(row["content"], section["start_line"], end, max_tokens)
+            location = _location_of(reading)(part.start_line, part.end_line)
+        notices = []
+        if (more := len(alternatives) - MAX_ALTERNATIVES) > 0:
+            notices.append(
+                f"{counted(more, 'more heading matches', 'more headings match')}: name the one "
+                'meant by its path, such as "Install > Linux".'
+            )
+        if below:
+            rest = "".join(
+                f"; documents_get_outline lists more from startLine {row['start_line']}"
+                for row in below[len(listed) :][:1]
+            )
+            notices.append(f"The section is long: read a subsection by its name or lines{rest}.")
+        if part.rest:
+            notices.append(f"The reply is full: go on with documents_get_document, {part.rest}.")
+        return SectionContent(
+            **location,
+            **reading.names,
+            url=address_of(row, row["path"]),
+            section=section["heading"],
+            level=section["level"],
+            content=part.content,
+            start_line=part.start_line,
+            end_line=part.end_line,
+            alternatives=_places(alternatives[:MAX_ALTERNATIVES]),
+            subsections=_places(listed, has_ends=True),
+            truncated=bool(part.rest or below) or None,
+            notice=" ".join(notices) or None,
+        )
+
+    def related(
+        self,
+        document: str,
+        *,
+        collection: str = "",
+        passage: str = "",
+        limit: int = 5,
+        same_document: bool = False,
+    ) -> RelatedResults:
+        """Documents of the same collection that are close in meaning to a document or a passage.
+
+        Args:
+            passage: text to relate to; the whole document by default.
+            same_document: a row for each passage, those of the document too.
+
+        Raises:
+            DocumentNotFound: with the nearest ids.
+        """
+        if not collection:
+            collection, document = resolve(self, document, "")
+        # A wrong name is told before the model is loaded.
+        with open_document(self, document, collection) as reading:
+            model = reading.file.model
+        vector = model.embed_passage(passage) if passage.strip() else None
+        with open_document(self, document, collection) as reading:
+            source = Source(**reading.names)
+            connection, row = reading.connection, reading.collection
+            vectors = chunk_vectors(connection, reading.row["document_id"])
+            if vectors and not passage.strip():
+                vector = mean_vector(list(vectors.values()))
+            if vector is None:
+                return RelatedResults(source=source, related=[], notice=NO_EMBEDDINGS)
+            snapshot, within = Snapshot(connection), collection_range(row["collection_id"])
+            # One more than asked for: the passage itself may be among them.
+            hits = (
+                related_passages(snapshot, vector, within, limit + 1)
+                if same_document
+                else related_documents(snapshot, vector, within, limit, without={*vectors})
+            )
+            shown = {row["collection_id"]: reading.file.names.shown(row)}
+            rows = passage_rows(connection, hits, shown)
+        itself = (source.document, passage.strip())
+        rows = [row for row in rows if (row["documentId"], row["content"].strip()) != itself]
+        return RelatedResults(
+            source=source,
+            related=[
+                RelatedRow.from_dict({**row, "document": row["documentId"]}) for row in rows[:limit]
+            ],
+        )
+
+
+def _places(sections: Sequence[Row], *, has_ends: bool = False) -> list[SectionAlternative] | None:
+    return [
+        SectionAlternative(
+            section=row["heading"],
+            level=row["level"],
+            start_line=row["start_line"],
+            end_line=row["end_line"] if has_ends else None,
+        )
+        for row in sections
+    ] or None
+
+
+def _first_of(below: Sequence[Row], max_tokens: int | None) -> Sequence[Row]:
+    """The first subsections that a list of so many tokens has room for."""
+    room = math.inf if max_tokens is None else max_tokens
+    for count, row in enumerate(below[:MAX_SUBSECTIONS]):
+        room -= estimate_tokens(row["heading"]) + SUBSECTION_TOKENS
+        if room < 0:
+            return below[: max(count, 1)]
+    return below[:MAX_SUBSECTIONS]
+
+
+def _below(section: Row, sections: Sequence[Row], text: str, max_characters: int) -> list[Row]:
+    first, last = section["start_line"], section["end_line"]
+    if len("\n".join(text.split("\n")[first - 1 : last])) <= max_characters:
+        return []
+    return [row for row in sections if first < row["start_line"] <= last]
+
+
+def _collections_of(file: SearchedFile, connection: Connection) -> list[CollectionInfo]:
+    infos, counts = [], documents_of_collections(connection)
+    for row in file.names.collections(connection, named=True):
+        options = json.loads(row["options"])
+        infos.append(
+            CollectionInfo(
+                **file.names.called(row)._asdict(),
+                document_count=counts[row["collection_id"]],
+                description=row["description"] or None,
+                version=row["version"] or None,
+                kind=row["kind"],
+                source=row["source"],
+                base_url=options.get("base_url") or None,
+                metadata=options.get("manifest") or None,
+            )
+        )
+    return infos
+
+
+def _location_of(reading: OpenDocument) -> Callable[[int, int], dict[str, Any]]:
+    """From lines of a document to its pages, slides, sheets or cells there."""
+    document_id = reading.row["document_id"]
+    return partial(origins_of(reading.connection, [document_id]).location, document_id)

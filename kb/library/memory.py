@@ -1,0 +1,259 @@
+"""What assistants and people put in by calls: discoveries, and documents of named indexes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from kb.errors import DiscoveryNotFound, FileError, NoEmbeddings, UsageError
+from kb.ingest.discoveries import all_discoveries
+from kb.ingest.indexes import Index, find_index
+from kb.library.workspace import Workspace
+from kb.results.memory import (
+    AddedDocument,
+    CreatedIndex,
+    Discoveries,
+    Discovery,
+    ForgottenDiscovery,
+    IndexResults,
+    IndexRow,
+    ParsedQuery,
+    RecordedDiscovery,
+)
+from kb.search.bm25 import IndexOptions, Ranking, rank_documents
+from kb.search.families import search_discoveries
+from kb.search.files import SearchedFile
+from kb.search.highlight import excerpts, spans
+from kb.search.query import Operand, Query, parse_query
+from kb.store.connection import Connection
+from kb.store.contents import texts_of
+
+MAX_HIGHLIGHTS = 3
+
+
+class Memory(Workspace):
+    """The verbs that need no source."""
+
+    def record(
+        self,
+        content: str,
+        *,
+        type: str = "",  # noqa: A002 - the name that every door has for it
+        module: str = "",
+        source: str = "",
+        supersedes: str = "",
+        allow_secrets: bool = False,
+        session: str = "",
+    ) -> RecordedDiscovery:
+        """Keep something learned about a project, or merge it with what says the same.
+
+        Args:
+            content: a sentence or two that stand by themselves, 10 to 1,000 characters.
+            type: "pattern", "rule", "decision" or "issue"; by default told from the words.
+            module: what it is about; the whole project by default.
+            supersedes: the id, or its beginning, of a discovery that this one corrects.
+            allow_secrets: keep it though it looks like a password or key.
+
+        Raises:
+            DiscoveryNotFound: there is none to supersede.
+            UsageError: it is too short or long, or holds what looks like a secret.
+        """
+        from kb.ingest.discoveries import record_discovery
+
+        return record_discovery(
+            *(self.model, content, type, module, source),
+            supersedes=supersedes,
+            allow_secrets=allow_secrets,
+            session_id=session,
+        )
+
+    def recall(
+        self,
+        query: str = "",
+        *,
+        type: str = "",  # noqa: A002 - the name that every door has for it
+        module: str = "",
+        limit: int = 5,
+    ) -> Discoveries:
+        """The discoveries that answer a question, best first; without one all, by module.
+
+        Raises:
+            NoEmbeddings: none has a vector yet.
+            EmbeddingError: the query cannot be embedded.
+        """
+        if not query:
+            return _list_discoveries(self, type, module)
+        answers, lost = self.ask_each(
+            lambda file: search_discoveries(file, query, type, module, limit),
+            unsaid=(NoEmbeddings,),
+        )
+        rows = [row for _, (part, _, _) in answers for row in part]
+        rows.sort(key=lambda row: ("superseded_by" in row, -row["score"]))
+        for before, row in pairwise(rows):  # scores never rise
+            row["score"] = min(row["score"], before["score"])
+        notices = dict.fromkeys([*(notice for _, (_, _, notice) in answers), lost])
+        return Discoveries(
+            results=[Discovery(**row) for row in rows[:limit]],
+            total_found=sum(total for _, (_, total, _) in answers),
+            notice=" ".join(filter(None, notices)) or None,
+        )
+
+    def has_discoveries(self) -> bool:
+        """Whether anything was recorded in any file, with a vector or without."""
+        for file in self.files:
+            with file.database.read() as connection:
+                if all_discoveries(connection):
+                    return True
+        return False
+
+    def forget(self, discovery: str) -> ForgottenDiscovery:
+        """Take a discovery back by its id or the beginning of it, with every trace in the file.
+
+        Raises:
+            DiscoveryNotFound: none has this id.
+            UsageError: several have, or it is in a file that is only read.
+        """
+        from kb.ingest.forget import find_discovery, forget_discovery
+
+        try:
+            return forget_discovery(self.database, discovery)
+        except DiscoveryNotFound:
+            for database in self.file.beside.databases():
+                try:
+                    with database.read() as connection:
+                        row = find_discovery(connection, discovery)
+                except (DiscoveryNotFound, UsageError, FileError):
+                    continue
+                command = shlex.join(["kb", "--db", str(database.path), "forget", row["id"]])
+                raise UsageError(
+                    f"{database.path} holds this discovery, and is only read here: `{command}` "
+                    "forgets it"
+                ) from None
+            raise
+
+    def search_index(self, query: str, *, index: str = "default", limit: int = 10) -> IndexResults:
+        """The documents of a named index that a query finds by its words, best first.
+
+        Raises:
+            IndexNotFound: with near names.
+        """
+        place = _index_to_search(self, index)
+        parsed = parse_query(query)
+        if place is None or not (parsed.terms or parsed.must or parsed.must_not):
+            options = IndexOptions() if place is None else place.options
+            return IndexResults(results=[], total_matches=0, query_parsed=_shown(parsed, options))
+        options = place.options
+        with place.database.read() as connection:
+            ranking = rank_documents(connection, parsed, place.collection_id, options)
+            best = ranking.documents[:limit]
+            texts = texts_of(connection, [document_id for document_id, _ in best])
+            stored = {row["document_id"]: row for row in texts}
+            rows: list[IndexRow] = []
+            for document_id, score in best:
+                row = stored[document_id]
+                text = row["content"]
+                matches = spans(connection, text, ranking.query, case=not options.lowercase)
+                rows.append(
+                    IndexRow(
+                        doc_id=row["path"],
+                        score=score,
+                        highlights=excerpts(text, matches, most=MAX_HIGHLIGHTS, mark=False),
+                        metadata=json.loads(row["metadata"]),
+                    )
+                )
+        return IndexResults(
+            results=rows,
+            total_matches=len(ranking.documents),
+            query_parsed=_shown(ranking.query, options),
+            notice=" ".join(filter(None, (parsed.notice, _ignored_words(ranking, place)))) or None,
+        )
+
+    def add_document(
+        self,
+        doc_id: str,
+        content: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        index: str = "default",
+    ) -> AddedDocument:
+        """Put a text into a named index, or replace the one with the same id wholly.
+
+        Raises:
+            IndexNotFound: there is no such index.
+            UsageError: the content is blank or too large, or the metadata are not JSON.
+        """
+        from kb.ingest.index_documents import add_document
+
+        return add_document(self.file, index, doc_id, content, dict(metadata or {}))
+
+    def create_index(
+        self, name: str, *, backend: str = "sqlite", lowercase: bool = True, min_length: int = 2
+    ) -> CreatedIndex:
+        """Make an empty named index.
+
+        Args:
+            backend: "sqlite", kept in the file, or "memory".
+            lowercase: upper and lower case are the same.
+            min_length: words of fewer characters are left out.
+
+        Raises:
+            IndexExists, UnknownBackend: with what there is.
+        """
+        from kb.ingest.indexes import create_index
+
+        return create_index(self.file, name, backend, IndexOptions(lowercase, min_length))
+
+
+def _list_discoveries(base: Workspace, type_: str, module: str) -> Discoveries:
+    parts, _ = base.read_each(lambda _, connection: all_discoveries(connection))
+    rows = [
+        Discovery(**row)
+        for part in parts
+        for row in part
+        if type_ in ("", row["type"])
+        and module.casefold() in ("", row.get("module", "").casefold())
+    ]
+    rows.sort(key=lambda row: (row.module or "", row.type, row.date))
+    return Discoveries(results=rows, total_found=len(rows))
+
+
+def _index_to_search(base: Workspace, name: str) -> Index | None:
+    """An index of any file, by its name; None for the default one while nothing is in it."""
+
+    def look(file: SearchedFile, connection: Connection) -> Index | None:
+        row = file.names.find(connection, name, ("index",))
+        if row is None:
+            return None
+        options = IndexOptions.from_json(row["options"])
+        return Index(name, file.database, row["collection_id"], options)
+
+    places, _ = base.read_each(look)
+    # Raises with what there is.
+    return next(filter(None, places), None) or find_index(base.file, name)
+
+
+def _shown(query: Query, options: IndexOptions) -> ParsedQuery:
+
+    def text(operand: Operand) -> str:
+        written = operand.text.lower() if options.lowercase else operand.text
+        return written + ("*" if operand.is_prefix else "")
+
+    return ParsedQuery(
+        terms=[text(operand) for operand in query.terms],
+        must=[text(operand) for operand in query.must if not operand.is_phrase],
+        must_not=[text(operand) for operand in query.must_not],
+        phrases=[text(operand) for operand in query.must if operand.is_phrase],
+    )
+
+
+def _ignored_words(ranking: Ranking, index: Index) -> str:
+    if not ranking.ignored:
+        return ""
+    words = ", ".join(f'"{word}"' for word in dict.fromkeys(ranking.ignored))
+    return (
+        f'The index "{index.name}" leaves out words of fewer than {index.options.min_length} '
+        f"characters: {words} matches nothing."
+    )

@@ -1,0 +1,180 @@
+"""What a person sees of the files: collections, a document, what was done and learned."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kb.errors import SourceError
+from kb.formats.parse import is_markdown_text
+from kb.ingest.discoveries import all_discoveries
+from kb.ingest.reach import permitted
+from kb.library.workspace import Workspace
+from kb.search.files import SearchedFile
+from kb.search.results import file_of
+from kb.sources.address import local
+from kb.store.calls import call_statistics, logged_calls
+from kb.store.citation_graph import citations_made, citations_received
+from kb.store.collections import all_collections, with_source
+from kb.store.connection import Connection, Row
+from kb.store.contents import (
+    count_documents,
+    documents_of_collections,
+    documents_page,
+    documents_shown,
+    sections_of,
+    sizes,
+)
+from kb.store.names import Names
+from kb.store.sessions import details_of_session, files_of_session, newest_sessions
+
+
+class DocumentView(NamedTuple):
+    """A document with all that is shown round it.
+
+    Attributes:
+        collection: its collection as `Names.shown` has it, and under "name" its own name.
+        document: the row, with its `content`.
+        file: where it was read; "" where that is no file.
+        folder: of its source; None where the file may not read it.
+        is_markdown: whether its text is Markdown.
+        ends: the documents that it cites or that cite it, by row id, with `shown`: how their
+            collection is called.
+    """
+
+    collection: dict[str, Any]
+    document: Row
+    file: str
+    folder: Path | None
+    is_markdown: bool
+    sections: list[Row]
+    made: list[Row]
+    received: list[Row]
+    ends: dict[int, Row]
+
+
+def view_document(
+    workspace: Workspace, collection: str, document: str, max_citations: int
+) -> DocumentView:
+    """A document, its outline and its citations.
+
+    Raises:
+        CollectionNotFound, DocumentNotFound: with the nearest names.
+    """
+    with workspace.read_collection(collection) as (connection, row, file):
+        stored = file.names.document(connection, row, document, collection)
+        sections = sections_of(connection, stored["document_id"])
+        made = citations_made(connection, stored["document_id"], max_citations)
+        received = citations_received(connection, stored["document_id"], max_citations)
+        ends = _addresses(file.names, connection, [*made, *received])
+        sources = {other["name"]: other["source"] for other in all_collections(connection)}
+        folder = None
+        with contextlib.suppress(SourceError):
+            folder = _folder(file, connection, row)
+    place = file_of({"collection": row["name"], "documentId": stored["path"]}, sources)
+    called = {**file.names.shown(row), "name": row["name"]}
+    is_text = is_markdown_text(stored["content"], stored["path"])
+    return DocumentView(called, stored, place, folder, is_text, sections, made, received, ends)
+
+
+def source_folder(workspace: Workspace, collection: str) -> Path:
+    """Where the documents of a collection lie.
+
+    Raises:
+        CollectionNotFound: with the nearest names.
+        SourceError: nobody has said that the file may read it.
+    """
+    with workspace.read_collection(collection) as (connection, row, file):
+        return _folder(file, connection, row)
+
+
+def list_everything(workspace: Workspace) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """The collections of all files, each with its file, and how much there is in all."""
+    rows: list[dict[str, Any]] = []
+    counts: Counter[str] = Counter()
+    for file, connection in _read_each(workspace):
+        counts.update(sizes(connection))
+        documents = documents_of_collections(connection)
+        rows += [
+            {
+                **row,
+                "shown": file.names.called(row).collection,
+                "documents": documents[row["collection_id"]],
+                "file": file.database.path.name,
+            }
+            for row in file.names.collections(connection)
+        ]
+    return rows, counts
+
+
+def list_collection(
+    workspace: Workspace, name: str, limit: int, offset: int
+) -> tuple[Row, list[Row], int]:
+    """A collection's row, some of its documents, and their number.
+
+    Raises:
+        CollectionNotFound: with the nearest names.
+    """
+    with workspace.read_collection(name) as (connection, row, _):
+        documents = documents_page(connection, row["collection_id"], limit, offset)
+        return row, documents, count_documents(connection, row["collection_id"])
+
+
+def recent_sessions(workspace: Workspace, sessions: int, events: int) -> list[dict[str, Any]]:
+    """The newest sessions of all files: what was asked, read and learned in each."""
+    rows = []
+    for _, connection in _read_each(workspace):
+        learned = {row["id"]: row for row in all_discoveries(connection)}
+        for row in newest_sessions(connection, sessions):
+            details = details_of_session(connection, row["id"], "discovery", events)
+            rows.append(
+                {
+                    **row,
+                    "asked": details_of_session(connection, row["id"], "query", events),
+                    "read": files_of_session(connection, row["id"], events),
+                    "learned": [
+                        learned[event["detail"]] for event in details if event["detail"] in learned
+                    ],
+                }
+            )
+    rows.sort(key=lambda row: str(row["startedAt"]), reverse=True)
+    return rows[:sessions]
+
+
+def statistics_of_calls(workspace: Workspace) -> list[dict[str, Any]]:
+    """How the calls of each tool went, over all files."""
+    return call_statistics(logged_calls(connection) for _, connection in _read_each(workspace))
+
+
+def discoveries_of_files(workspace: Workspace) -> list[dict[str, Any]]:
+    """Every discovery; `elsewhere` is the file of one that is not in the file that is written."""
+    rows: list[dict[str, Any]] = []
+    for file, connection in _read_each(workspace):
+        is_written = file.database is workspace.database
+        elsewhere = "" if is_written else file.database.path.name
+        rows += [{**row, "elsewhere": elsewhere} for row in all_discoveries(connection)]
+    return rows
+
+
+def _folder(file: SearchedFile, connection: Connection, row: Row) -> Path:
+    return local(permitted(file.database, with_source(connection, row))["source"])
+
+
+def _read_each(workspace: Workspace) -> Iterator[tuple[SearchedFile, Connection]]:
+    """A read of each file that is on the disk, one after the other."""
+    for file in workspace.files:
+        if not file.database.in_memory:
+            with file.database.read() as connection:
+                yield file, connection
+
+
+def _addresses(names: Names, connection: Connection, citations: Sequence[Row]) -> dict[int, Row]:
+    keys = ("source_document_id", "target_document_id")
+    ids = {row[key] for row in citations for key in keys} - {None}
+    return {
+        id_: {**row, "shown": names.called({"name": row["collection"]}).collection}
+        for id_, row in documents_shown(connection, ids).items()
+    }

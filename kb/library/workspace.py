@@ -1,0 +1,302 @@
+"""What every verb of the library works on: the open file, its model, and the project."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from kb.errors import CollectionNotFound, EmbeddingError, FileError, KbError
+from kb.model_in_use import ModelInUse
+from kb.open_file import OpenFile
+from kb.results.findings import Finding
+from kb.search.files import SearchedFile, left_out
+from kb.store.attached_files import labels
+from kb.store.calls import CallLog
+from kb.store.chunks import collection_range
+from kb.store.collections import all_collections
+from kb.store.connection import Connection, Row
+from kb.store.database import Database
+from kb.store.names import Names
+from kb.store.sessions import SessionLog
+from kb.store.write_ahead_log import COPY, held_log, log_finding
+
+if TYPE_CHECKING:
+    from kb.library.shards import Shards
+    from kb.project.in_use import ProjectInUse
+
+T = TypeVar("T")
+
+
+class Workspace:
+    """An open file with its model and a project, shared by all verbs.
+
+    Args:
+        file: the file; several workspaces may share it.
+        model: the file's embedding model, shared as well.
+        allowed_docs: folders outside a project that its external docs may lie in.
+        may_choose: whether another project than the one of the file may be activated.
+    """
+
+    def __init__(
+        self,
+        file: OpenFile,
+        model: ModelInUse,
+        *,
+        allowed_docs: Sequence[str] = (),
+        may_choose: bool = True,
+    ) -> None:
+        self.file = file
+        self.model = model
+        self._allowed_docs = allowed_docs
+        self._may_choose = may_choose
+        self.shards: Shards | None = None
+
+    def another(self, *, may_choose: bool = True) -> Self:
+        """The same file for another client, with a project of its own."""
+        another = type(self)(
+            self.file, self.model, allowed_docs=self._allowed_docs, may_choose=may_choose
+        )
+        another.shards = self.shards
+        return another
+
+    def use_shards(self, workers: str, patterns: Sequence[str], seconds: float = 0.0) -> None:
+        """Search files on the machines of a Dask scheduler's workers as well.
+
+        Args:
+            workers: the scheduler's address.
+            patterns: of the files there, or folders of them.
+            seconds: how long a question waits for them; 0: five.
+
+        Raises:
+            UsageError: the extra is not installed, or the address is none.
+        """
+        from kb.library.shards import SECONDS, Shards  # here: Dask takes half a second
+
+        self.shards = Shards(workers, patterns, seconds or SECONDS)
+
+    def on_file(self, path: Path) -> Self:
+        """Another file, without a project, with the same choices of models.
+
+        Raises:
+            FileError: it cannot be opened.
+        """
+        database = Database(path, create=False)
+        # By its name, though nothing lies there: the files of a project are not served.
+        file = OpenFile(database, project=path.with_suffix(""), has_project=False)
+        return type(self)(file, self.model.beside(database))
+
+    @property
+    def database(self) -> Database:
+        return self.file.database
+
+    @property
+    def names(self) -> Names:
+        return self.file.names
+
+    @property
+    def lost(self) -> str:
+        """What to tell of files that could not be read when they were last looked for."""
+        lost = self.shards.unavailable if self.shards else []
+        return " ".join([*self.file.beside.unavailable, *lost])
+
+    @cached_property
+    def project(self) -> ProjectInUse:
+        """The project in whose files the client works."""
+        from kb.project.in_use import ProjectInUse  # here: most commands need none
+
+        return ProjectInUse(
+            self.file,
+            self.model,
+            self._allowed_docs,
+            may_choose=self._may_choose,
+        )
+
+    @cached_property
+    def memory_model(self) -> ModelInUse:
+        """The model of the indexes that lie in memory."""
+        return self.model.beside(self.file.memory)
+
+    @property
+    def models(self) -> list[ModelInUse]:
+        """The model of the file, and of what lies in memory if anything does."""
+        return [self.model, *([self.memory_model] if self.file.has_memory else [])]
+
+    @property
+    def files(self) -> list[SearchedFile]:
+        """All that is read as one: the file, what lies in memory, and the files beside it."""
+        beside = self.file.beside.databases()
+        if not beside:
+            files = [SearchedFile(self.model, self.file.names)]
+        else:
+            files = self._named_files([self.database, *beside])
+        if self.file.has_memory:
+            files.insert(1, SearchedFile(self.memory_model, self.names, "Indexes in memory"))
+        return files
+
+    def _named_files(self, databases: Sequence[Database]) -> list[SearchedFile]:
+        """Files whose collections carry their file's name where another has the same."""
+        names: list[set[str]] = []
+        for database in databases:
+            try:
+                with database.read() as connection:
+                    rows = self.names.collections(connection)
+            except FileError:  # told when it is searched
+                rows = []
+            names.append({row["name"] for row in rows})
+        count = Counter(name for part in names for name in part)
+        files = []
+        for database, label, part in zip(
+            databases, labels([database.path for database in databases]), names, strict=True
+        ):
+            is_first = database is self.database
+            model = self.model if is_first else self.model.beside(database, as_it_is=True)
+            shared = {name: f"{name}@{label}" for name in part if count[name] > 1}
+            called = Names(self.names.aliases, self.names.notices, shared, self.names.inside)
+            files.append(SearchedFile(model, called, str(database.path)))
+        return files
+
+    @contextlib.contextmanager
+    def read_collection(
+        self,
+        name: str,
+        find: Callable[[SearchedFile, Connection], Row | None] | None = None,
+    ) -> Iterator[tuple[Connection, Row, SearchedFile]]:
+        """A read of the file that holds a collection, the collection's row, and that file.
+
+        Args:
+            find: finds it in a file; by default by its name or alias.
+
+        Raises:
+            CollectionNotFound: with the nearest names, and which files could not be looked into.
+        """
+        files = self.files
+        notices = [self.lost] if self.lost else []
+        names: set[str] = set()
+        for file in files:
+            with contextlib.ExitStack() as read:
+                try:
+                    connection = read.enter_context(file.database.read())
+                    with file.database.translated():
+                        row = find(file, connection) if find else file.names.find(connection, name)
+                        names |= file.names.known(connection)
+                except FileError as error:
+                    if len(files) == 1:
+                        raise
+                    notices.append(left_out(file.label, error))
+                    continue
+                if row is not None and row["collection_id"]:
+                    yield connection, row, file
+                    return
+        with self.database.read() as connection:
+            try:
+                row = files[0].names.collection(connection, name, others=list(names))
+            except CollectionNotFound as error:
+                message = " ".join([error.message, *notices])
+                raise CollectionNotFound(message, **error.details) from error
+            yield connection, row, files[0]
+
+    def ask_each(
+        self, work: Callable[[SearchedFile], T], unsaid: tuple[type[KbError], ...] = ()
+    ) -> tuple[list[tuple[SearchedFile, T]], str]:
+        """What some work on each file gives, and what to tell of the files where it fails.
+
+        Args:
+            unsaid: what goes without saying while other files answer.
+
+        Raises:
+            FileError, EmbeddingError: it fails for every file.
+        """
+        done: list[tuple[SearchedFile, T]] = []
+        failed: list[tuple[SearchedFile, KbError]] = []
+        for file in self.files:
+            try:
+                done.append((file, work(file)))
+            except (FileError, EmbeddingError) as error:
+                failed.append((file, error))
+        if not done:
+            raise failed[0][1]
+        notices = [
+            left_out(file.label, error) for file, error in failed if not isinstance(error, unsaid)
+        ]
+        return done, " ".join(filter(None, [*notices, self.lost]))
+
+    def read_each(self, work: Callable[[SearchedFile, Connection], T]) -> tuple[list[T], str]:
+        """What some work on a read of each file gives; else as `ask_each`."""
+
+        def read(file: SearchedFile) -> T:
+            with file.database.read() as connection:
+                return work(file, connection)
+
+        answers, notice = self.ask_each(read)
+        return [answer for _, answer in answers], notice
+
+    def call_log(self) -> CallLog:
+        """Counts the calls of tools in the file."""
+        return CallLog(self.database)
+
+    def session_log(self) -> SessionLog:
+        """Notes in the file what one client does."""
+        return SessionLog(self.database)
+
+    def embed_added(self, should_stop: Callable[[], bool]) -> bool:
+        """Embed what waits in named indexes and archives; whether some waits on.
+
+        Other folders that were synced without vectors are left alone.
+
+        Raises:
+            EmbeddingError: the model cannot be used.
+        """
+        from kb.ingest.embed import embed_pending  # here: not before a server's first reply
+
+        for model in self.models:
+            with model.database.read() as connection:
+                rows = all_collections(connection)
+            for row in rows:
+                if row["kind"] in ("index", "archive"):
+                    within = collection_range(row["collection_id"])
+                    if embed_pending(model, within=within, should_stop=should_stop).waiting:
+                        return True
+        return False
+
+    def follow_folders(self) -> None:
+        """Keep all collections in line with their folders; does not return."""
+        from kb.ingest.follow import follow_folders  # here: not before a server's first reply
+
+        follow_folders(self.file, self.model)
+
+    def problems(self) -> list[Finding]:
+        """What keeps the file from answering as it should; a few look-ups."""
+        from kb.models.embedder import BUILDS
+        from kb.store.health import quick
+
+        with self.database.read() as connection:
+            return quick(connection, BUILDS)
+
+    def waiting_log(self) -> Finding | None:
+        """That writes wait beside the `.db`, when others keep them from being merged into it."""
+        return log_finding(self.database)
+
+    def require_sound(self, failure: Exception) -> None:
+        """Say that the file is damaged where that explains a failure.
+
+        Raises:
+            DamagedFileError, ReplacedFileError: it is.
+        """
+        from kb.store.health import require_sound  # here: it is hardly ever needed
+
+        require_sound(self.database, failure)
+
+    def held_log(self) -> str:
+        """What a copy of the `.db` alone would lack and why, a sentence; "" where it is whole."""
+        if not self.database.log.waits:
+            return ""
+        return f"{held_log(self.database).sentence()}. To copy all, {COPY}."
+
+    def stop(self) -> None:
+        """End what follows the project's folder; the file stays open for others."""
+        if "project" in vars(self):
+            self.project.stop()

@@ -1,0 +1,100 @@
+"""The base of all results: how they become the object that is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+
+@cache
+def camel_case(name: str) -> str:
+    """`total_lines` as `totalLines`."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Result:
+    """Base of all results, and of their parts: each class below it is a frozen dataclass."""
+
+    # How pydantic, which the protocol uses, writes the keys of a schema.
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"alias_generator": camel_case}
+    unsent: ClassVar[tuple[str, ...]] = ()  # fields that are for callers in Python alone
+
+    def __init_subclass__(cls, *, kw_only: bool = True) -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True, kw_only=kw_only)(cls)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that is sent: wire keys, nested results as objects, nothing that is None."""
+        pairs = (
+            (key, getattr(self, name)) for name, key in self._keys() if name not in self.unsent
+        )
+        return {key: plain(value) for key, value in pairs if value is not None}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Self:
+        """A result without nested ones, made of what `to_dict` gives."""
+        values = {name: row.get(key) for name, key in cls._keys()}
+        return cls(**{name: value for name, value in values.items() if value is not None})
+
+    @classmethod
+    def _keys(cls) -> Iterator[tuple[str, str]]:
+        key_of = cls.__pydantic_config__.get("alias_generator", str)
+        return ((field.name, key_of(field.name)) for field in fields(cls))  # type: ignore[arg-type]
+
+
+class SnakeResult(Result):
+    """One whose keys are its fields' names: those of the external and index families."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {}
+
+
+class Listing(Result, Generic[T]):
+    """One that is a list of rows, above all."""
+
+    listed: ClassVar[str] = "results"  # the field that holds the rows
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(getattr(self, self.listed))
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.listed))
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return value
+
+
+class Row(Result):
+    """One row of a list; `truncated` where a budget left no room for all of its text."""
+
+    truncated: bool | None = None
+
+
+class Located(Row):
+    """Where the text stands in a file that was converted; the end where it is another one."""
+
+    page: int | None = None
+    end_page: int | None = None
+    slide: int | None = None
+    end_slide: int | None = None
+    sheet: str | None = None
+    end_sheet: str | None = None
+    cell: int | None = None
+    end_cell: int | None = None
+
+
+class InCollection(Result):
+    """What lies in a collection."""
+
+    collection: str  # an alias where there is one
+    collection_id: str | None = None  # the id where `collection` is an alias

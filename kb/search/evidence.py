@@ -1,0 +1,380 @@
+"""What is known of each candidate: its share of the query's words, its nearness, its script.
+
+A term's information is its idf: the fewer passages contain it, the more it says. It is
+log(1 + (N - n + 0.5) / (n + 0.5)) for n of N passages. A passage's share of a query is the summed
+information of the terms in it, divided by that of all terms.
+
+What is near to the best passages is near to the query as well (Rocchio 1971). The vectors of the
+passages that rank first are added to the query's, and each candidate's nearness is that to the sum,
+
+    q' = q + 0.2 v,  v the sum of the three best passages' vectors, divided by three.
+
+All follows from cosines, which are first put on the packaged English model's scale. Chosen and
+measured in docs/decisions/0023-feedback-and-common-words.md.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from heapq import nlargest
+from itertools import islice
+from typing import NamedTuple
+
+from kb.models.tokens import english_number
+from kb.search.candidates import NOTHING, Candidates, Postings, Term, TermMatches
+from kb.search.query import says_little, scripts_asked
+from kb.search.ranking import (
+    APART,
+    COMMON,
+    LENGTH_WEIGHT,
+    NEAR,
+    SATURATION,
+    Evidence,
+    fts5_idf,
+    script_fit,
+    support,
+)
+from kb.search.snapshot import max_df
+from kb.text.terms import is_unspaced, words as split_words
+
+# Summed idf (nats) at which keyword evidence saturates: that of a term in a fifth of the passages.
+# In a small file most of the text that there might be is missing.
+SATURATING = 1.5
+MIN_PASSAGES = 100
+MIN_TELLING = 0.25  # what passages hold more often ranks before the rest, and none is noise
+FEEDBACK = 3  # passages that are added to the query; two or four gain less
+FEEDBACK_SHARE = 0.2  # of their mean; with 0.25 SciFact loses
+EVERYDAY = 10_000  # the English vocabulary begins with names of signs and its commonest words
+_EMOJI = re.compile(r'"u[0-9a-f]{4,6}"')
+_CONTRACTION = re.compile(r"\w['’](?!s\b)\w")
+_AROUND_WORDS = "\"*'`.,;:!?()[]{}<>"
+_COSINE = Evidence._fields.index("cosine")
+
+
+class CorpusStatistics(NamedTuple):
+    """How frequent expressions are in all files that are searched as one."""
+
+    passages: int
+    df: Mapping[str, int]  # the document frequency of each expression
+    # Those in so many passages that they tell next to nothing, and emoji that are in none, which
+    # are decoration beside words.
+    common: Collection[str]
+    idf: Mapping[str, float]  # FTS5's, of each expression; 0 for such emoji
+    mean_length: float  # of a document, in passages
+
+
+class Coverage(NamedTuple):
+    """Share of a query's summed idf that each passage contains."""
+
+    greatest_score: float = 0.0  # no bm25 score of the query is greater
+    held: Mapping[int, float] = NOTHING  # the share by chunk id; 0 where it is missing
+    # The query's idf as a multiple of that of a term which one passage alone holds.
+    rarity: float = 0.0
+    # 1; less where very many passages hold the query's terms, least for stop words.
+    telling: float = 1.0
+    # By chunk id, the factor from a bm25 score of this file to one of all files; 1 where it is
+    # missing.
+    weight: Mapping[int, float] = NOTHING
+
+
+def evidence_of(files: Sequence[Candidates]) -> list[list[Evidence]]:
+    """The evidence of each candidate of some files, by file."""
+    corpus = corpus_statistics([file.matches for file in files])
+    evidence = [_evidence(file, corpus) for file in files]
+    # Vectors of one model are near to each other whichever files they lie in.
+    alike: dict[object, list[int]] = {}
+    for number, file in enumerate(files):
+        alike.setdefault((file.model, file.readable), []).append(number)
+    for numbers in alike.values():
+        first = files[numbers[0]]
+        fed = iter(
+            fed_back(
+                [candidate for number in numbers for candidate in evidence[number]],
+                [row[-1] for number in numbers for row in files[number].rows],
+                first.readable,
+                first.model.calibration.standard,
+            )
+        )
+        for number in numbers:
+            evidence[number] = list(islice(fed, len(evidence[number])))
+    return evidence
+
+
+def absent_words(files: Sequence[Candidates]) -> tuple[list[str], float]:
+    """The words of a query that no passage holds, and their share of its information.
+
+    Everyday words are among them only where nothing is held: people say the same in others. A word
+    with a likely one in its place counts as held, and so does a name all of whose words are. Of a
+    path that is asked for there are none.
+    """
+    has_passages = any(file.matches.sizes.passages for file in files)
+    if not has_passages or any(file.named for file in files):
+        return [], 0.0
+    matches = [file.matches for file in files]
+    terms = {term.match: term for file in matches for term in file.terms}
+    held = {match for file in matches for match, postings in file.postings.items() if postings.df}
+    absent = [
+        term
+        for match, term in terms.items()
+        if match not in held
+        and held.isdisjoint(term.near)
+        and not (term.parts and held.issuperset(term.parts))
+        and _is_word(match)
+    ]
+    if len(absent) < len(terms):
+        absent = [term for term in absent if not _is_everyday(term.match)]
+    if not absent:
+        return [], 0.0
+    corpus = corpus_statistics(matches)
+    weights = {
+        match: _weight(term, corpus.df, corpus.passages)
+        for match, term in terms.items()
+        if match not in corpus.common
+    }
+    share = sum(weights.get(term.match, 0.0) for term in absent) / (sum(weights.values()) or 1.0)
+    return [term.match.strip(_AROUND_WORDS) for term in absent], share
+
+
+def corpus_statistics(files: Sequence[TermMatches]) -> CorpusStatistics:
+    """The frequencies of all files together."""
+    df: dict[str, int] = {}
+    for file in files:
+        for match, postings in file.postings.items():
+            df[match] = df.get(match, 0) + postings.df
+    passages = sum(file.sizes.passages for file in files)
+    common = {match for file in files for match, held in file.postings.items() if held.is_common}
+    # What no file holds too often may be common in all of them.
+    also = common | {match for match, count in df.items() if count >= max_df(passages)}
+    if any(term.match not in also for file in files for term in file.terms):
+        common = also
+    nowhere = {match for match, count in df.items() if not count and _EMOJI.fullmatch(match)}
+    idf = {match: fts5_idf(count, passages) for match, count in df.items()}
+    documents = sum(file.sizes.documents for file in files)
+    return CorpusStatistics(
+        passages,
+        df,
+        common | nowhere,
+        idf | dict.fromkeys(nowhere, 0.0),
+        passages / max(1, documents),
+    )
+
+
+def coverage(file: TermMatches, corpus: CorpusStatistics) -> Coverage:
+    """What the candidates of one file contain; `corpus`: of all files, this one among them."""
+    if not (file.terms or file.ranked):
+        return Coverage()
+    passages, df = corpus.passages, corpus.df
+    counted = [term for term in file.terms if term.match not in corpus.common] or file.terms
+    information = matched = 0.0
+    held: dict[int, float] = {}
+    for term in counted:
+        weight = _weight(term, df, passages)
+        information += weight
+        if not says_little(term.match.strip('"*')):
+            matched += _weight(term, df, max(passages, MIN_PASSAGES))
+        for chunk_id, share in _shares(term, file.postings, df, passages).items():
+            held[chunk_id] = held.get(chunk_id, 0.0) + weight * share
+    greatest = sum(
+        corpus.idf[match] * (COMMON if match in corpus.common else 1.0)
+        for match in dict.fromkeys(file.ranked)
+    )
+    return Coverage(
+        (SATURATION + 1) * greatest,
+        {chunk_id: value / information for chunk_id, value in held.items()},
+        information / _information(1, max(passages, 1)),
+        max(min(matched / SATURATING, 1.0) ** 2, MIN_TELLING),
+        _weight_elsewhere(file, corpus) if passages != file.sizes.passages else {},
+    )
+
+
+def document_shares(file: TermMatches, corpus: CorpusStatistics) -> Mapping[int, float]:
+    """The BM25 of the candidates' documents as a share of the greatest possible.
+
+    Terms that very many passages hold are left out.
+    """
+    weights = {match: corpus.idf[match] for match in file.frequencies if match not in corpus.common}
+    greatest = sum(weights.values())
+    norms = {
+        document_id: SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * length / corpus.mean_length)
+        for document_id, length in file.lengths.items()
+    }
+    shares: dict[int, float] = {}
+    for match, weight in weights.items():
+        for document_id, count in file.frequencies[match].items():
+            share = count / (count + norms[document_id])
+            shares[document_id] = shares.get(document_id, 0.0) + weight * share / greatest
+    return shares
+
+
+def fed_back(
+    candidates: Sequence[Evidence],
+    vectors: Sequence[bytes],
+    readable: float,
+    standard: Callable[[float], float],
+) -> list[Evidence]:
+    """The candidates with their cosines to the sum of the query and the best, in their order.
+
+    Args:
+        vectors: of each candidate, as they are stored (int8); all of one model.
+        readable: the share of the query that the model can read.
+        standard: turns a cosine of the model into one of the packaged English model.
+    """
+    embedded = [
+        number for number, candidate in enumerate(candidates) if candidate.cosine is not None
+    ]
+    known = [candidates[number] for number in embedded]
+    if not (readable and known):
+        return [*candidates]
+    import numpy as np
+
+    stored = b"".join([vectors[number] for number in embedded])
+    matrix = np.frombuffer(stored, dtype=np.int8).reshape(len(known), -1).astype(np.float32)
+    matrix /= np.maximum(np.sqrt(np.einsum("ij,ij->i", matrix, matrix)), 1.0)[:, np.newaxis]
+    supports = [support(candidate, readable) for candidate in known]
+    best = nlargest(FEEDBACK, range(len(known)), key=supports.__getitem__)
+    # Fewer than three pull less: a single passage is no evidence for itself.
+    weight = len(best) / FEEDBACK
+    near = [weight * standard(mean) for mean in (matrix @ matrix[best].mean(axis=0)).tolist()]
+    of_query = weight * sum(known[number].cosine or 0.0 for number in best) / len(best)
+    of_each_other = weight * sum(near[number] for number in best) / len(best)
+    share = FEEDBACK_SHARE
+    length = max(1 + 2 * share * of_query + share**2 * of_each_other, 1e-6) ** 0.5
+    nearness = iter(near)
+    return [
+        candidate
+        if candidate.cosine is None
+        else Evidence._make(
+            (
+                *candidate[:_COSINE],
+                (candidate.cosine + share * next(nearness)) / length,
+                *candidate[_COSINE + 1 :],
+            )
+        )
+        for candidate in candidates
+    ]
+
+
+def _evidence(file: Candidates, corpus: CorpusStatistics) -> list[Evidence]:
+    """The evidence of each row's passage, without feedback."""
+    words, query = file.words, file.query
+    if words is None:
+        return []
+    covered = coverage(file.matches, corpus)
+    greatest = covered.greatest_score
+    of_documents = document_shares(file.matches, corpus)
+    standard = file.model.calibration.standard
+    scripts, title_asked = scripts_asked(query), _plain(query.text)
+    literal = set(words.literal) if len(split_words(query.text)) > 1 else set()
+    of_document: dict[int, tuple[float, float | None, float, bool]] = {}
+    evidence: list[Evidence] = []
+    for row in file.rows:
+        chunk_id, document_id, distance, document_distance, title, beginning, is_first, _ = row
+        if (known := of_document.get(document_id)) is None:
+            known = of_document[document_id] = (
+                of_documents.get(document_id, 0.0),
+                None if document_distance is None else standard(1 - document_distance),
+                script_fit(scripts, beginning),
+                _plain(title) == title_asked,
+            )
+        document_words, document_cosine, script, is_title = known
+        share = 0.0  # a passage's bm25 score as a share of the greatest that the query can have
+        if greatest > 0 and (score := words.scores.get(chunk_id)):
+            share = score * covered.weight.get(chunk_id, 1.0) / greatest
+        is_titled = chunk_id in file.matches.titled
+        evidence.append(
+            Evidence(
+                chunk_id,
+                document_id,
+                share,
+                document_words,
+                covered.held.get(chunk_id, 0.0),
+                covered.rarity,
+                covered.telling,
+                None if distance is None else standard(1 - distance),
+                None if distance is None else document_cosine,
+                script,
+                is_titled,
+                chunk_id in literal,
+                chunk_id in words.typed,
+                is_title,
+                bool(is_first) and is_titled,
+                chunk_id in file.named,
+                distance,
+            )
+        )
+    return evidence
+
+
+def _is_word(match: str) -> bool:
+    """Whether an expression is of words that a reader knows as such."""
+    is_cut = is_unspaced(match) or _EMOJI.fullmatch(match) or _CONTRACTION.search(match)
+    return bool(split_words(match)) and not is_cut
+
+
+def _is_everyday(match: str) -> bool:
+    parts = split_words(match.casefold())
+    place = english_number(parts[0]) if len(parts) == 1 else None
+    return place is not None and place < EVERYDAY
+
+
+def _plain(title: str) -> str:
+    """A title as it is compared with a query."""
+    return " ".join(title.split()).rstrip(".?!").casefold()
+
+
+def _weight_elsewhere(file: TermMatches, corpus: CorpusStatistics) -> Mapping[int, float]:
+    """For each passage, the weight of its terms in all files as a multiple of that in its file.
+
+    FTS5 counts the passages of its own file alone. Its score is a sum over terms of their weight
+    times how prominent they are in the passage.
+    """
+    here: dict[int, float] = {}
+    there: dict[int, float] = {}
+    for match in dict.fromkeys(file.ranked):
+        postings = file.postings[match]
+        if postings.is_common:  # its passages are not all known
+            continue
+        factor = corpus.idf[match] / fts5_idf(postings.df, file.sizes.passages)
+        scores = file.scores[match]
+        for chunk_id in postings.chunks:
+            score = scores[chunk_id]
+            here[chunk_id] = here.get(chunk_id, 0.0) + score
+            there[chunk_id] = there.get(chunk_id, 0.0) + factor * score
+    return {chunk_id: there[chunk_id] / score for chunk_id, score in here.items()}
+
+
+def _weight(term: Term, df: Mapping[str, int], passages: int) -> float:
+    """A term's information."""
+    count = df[term.match]
+    if not count and term.near:
+        count = max(df[match] for match in term.near)
+    elif not count and term.parts:
+        # No passage holds the name as it was typed: it is looked for by its words.
+        return sum(_information(df[part], passages) for part in term.parts)
+    return _information(count, passages)
+
+
+def _shares(
+    term: Term, postings: Mapping[str, Postings], df: Mapping[str, int], passages: int
+) -> dict[int, float]:
+    """How much of a term's information each passage holds, 0 to 1."""
+    count = df[term.match]
+    shares: dict[int, float] = {}
+    if term.near and not count:
+        for match in term.near:
+            shares |= dict.fromkeys(postings[match].chunks, NEAR)
+        return shares
+    parts = {part: _information(df[part], passages) for part in term.parts}
+    whole = sum(parts.values())
+    for part, weight in parts.items():
+        for chunk_id in postings[part].chunks:
+            share = (APART if count else 1.0) * weight / whole
+            shares[chunk_id] = shares.get(chunk_id, 0.0) + share
+    return shares | dict.fromkeys(postings[term.match].chunks, 1.0)
+
+
+def _information(df: int, passages: int) -> float:
+    df = min(df, passages)
+    return math.log(1 + (passages - df + 0.5) / (df + 0.5))

@@ -1,0 +1,195 @@
+"""Filters of a search: which documents it may find, and which of its rows are shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from typing import NamedTuple, TypeVar
+
+from kb.errors import UsageError
+from kb.formats.tags import normal_tag
+from kb.results.filters import FilterOptions
+from kb.search.merge import Hit
+from kb.search.operators import NO_FILTERS, Filters, no_such_tag, tag_bounds
+from kb.store.chunks import ChunkRange, chunks_of_documents
+from kb.store.connection import Connection
+
+SORTS = ("score", "date")
+T = TypeVar("T")
+_DATE = re.compile(r"\d{4}(-\d\d){0,2}", re.ASCII)
+
+
+class DocumentFilter(NamedTuple):
+    """`FilterOptions` with their defaults."""
+
+    paths: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    metadata: Sequence[str] = ()
+    since: str = ""
+    until: str = ""
+    min_score: float = 0.0
+    max_per_document: int = 0
+    sort: str = "score"
+
+    @classmethod
+    def of(cls, options: FilterOptions) -> DocumentFilter:
+        """The filter that some options make.
+
+        Raises:
+            UsageError: one of them means nothing.
+        """
+        documents = cls(**options)
+        for name in ("since", "until"):
+            _require_date(name, getattr(documents, name))
+        for text in documents.metadata:
+            if not text.partition("=")[0].strip() or "=" not in text:
+                raise UsageError(f'metadata is "key=value", not "{text}"', field="metadata")
+        if documents.sort not in SORTS:
+            raise UsageError(f"sort is score or date, not {documents.sort}", field="sort")
+        return documents
+
+    @property
+    def shows_dates(self) -> bool:
+        return bool(self.since or self.until or self.sort == "date")
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether the best hits are the rows, as far as there is room."""
+        return not (self.min_score or self.max_per_document)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every document passes."""
+        return not (self.paths or self.tags or self.metadata or self.since or self.until)
+
+    def rows_of(self, hits: list[tuple[T, Hit]], limit: int) -> list[tuple[T, Hit]]:
+        """Of all hits of a search, each with its file, those that are shown."""
+        if self.shows_all:
+            return hits[:limit]
+        counts: dict[tuple[int, int | None], int] = defaultdict(int)
+        shown = []
+        for file, hit in hits:
+            counts[id(file), hit.document_id] += 1
+            is_within = 0 < self.max_per_document < counts[id(file), hit.document_id]
+            if hit.score >= self.min_score and not is_within:
+                shown.append((file, hit))
+        return shown[:limit]
+
+
+OPEN = DocumentFilter()
+
+
+def within_filter(
+    connection: Connection,
+    filters: Filters,
+    documents: DocumentFilter,
+    ranges: Sequence[ChunkRange],
+    called: Mapping[int, Mapping[str, str]],
+) -> tuple[Filters, str]:
+    """Filters that let only passages of fitting documents pass, and a notice where none fits.
+
+    Args:
+        called: how each collection is shown, by its row id.
+
+    Raises:
+        UsageError: a glob that can match nothing.
+    """
+    if documents.is_open:
+        return filters, ""
+    key = json.dumps([documents[:5], ranges, [*called]])
+    known: dict[str, tuple[set[int], str]] = connection.known("filters")
+    if key not in known:
+        known[key] = _passing(connection, documents, ranges, called)
+    ids, notice = known[key]
+    if filters != NO_FILTERS:
+        ids = (ids if filters.only is None else ids & filters.only) - (filters.without or set())
+    return filters._replace(only=ids, without=None), notice
+
+
+def _passing(
+    connection: Connection,
+    documents: DocumentFilter,
+    ranges: Sequence[ChunkRange],
+    called: Mapping[int, Mapping[str, str]],
+) -> tuple[set[int], str]:
+    """The passages of the documents that pass, and a notice where there are none."""
+    passing: set[int] | None = None
+    for ids, why in _conditions(connection, documents, ranges, called):
+        if not ids:
+            return set(), why
+        passing = ids if passing is None else passing & ids
+    if not passing:
+        return set(), "No document passes all filters together."
+    return set(chunks_of_documents(connection, sorted(passing))), ""
+
+
+def _conditions(
+    connection: Connection,
+    documents: DocumentFilter,
+    ranges: Sequence[ChunkRange],
+    called: Mapping[int, Mapping[str, str]],
+) -> Iterator[tuple[set[int], str]]:
+    """The documents that pass each filter, and what to tell where there are none."""
+
+    def find(statement: str, **parameters: str | list[str]) -> set[int]:
+        return set(connection.column(statement, ranges=ranges, **parameters))
+
+    if documents.since or documents.until:
+        bounds = {"since": documents.since, "until": documents.until}
+        why = " ".join(f"{word} {day}" for word, day in bounds.items() if day)
+        # "~" follows all that can stand behind the beginning of a date.
+        ids = find("documents_dated", since=documents.since or "0", until=f"{documents.until}~")
+        yield ids, f"No document has a date {why}."
+    for name in map(normal_tag, documents.tags):
+        ids = find("documents_tagged", **tag_bounds(name))
+        yield ids, "" if ids else no_such_tag(connection, name, ranges)
+    values: dict[str, list[str]] = defaultdict(list)
+    for text in documents.metadata:
+        key, _, value = text.partition("=")
+        values[key.strip()].append(value.strip())
+    for key, alternatives in values.items():
+        why = f"No document has {' or '.join(f'{key}={value}' for value in alternatives)}."
+        yield find("documents_with_metadata", key=key, alternatives=alternatives), why
+    if documents.paths:
+        why = f"No document's path fits {' or '.join(documents.paths)}."
+        yield _matching(connection, documents.paths, ranges, called), why
+
+
+def _matching(
+    connection: Connection,
+    globs: Sequence[str],
+    ranges: Sequence[ChunkRange],
+    called: Mapping[int, Mapping[str, str]],
+) -> set[int]:
+    """The documents whose id fits a glob, or whose id behind its collection's name does.
+
+    That is how most files look from the project, as a collection has its folder's name.
+    """
+    from kb.disk.globs import Globs  # here: a tenth of what a search by words imports
+
+    fitting = Globs(globs, descend=False)
+    return {
+        document_id
+        for first, last in ranges
+        for document_id, collection_id, path in connection.tuples(
+            "paths_of_range", first=first, last=last
+        )
+        if fitting.match(path)
+        or any(fitting.match(f"{name}/{path}") for name in called.get(collection_id, {}).values())
+    }
+
+
+def _require_date(name: str, text: str) -> None:
+    """Raise UsageError for what is neither a day nor a month nor a year."""
+    try:
+        if text:
+            date.fromisoformat(
+                f"{text}{'-01-01'[len(text) - 4 :]}" if _DATE.fullmatch(text) else ""
+            )
+    except ValueError:
+        raise UsageError(
+            f'{name} is a date, such as 2026-01-31, not "{text}"', field=name
+        ) from None

@@ -1,0 +1,137 @@
+"""The candidates of several files become one order.
+
+How rare a term is, what is near to the best, and what the background is follow from the candidates
+of all files together, so that scores compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kb.models.embedder import Floats
+from kb.search.candidates import DEPTH, Budget, Candidates, FileQuery, candidates
+from kb.search.evidence import absent_words, evidence_of
+from kb.search.operators import Filters
+from kb.search.query import Operand, Query
+from kb.search.ranking import Evidence, Expected, expected, rank, shown
+from kb.search.snapshot import Snapshot
+from kb.store.chunks import ChunkRange, documents_of_chunks
+
+MAX_DISTANCE = 2.0  # the greatest cosine distance
+# Asks by a vector alone; the word says that something is asked.
+NEAR_A_VECTOR = Query("", (Operand("passage"),))
+
+
+class Hit(NamedTuple):
+    """One passage of the answer: why, and how well it fits."""
+
+    chunk_id: int
+    document_id: int | None
+    score: float  # orders the hits
+    distance: float | None  # the true cosine; None while the chunk or the query has no vector
+    keyword_rank: int | None = None  # from 1; None where the list does not hold the chunk
+    vector_rank: int | None = None
+    evidence: Evidence | None = None  # None: the score comes from the distance alone
+    is_by_words: bool = False  # all of the query must be there, so that its meaning tells nothing
+
+
+def merge(
+    files: Sequence[Candidates], limit: int | None, max_distance: float = MAX_DISTANCE
+) -> list[tuple[int, Hit]]:
+    """The best passages of some files, each with its file's number.
+
+    Args:
+        max_distance: below 2, leaves out passages whose distance is greater or unknown.
+    """
+    evidence = evidence_of(files)
+    _, absent = absent_words(files)
+    usual = expected(evidence)._replace(absent=absent)
+    hits: list[tuple[int, Hit]] = []
+    for number, (file, of_file) in enumerate(zip(files, evidence, strict=True)):
+        if file.words is None:
+            best = _by_meaning(file, limit, max_distance)
+        else:
+            best = _by_evidence(file, of_file, usual, limit, max_distance)
+        hits += [(number, hit) for hit in best]
+    if len(files) > 1:
+        hits.sort(key=lambda pair: -pair[1].score)  # files in their order where scores are equal
+    return hits[:limit]
+
+
+def related_passages(
+    snapshot: Snapshot,
+    vector: Floats,
+    within: ChunkRange,
+    limit: int,
+    *,
+    without: set[int] | None = None,
+) -> list[Hit]:
+    """The passages of a range that come nearest to a vector, nearest first."""
+    asked = FileQuery(NEAR_A_VECTOR, vector, [within], Filters(without=without))
+    answer = candidates(snapshot, asked, Budget(limit, use_words=False))
+    return [hit for _, hit in merge([answer], limit)]
+
+
+def related_documents(
+    snapshot: Snapshot,
+    vector: Floats,
+    within: ChunkRange,
+    limit: int,
+    *,
+    without: set[int] | None = None,
+) -> list[Hit]:
+    """The documents of a range that come nearest, each by its nearest passage, nearest first."""
+    depth = max(DEPTH, limit * 10)
+    while True:
+        hits = related_passages(snapshot, vector, within, depth, without=without)
+        document_of = documents_of_chunks(snapshot.connection, [hit.chunk_id for hit in hits])
+        best: dict[int, Hit] = {}
+        for hit in hits:
+            best.setdefault(document_of[hit.chunk_id], hit)
+        # A long document may hold all of the nearest passages: then look further.
+        if len(best) >= limit or len(hits) < depth:
+            return [*best.values()][:limit]
+        depth *= 4
+
+
+def _by_meaning(file: Candidates, limit: int | None, max_distance: float) -> list[Hit]:
+    """The hits where words do not count."""
+    score = file.model.calibration.score
+    return [
+        Hit(chunk_id, None, shown(score(distance)), distance, vector_rank=rank)
+        for rank, (chunk_id, distance) in enumerate(file.nearest[:limit], 1)
+        if distance <= max_distance
+    ]
+
+
+def _by_evidence(
+    file: Candidates,
+    evidence: Sequence[Evidence],
+    usual: Expected,
+    limit: int | None,
+    max_distance: float,
+) -> list[Hit]:
+    assert file.words is not None
+    keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(file.words.scores, 1)}
+    vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(file.nearest, 1)}
+    is_exact = file.query.is_exact
+    near_enough = [
+        passage
+        for passage in evidence
+        if max_distance >= MAX_DISTANCE
+        or (passage.distance is not None and passage.distance <= max_distance)
+    ]
+    return [
+        Hit(
+            passage.chunk_id,
+            passage.document_id,
+            score,
+            passage.distance,
+            keyword_ranks.get(passage.chunk_id),
+            vector_ranks.get(passage.chunk_id),
+            passage,
+            is_exact,
+        )
+        for passage, score in rank(near_enough, file.readable, usual=usual, limit=limit)
+    ]

@@ -1,0 +1,397 @@
+"""Where an operand of a query occurs, exactly: the keyword index proposes, the text decides.
+
+The index's terms are stems, so a phrase or a prefix is looked up there as widely as needed and then
+compared with the words of the text:
+
+- A bare word matches by its stem, as the index has it, and needs no check.
+- A bare operand of several words (`+state-of-the-art`) is those stems next to each other.
+- A phrase is exactly those words next to each other, in a title, a heading or the text. It may
+  reach from one chunk into the next.
+- A prefix is the beginning of a word as written: `relatio*` must find `relational`, whose stem is
+  `relat`.
+
+docs/decisions/0004-operators-typos-indexes.md says what that costs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache, cached_property
+from typing import TypeVar
+
+from kb.formats.tags import names_of
+from kb.search.query import Operand, quote
+from kb.search.snapshot import Snapshot
+from kb.search.typos import prefix_bounds, prefixed
+from kb.search.words import (
+    Pattern,
+    first_words,
+    holds,
+    holds_prefix,
+    is_word_prefix,
+    pattern,
+    places,
+    unspaced_runs,
+    version_pattern,
+    without_first,
+)
+from kb.store.chunks import ChunkRange, documents_of_chunks
+from kb.store.connection import Connection
+from kb.store.contents import indexed_texts, texts_of
+from kb.store.vocabulary import beginning_of_words
+from kb.text.headings import PATH_SEPARATOR
+from kb.text.terms import bigrams, is_unspaced
+
+T = TypeVar("T")
+
+MAX_WORDS = 500  # alternatives of one MATCH expression
+MAX_CHUNKS = 1000  # whose texts are held in memory
+MAX_DOCUMENTS = 50  # likewise
+MAX_BORDERS = 5_000  # of chunks, that are looked at for a phrase of words that very many hold
+# Characters on each side of a border that are searched for a phrase, and more for each word of it.
+BORDER_CHARACTERS = 100, 40
+MIN_HALVED = 4  # words of a phrase
+# A pasted page is a phrase of hundreds of words, which may be cut at each of them.
+MAX_REST_WORDS = 12  # that are looked up; the text decides about the others
+MAX_CHUNK_WORDS = 1000  # four a token of its budget; a longer rest begins no chunk
+
+
+def documents_holding(
+    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
+) -> set[int]:
+    """The documents that hold an operand in their title or text.
+
+    Args:
+        case: upper and lower case must agree, and words are not stemmed.
+    """
+    chunk_ids = chunks_holding(connection, operand, ranges, case=case)
+    return set(documents_of_chunks(connection, chunk_ids).values())
+
+
+def chunks_holding(
+    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
+) -> set[int]:
+    """The chunks that hold an operand; `case` as in `documents_holding`."""
+    sought = pattern(connection, operand, case=case)
+    if not sought.words:
+        return set()
+    if is_word_prefix(sought):
+        sure, doubtful = _words_with_prefix(connection, sought)
+        chunk_ids = matching_any(connection, sure, ranges)
+        rest = matching_any(connection, doubtful, ranges) - chunk_ids
+        return chunk_ids | _checked(connection, rest, sought, operand.text)
+    chunk_ids = proposed(connection, [sought], ranges)
+    if not sought.is_plain_word:
+        chunk_ids = _checked(connection, chunk_ids, sought, operand.text)
+    return chunk_ids | (across_borders(connection, sought, ranges) or set())
+
+
+def passing(
+    connection: Connection,
+    chunk_ids: Iterable[int],
+    must: Sequence[Operand],
+    must_not: Sequence[Operand],
+) -> set[int]:
+    """Those of some chunks that hold all of some operands and none of others, by their texts."""
+    sought = {operand: pattern(connection, operand) for operand in (*must, *must_not)}
+    passed: set[int] = set()
+    for ids in slices(sorted(chunk_ids), MAX_CHUNKS):
+        texts = _Texts(connection, ids)
+        left = set(ids)
+        for operand, words in sought.items():
+            held = texts.holding(words, operand.text, left)
+            held |= _across_borders_of(connection, left - held, words)
+            left = left & held if operand in must else left - held
+        passed |= left
+    return passed
+
+
+def proposed(
+    connection: Connection,
+    patterns: Sequence[Pattern],
+    ranges: Sequence[ChunkRange],
+    limit: int = -1,
+) -> set[int]:
+    """The chunks that may hold all of some patterns by themselves; so many, if there are more."""
+    phrases = [phrase for phrase in patterns if _is_phrase(phrase)]
+    others = [match_of(connection, other) for other in patterns if other not in phrases]
+    chunk_ids = matching(connection, _all([*others, *map(_match_phrase, phrases)]), ranges, limit)
+    if phrases and len(chunk_ids) != limit:
+        words = [word for phrase in phrases for word in words_of(phrase)]
+        match = _all([*others, *words, f"extra : ({' OR '.join(words)})"])
+        folded = [word for phrase in phrases for word in phrase.folded]
+        chunk_ids |= with_words_apart(connection, match, folded, ranges)
+    return chunk_ids
+
+
+def matching(
+    connection: Connection, match: str, ranges: Iterable[ChunkRange], limit: int = -1
+) -> set[int]:
+    """The chunks of some ranges that match an expression; so many of them, if there are more."""
+    listed = {"ranges": [*ranges], "limit": limit}
+    return {row[0] for row in connection.tuples("matching_chunk_ids", match=match, **listed)}
+
+
+def documents_matching(
+    connection: Connection, matches: Sequence[str], ranges: Sequence[ChunkRange]
+) -> dict[str, set[int]]:
+    """For each expression the documents of some ranges in which a chunk matches it."""
+    documents: dict[str, set[int]] = {match: set() for match in matches}
+    listed = {"matches": json.dumps([*documents]), "ranges": json.dumps(ranges)}
+    for match, document_id in connection.tuples("matching_document_ids", **listed):
+        documents[match].add(document_id)
+    return documents
+
+
+def match_of_word(connection: Connection, operand: Operand) -> str:
+    """The expression that exactly the chunks with a plain word match; "" of another operand."""
+    sought = pattern(connection, operand)
+    return match_of(connection, sought) if sought.is_plain_word else ""
+
+
+def matching_any(
+    connection: Connection, words: Sequence[str], ranges: Iterable[ChunkRange]
+) -> set[int]:
+    """The chunks of some ranges that have any of some words."""
+    chunk_ids: set[int] = set()
+    for some in slices(words, MAX_WORDS):
+        chunk_ids |= matching(connection, " OR ".join(map(quote, some)), ranges)
+    return chunk_ids
+
+
+def bodies(
+    connection: Connection, chunk_ids: Iterable[int]
+) -> Iterator[tuple[int, int, str, str, str, str, str]]:
+    """Each chunk's id and its document's, title, headings, lead, other names and text."""
+    for ids in slices(sorted(chunk_ids), MAX_CHUNKS):
+        for *before, metadata, body in connection.tuples("chunk_bodies", chunk_ids=json.dumps(ids)):
+            chunk_id, document_id, title, heading, lead = before
+            names = names_of(json.loads(metadata)) if metadata != "{}" else ""
+            yield chunk_id, document_id, title, heading, lead, names, body
+
+
+def match_of(connection: Connection, sought: Pattern) -> str:
+    """A MATCH expression that every chunk with a pattern's words satisfies.
+
+    But for chunks `with_words_apart`; "" for a prefix of so many words that it says nothing.
+    """
+    if is_word_prefix(sought):
+        (prefix,) = sought.folded
+        if Snapshot(connection).is_common_prefix(prefix):
+            return ""
+        of_stems = {stem: word for word, stem in prefixed(connection, [prefix])[prefix].items()}
+        either = " OR ".join(map(quote, of_stems.values() or [prefix]))
+        return either if len(of_stems) <= MAX_WORDS else ""
+    return _match_phrase(sought) if _is_phrase(sought) else " AND ".join(words_of(sought))
+
+
+def _is_phrase(sought: Pattern) -> bool:
+    """Whether a pattern is several words that the keyword index has next to each other."""
+    is_plain = not (sought.has_pictographs or any(map(is_unspaced, sought.folded)))
+    return is_plain and len(sought.folded) > 1
+
+
+def _match_phrase(sought: Pattern) -> str:
+    return quote(" ".join(sought.folded)) + ("*" if sought.is_prefix else "")
+
+
+def _all(matches: Iterable[str]) -> str:
+    return " AND ".join(f"({match})" for match in matches if match)
+
+
+def _words_with_prefix(connection: Connection, sought: Pattern) -> tuple[list[str], list[str]]:
+    """A word of each stem that words with a prefix have: those whose stem no other word has, and
+    those whose matches must be checked.
+    """
+    prefix = sought.folded[0]
+    word_of = {stem: word for word, stem in prefixed(connection, [prefix])[prefix].items()}
+    if sought.case:
+        return [], list(word_of.values())
+    # A stem whose words all begin with the prefix has no others.
+    beginnings = {
+        stem: beginning
+        for stem in word_of
+        if not (beginning := beginning_of_words(stem)).startswith(prefix)
+    }
+    stems = json.dumps(beginnings)
+    rows = connection.tuples("stems_of_other_words", stems=stems, **prefix_bounds(prefix))
+    shared = {row[0] for row in rows}
+    return (
+        [word for stem, word in word_of.items() if stem not in shared],
+        [word for stem, word in word_of.items() if stem in shared],
+    )
+
+
+def _checked(
+    connection: Connection, chunk_ids: Iterable[int], sought: Pattern, text: str
+) -> set[int]:
+    """Of some chunks, those that hold a pattern, which was made of a text."""
+    parts = slices(sorted(chunk_ids), MAX_CHUNKS)
+    return set().union(*(_Texts(connection, ids).holding(sought, text, ids) for ids in parts))
+
+
+class _Texts:
+    """The texts of some chunks, read for several patterns."""
+
+    def __init__(self, connection: Connection, chunk_ids: Iterable[int]) -> None:
+        self._connection = connection
+        self._chunk_ids = sorted(chunk_ids)
+
+    def holding(self, sought: Pattern, text: str, among: Collection[int]) -> set[int]:
+        """Those of some chunks that hold a pattern in their title, names, a heading, lead or text.
+
+        Args:
+            text: that the pattern was made of.
+        """
+        if sought.is_plain_word and not is_unspaced(sought.words[0]):
+            (stem,) = sought.words
+            holding = {chunk_id for chunk_id, stems in self._stems if stem in stems}
+            return holding.intersection(among)
+        if version := version_pattern(text):
+            versions = (row[0] for row in self._bodies if any(map(version.search, row[2:])))
+            return set(versions).intersection(among)
+
+        def occurs_in(text: str) -> bool:
+            if sought.is_prefix and len(sought.words) == 1:
+                return holds_prefix(self._connection, text, sought)
+            return holds(self._connection, text, sought)
+
+        # Titles, names, headings and leads are few and come often.
+        is_in_name = cache(occurs_in)
+        return {
+            chunk_id
+            for chunk_id, _, title, heading, lead, names, body in self._bodies
+            if chunk_id in among
+            and (
+                is_in_name(title)
+                or is_in_name(lead)
+                or any(map(is_in_name, names.splitlines()))
+                or any(map(is_in_name, heading.split(PATH_SEPARATOR)))
+                or occurs_in(body)
+            )
+        }
+
+    @cached_property
+    def _bodies(self) -> list[tuple[int, int, str, str, str, str, str]]:
+        return list(bodies(self._connection, self._chunk_ids))
+
+    @cached_property
+    def _stems(self) -> list[tuple[int, set[str]]]:
+        """What the keyword index has of each chunk."""
+        rows = indexed_texts(self._connection, self._chunk_ids)
+        return [
+            (chunk_id, {*self._connection.stems("\n".join(texts))}) for chunk_id, *texts in rows
+        ]
+
+
+def across_borders(
+    connection: Connection, sought: Pattern, ranges: Sequence[ChunkRange], most: int | None = None
+) -> set[int] | None:
+    """The chunks that hold parts of a phrase which begins in one chunk and ends in another.
+
+    Args:
+        most: chunks whose borders are looked at; None is returned where more would have to be.
+    """
+    if len(sought.words) < 2:
+        return set()
+    if rarest := _rarest_word(connection, sought):
+        # It stands on one side of the border.
+        return _across_borders_of(connection, matching(connection, rarest, ranges), sought)
+    limit = -1 if most is None else most + 1
+    size = len(sought.words)
+    chunk_ids: set[int] = set()
+    if size >= MIN_HALVED and _is_phrase(sought):
+        # Wherever the border lies, one half of the phrase is on one side.
+        middle = size // 2
+        for half in (first_words(sought, middle), without_first(sought, middle)):
+            chunk_ids |= proposed(connection, [half], ranges, limit)
+    else:
+        # The last chunk begins with the rest of the phrase, which the keyword index finds ("^").
+        for first in range(max(1, size - MAX_CHUNK_WORDS), size):
+            rest = first_words(without_first(sought, first), MAX_REST_WORDS)
+            chunk_ids |= _beginning_with(connection, rest, ranges, limit)
+    if most is not None and len(chunk_ids) > most:
+        return None
+    return _across_borders_of(connection, chunk_ids, sought)
+
+
+def _across_borders_of(
+    connection: Connection, chunk_ids: Collection[int], sought: Pattern
+) -> set[int]:
+    """The chunks that hold parts of a phrase across a border of one of some chunks."""
+    if len(sought.words) < 2 or not chunk_ids:
+        return set()
+    borders: dict[int, set[int]] = {}
+    for document_id, start, end in connection.tuples("chunk_borders", chunk_ids=[*chunk_ids]):
+        borders.setdefault(document_id, set()).update((start, end))
+    least, each = BORDER_CHARACTERS
+    width = least + each * len(sought.words)
+    overlapped: set[int] = set()
+    for ids in slices([*borders], MAX_DOCUMENTS):
+        for row in texts_of(connection, ids):
+            for border in borders[row["document_id"]]:
+                begin = max(border - width, 0)
+                stretch = row["content"][begin : border + width]
+                for start, end in places(connection, stretch, sought):
+                    if start < border - begin < end:
+                        overlapped.update(
+                            connection.column(
+                                "chunks_overlapping",
+                                document_id=row["document_id"],
+                                start=begin + start,
+                                end=begin + end,
+                            )
+                        )
+    return overlapped
+
+
+def _beginning_with(
+    connection: Connection, sought: Pattern, ranges: Sequence[ChunkRange], limit: int
+) -> set[int]:
+    """Chunks among which are all that begin with a pattern; so many, if there are more."""
+    if sought.has_pictographs or any(map(is_unspaced, sought.folded)):
+        return matching(connection, " AND ".join(words_of(sought)), ranges, limit)
+    begin = matching(connection, f"body : ^ {_match_phrase(sought)}", ranges, limit)
+    if len(begin) == limit:
+        return begin
+    either = " OR ".join(map(quote, sought.folded))
+    return begin | with_words_apart(connection, f"extra : ({either})", sought.folded, ranges)
+
+
+def with_words_apart(
+    connection: Connection, match: str, words: Sequence[str], ranges: Sequence[ChunkRange]
+) -> set[int]:
+    """The chunks that match, and one of these words may stand apart in their extra terms.
+
+    A word whose compatibility form differs does: `ｆｕｌｌ`.
+    """
+    return set(
+        connection.column("chunks_with_words_apart", match=match, words=[*words], ranges=[*ranges])
+    )
+
+
+def words_of(sought: Pattern) -> list[str]:
+    """MATCH expressions, each of which all chunks that hold a pattern match."""
+    unspaced, others = unspaced_runs(sought)
+    words = [*map(quote, others)]
+    if sought.is_prefix and others and sought.folded[-1] == others[-1]:
+        words[-1] += "*"
+    return words + [
+        quote(run) + "*" if len(run) == 1 else quote(" ".join(bigrams(run))) for run in unspaced
+    ]
+
+
+def _rarest_word(connection: Connection, sought: Pattern) -> str:
+    """The rarest whole word of a phrase, unless very many chunks hold it."""
+    words = [quote(word) for word in unspaced_runs(sought)[1]]
+    if sought.is_prefix and words and not is_unspaced(sought.words[-1]):
+        words.pop()
+    counts = Snapshot(connection).df(words, MAX_BORDERS)
+    rarest = min(words, key=counts.__getitem__, default="")
+    return rarest if counts.get(rarest, MAX_BORDERS) < MAX_BORDERS else ""
+
+
+def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

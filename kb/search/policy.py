@@ -1,0 +1,210 @@
+"""What a caller wants of a search, what each file does, and what differs between the families.
+
+What a file does is a few steps, which `kb/search/run.py` puts together. A file on another machine
+does the same there (`kb/library/shards.py`): what a step takes and gives can be pickled, and a step
+knows nothing of other files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from kb.model_in_use import ModelInUse
+from kb.models.embedder import Floats
+from kb.search.candidates import Budget, Candidates, FileQuery, candidates
+from kb.search.files import SearchedFile
+from kb.search.filters import OPEN, DocumentFilter, within_filter
+from kb.search.merge import MAX_DISTANCE, Hit
+from kb.search.operators import NO_FILTERS, Filters, enforced
+from kb.search.query import Query, parse_query
+from kb.search.rows import passage_rows
+from kb.search.snapshot import Snapshot
+from kb.search.typos import bare_words, correct, words_known
+from kb.store.chunks import ChunkRange, count_with_vector, has_waiting
+from kb.store.connection import Connection, Row
+from kb.store.embeddings import current_model
+
+
+class SearchRequest(NamedTuple):
+    """What a caller wants of a search."""
+
+    text: str
+    collections: Sequence[str] = ()  # names; none stands for all
+    limit: int = 10
+    # Below 2, leaves out rows whose distance is greater or unknown.
+    max_distance: float = MAX_DISTANCE
+    hybrid: bool = True  # False is meaning alone; operators are still enforced
+    rerank: bool = False  # spend more time on a finer order of the best candidates
+    needs_distances: bool = True  # False where nobody sees them: an exact query then needs no model
+    documents: DocumentFilter = OPEN  # which of them may be found
+
+
+class Scope(NamedTuple):
+    """Where a file is searched."""
+
+    ranges: Sequence[ChunkRange]
+    # How each collection is shown, by its row id.
+    called: dict[int, dict[str, str]] = {}  # noqa: RUF012 - never changed
+    only: set[int] | None = None  # the chunks that are searched, if not all of the ranges
+
+
+class Look(NamedTuple):
+    """What a file says before it is searched."""
+
+    names: set[str]  # those of the collections asked for that it has
+    words: set[str]  # those of the queries that it knows
+    is_asked: list[bool]  # by request, whether it has anything to say
+    model: Row | None  # its `current_model`
+    passages: int  # that it holds; 0 where it is the only file
+
+
+class Proposal(NamedTuple):
+    """The candidates of a file."""
+
+    asked: FileQuery  # without its vector
+    candidates: Candidates
+    notice: str
+    waits: bool  # whether passages that were compared have no vector yet
+
+
+class Policy:
+    """What differs between the families of tools; this class is the documents family's."""
+
+    budget = Budget()  # how much of each file becomes candidates
+    max_hits = 0  # that rows are made of; 0: as many as rows are asked for
+    is_of_documents = False  # a row is a document, at its best passage
+    corrects = True  # misspelt words are searched as what they probably stand for
+    corrects_foreign = False  # also where most of a query's words are unknown
+    # The reader is told what has no vector, words that stand nowhere, and that no row is likely.
+    tells_doubts = True
+    folds = True  # copies and translations of a document are named in its row
+    keeps_filters = False  # rows are made with what passes, which may be very much
+    needs_all_files = False  # where one does not answer, the others do not either
+
+    def parse(self, text: str) -> Query:
+        return parse_query(text, tags=True)
+
+    def scope(
+        self, file: SearchedFile, snapshot: Snapshot, query: Query, request: SearchRequest
+    ) -> Scope | None:
+        """Where a file is searched; None: it has nothing to say."""
+        names = request.collections
+        ranges, called = file.names.ranges(snapshot.connection, names, some=True)
+        return Scope(ranges, called) if called or not names else None
+
+    def filters(
+        self, snapshot: Snapshot, query: Query, scope: Scope, request: SearchRequest
+    ) -> tuple[Query, Filters, str]:
+        """The query as it is searched, what its operators let pass, and a notice."""
+        connection = snapshot.connection
+        query, filters, notice = enforced(connection, query, scope.ranges)
+        filters, nothing = within_filter(
+            connection, filters, request.documents, scope.ranges, scope.called
+        )
+        return query, filters, f"{notice} {nothing}".strip()
+
+    def embed(
+        self, model: ModelInUse, texts: Sequence[str], current: Row | None
+    ) -> tuple[Sequence[Floats | None], str]:
+        """The vector of each text, None where there is none, and why.
+
+        Raises:
+            EmbeddingError: the family needs vectors.
+        """
+        return model.try_embed_queries(texts, current)
+
+    def rows(
+        self,
+        _: SearchedFile,
+        connection: Connection,
+        request: SearchRequest,
+        part: tuple[FileQuery, Sequence[Hit]],
+    ) -> Sequence[Any]:
+        """The rows of the hits of one file, a step."""
+        asked, hits = part
+        return passage_rows(connection, hits, asked.called, dates=request.documents.shows_dates)
+
+    def look(
+        self,
+        file: SearchedFile,
+        connection: Connection,
+        requests: Sequence[SearchRequest],
+        parsed: Sequence[Query],
+        is_alone: bool,
+    ) -> Look:
+        """What a file says of some requests, a step."""
+        snapshot = Snapshot(connection)
+        names: set[str] = set()
+        is_asked = []
+        for query, request in zip(parsed, requests, strict=True):
+            is_asked.append(self.scope(file, snapshot, query, request) is not None)
+            for name in request.collections:
+                if file.names.find(connection, name):
+                    names.add(name)
+        return Look(
+            names,
+            words_known(connection, bare_words(parsed)) if self.corrects else set(),
+            is_asked,
+            current_model(connection),
+            0 if is_alone else snapshot.sizes.passages,
+        )
+
+    def correct(
+        self, _: SearchedFile, connection: Connection, parsed: Sequence[Query], words: set[str]
+    ) -> list[tuple[Query, str]]:
+        """The queries as `correct` gives them, a step; `words` are those that any file knows."""
+        foreign = self.corrects_foreign
+        return [correct(connection, query, words, even_foreign=foreign) for query in parsed]
+
+    def notice_of(
+        self, file: SearchedFile, connection: Connection, request: SearchRequest, query: Query
+    ) -> str:
+        """What is to be told of a query's operators, a step; "" for nothing."""
+        asked = self._ask(file, Snapshot(connection), request, query)
+        return asked[1] if asked else ""
+
+    def propose(
+        self,
+        file: SearchedFile,
+        connection: Connection,
+        request: SearchRequest,
+        tells_waiting: bool,
+        part: tuple[Query, Floats | None, Budget],
+    ) -> Proposal | None:
+        """The candidates of a file, a step; None where it has nothing to say any more."""
+        query, vector, budget = part
+        snapshot = Snapshot(connection)
+        pair = self._ask(file, snapshot, request, query)
+        if pair is None:
+            return None
+        asked, notice = pair
+        answer = candidates(snapshot, asked._replace(vector=vector), budget)
+        known: dict[ChunkRange, bool] = connection.known("waiting ranges")
+        waits = False
+        for within in asked.ranges if tells_waiting else ():
+            if within not in known:
+                known[within] = has_waiting(connection, within)
+            waits |= known[within]
+        if not self.keeps_filters:
+            asked = asked._replace(filters=NO_FILTERS)
+        return Proposal(asked, answer, notice, waits)
+
+    def _ask(
+        self, file: SearchedFile, snapshot: Snapshot, request: SearchRequest, query: Query
+    ) -> tuple[FileQuery, str] | None:
+        """What a file is asked, with what operators let pass of it, and a notice."""
+        if (scope := self.scope(file, snapshot, query, request)) is None:
+            return None
+        query, filters, notice = self.filters(snapshot, query, scope, request)
+        return FileQuery(query, None, scope.ranges, filters, scope.called), notice
+
+
+def count_vectors(
+    _: SearchedFile, connection: Connection, ranges: Collection[ChunkRange]
+) -> tuple[int, int]:
+    """As `count_with_vector`, a step."""
+    return count_with_vector(connection, ranges)
+
+
+DOCUMENTS = Policy()

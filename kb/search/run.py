@@ -1,0 +1,374 @@
+"""One search: requests -> queries -> candidates of each file -> one order -> rows.
+
+    Query -> Candidates (by words, by meaning, by name) -> Evidence -> Hit -> row
+
+Loading a model takes a second, so there are two reads: the first says what each file is asked, then
+the queries get their vectors, and the second answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from kb.errors import EmbeddingError, FileError
+from kb.models.embedder import Floats
+from kb.models.rerank import CANDIDATES
+from kb.search.alike import MAX_FOLDED, fold
+from kb.search.candidates import Candidates, FileQuery
+from kb.search.doubts import doubts
+from kb.search.files import LostReadError, SearchedFile, Together
+from kb.search.filters import OPEN
+from kb.search.merge import MAX_DISTANCE, Hit, merge
+from kb.search.policy import DOCUMENTS, Look, Policy, Proposal, SearchRequest, count_vectors
+from kb.search.query import Query
+from kb.search.rows import embedded_texts, finer_order
+from kb.search.typos import bare_words
+from kb.store.chunks import WHOLE_FILE, ChunkRange
+from kb.text.counted import counted
+
+WORDS_ALONE = "There are no embeddings yet: judged by words alone until `kb sync` has made some."
+
+
+class SearchResult(NamedTuple):
+    """The rows of a search, best first, and a notice for the reader."""
+
+    rows: list[Any]
+    hits: list[Hit]  # behind each row; where rows are documents, behind all of them
+    files: list[SearchedFile]  # where each row comes from
+    # As each file was asked, with likely words for those that no file has.
+    queries: dict[SearchedFile, Query]
+    notice: str = ""
+
+    def newest_first(self) -> SearchResult:
+        """The rows, which are passages, by the dates of their documents."""
+        dates = [row.get("date", "") for row in self.rows]
+        order = sorted(range(len(dates)), key=dates.__getitem__, reverse=True)
+        return self._replace(
+            rows=[self.rows[number] for number in order],
+            hits=[self.hits[number] for number in order],
+            files=[self.files[number] for number in order],
+        )
+
+
+def run(
+    files: Sequence[SearchedFile], request: SearchRequest, policy: Policy = DOCUMENTS
+) -> SearchResult:
+    """As `run_batch`, of one request; with the notice."""
+    (result,), notice = run_batch(files, [request], policy)
+    return result._replace(notice=notice)
+
+
+def run_batch(
+    files: Sequence[SearchedFile], requests: Sequence[SearchRequest], policy: Policy = DOCUMENTS
+) -> tuple[list[SearchResult], str]:
+    """The best rows of some files for each request, and one notice for the reader of all.
+
+    Raises:
+        CollectionNotFound: a name that no file has.
+        EmbeddingError: there are no vectors to be had, and a request is not hybrid.
+        FileError: no file answers, or one does not and the policy needs all.
+        ModelMismatchError: the first file's vectors come from another model than the one asked for.
+    """
+    while True:
+        search = _Search(files, requests, policy)
+        together = search.together
+        results: list[SearchResult] = []
+        texts: list[list[str]] = []
+        try:
+            with together.read():
+                search.plan()
+            search.embed()
+            with together.read():
+                for number, request in enumerate(requests):
+                    result = search.answer(number)
+                    results.append(result)
+                    texts.append(search.texts_to_rerank(result) if request.rerank else [])
+                search.notice_vectors(results)
+            break
+        except LostReadError:  # each file raises it once
+            continue
+    if policy.needs_all_files and together.lost:
+        raise FileError(" ".join(together.lost))
+    search.notices += together.lost
+    for number, request in enumerate(requests):
+        if request.rerank:
+            results[number] = search.rerank(results[number], texts[number], request.limit)
+        if request.documents.sort == "date" and not policy.is_of_documents:
+            results[number] = results[number].newest_first()
+    return results, " ".join(filter(None, dict.fromkeys(search.notices)))
+
+
+class _Search:
+    """The state of one search: what each file is asked, and the notices."""
+
+    def __init__(
+        self, files: Sequence[SearchedFile], requests: Sequence[SearchRequest], policy: Policy
+    ) -> None:
+        self.together = Together(files)
+        self.notices: list[str] = []
+        self._policy = policy
+        self._requests = requests
+        self._parsed = [policy.parse(request.text) for request in requests]
+        self._looks: dict[SearchedFile, Look] = {}
+        # By file, the queries with likely words for those that no file has, and a notice of these.
+        self._queries: dict[SearchedFile, list[tuple[Query, str]]] = {}
+        self._is_by_words: list[bool] = []  # by request: it is answered without vectors
+        self._vectors: dict[SearchedFile, list[Floats | None]] = {}
+        self._problems: list[str] = []  # with vectors
+        self._lacks_vectors = False
+        self._by_meaning: dict[SearchedFile, set[ChunkRange]] = {}  # where vectors were compared
+        self._some_wait = False  # passages there have no vector yet
+
+    def plan(self) -> None:
+        """Say what each file is asked.
+
+        Raises:
+            CollectionNotFound: a name that no file has.
+        """
+        policy, parsed, together = self._policy, self._parsed, self.together
+        is_alone = len(together.files) == 1
+        self._looks = together.each(policy.look, self._requests, parsed, is_alone)
+        words: set[str] = set()
+        names: set[str] = set()
+        for file, answer in self._looks.items():
+            self._queries[file] = [*zip(parsed, repeat(""))]
+            words |= answer.words
+            names |= answer.names
+        for request in self._requests:
+            for name in request.collections:
+                if name not in names:
+                    together.refuse_name(name)
+        if policy.corrects and bare_words(parsed) - words:
+            self._queries = together.each(policy.correct, parsed, words)
+        self._is_by_words = [self._needs_no_vector(number) for number in range(len(self._requests))]
+
+    def embed(self) -> None:
+        """Make the vectors of the queries by each file's model; outside of any read.
+
+        Raises:
+            EmbeddingError: no file has them, where they are needed.
+        """
+        are_needed = not all(request.hybrid for request in self._requests)
+        for file in [*self.together.files]:
+            texts = [
+                query.words_to_embed
+                for (query, _), is_by_words in zip(
+                    self._queries[file], self._is_by_words, strict=True
+                )
+                if not is_by_words
+            ]
+            embedded: Sequence[Floats | None] = ()
+            problem = ""
+            try:
+                if texts:
+                    embedded, problem = self._policy.embed(
+                        file.model, texts, self._looks[file].model
+                    )
+                if are_needed and any(vector is None for vector in embedded):
+                    raise EmbeddingError(
+                        problem
+                        or "the file has no embeddings yet: run `kb sync`, or set hybridSearch"
+                    )
+            except EmbeddingError as error:
+                self.together.leave_out(file, error)
+                continue
+            vectors = iter(embedded)
+            self._vectors[file] = [
+                None if is_by_words else next(vectors) for is_by_words in self._is_by_words
+            ]
+            self._problems += filter(None, [problem])
+        self.notices += [query.notice for query in self._parsed]
+        for file in self.together.files:
+            self.notices += [notice for _, notice in self._queries[file]]
+
+    def answer(self, number: int) -> SearchResult:
+        """The rows of one request."""
+        request, policy = self._requests[number], self._policy
+        limit = policy.max_hits or request.limit
+        if request.rerank:
+            limit = max(limit, CANDIDATES)
+        budget = policy.budget._replace(use_words=request.hybrid)
+        if not request.hybrid:
+            budget = budget._replace(depth=max(limit, budget.depth))
+        files = self._asked(number)
+        total = max(sum(self._looks[file].passages for file in files), 1)
+        parts = {}
+        for file in files:
+            part = budget
+            if len(files) > 1:
+                part = budget.shared(self._looks[file].passages / total, request.limit)
+            query, _ = self._queries[file][number]
+            parts[file] = query, self._vectors[file][number], part
+        is_by_words = self._is_by_words[number]
+        tells_waiting = policy.tells_doubts and not is_by_words
+        answered = self.together.each(
+            policy.propose, request, tells_waiting, of=parts, at_once=True
+        )
+        proposals = {file: proposal for file in files if (proposal := answered.get(file))}
+        proposals = self._agreed(number, proposals)
+        asked = {file: proposal.asked for file, proposal in proposals.items()}
+        answers = {file: proposal.candidates for file, proposal in proposals.items()}
+        origins = [*answers]
+        most = limit + (MAX_FOLDED if policy.folds else 0)
+        bound = most if request.documents.shows_all else None
+        merged = merge([*answers.values()], bound, request.max_distance)
+        hits = [(origins[origin], hit) for origin, hit in merged]
+        hits = request.documents.rows_of(hits, most)
+        others: dict[tuple[SearchedFile, int | None], list[str]] = {}
+        if policy.folds:
+            hits, others = self._fold(hits, limit)
+        if policy.tells_doubts:
+            best, is_alone = [hit for _, hit in hits], len(self._requests) == 1
+            self.notices += doubts(request.text, [*answers.values()], best, is_alone=is_alone)
+        if not is_by_words:
+            for file, proposal in proposals.items():
+                self._by_meaning.setdefault(file, set()).update(proposal.asked.ranges)
+                if self._vectors[file][number] is None and hits:
+                    self._lacks_vectors |= bool(len(files) == 1 or self._looks[file].passages)
+                self._some_wait |= proposal.waits
+        queries = {file: of_file[number][0] for file, of_file in self._queries.items()}
+        result = self._rows(request, asked, hits, queries)
+        for file, hit, row in zip(result.files, result.hits, result.rows, strict=False):
+            if paths := others.pop((file, hit.document_id), ()):
+                row["alsoIn"] = paths
+        return result
+
+    def _fold(
+        self, hits: Sequence[tuple[SearchedFile, Hit]], limit: int
+    ) -> tuple[list[tuple[SearchedFile, Hit]], dict[tuple[SearchedFile, int | None], list[str]]]:
+        """The best hits without copies and translations, and the paths of these by document."""
+        others = self.together.each(fold, of=_by_file(hits))
+        kept = [
+            (file, hit)
+            for file, hit in hits
+            if hit.document_id is None or hit.document_id in others.get(file, ())
+        ]
+        return kept[:limit], {
+            (file, document_id): paths
+            for file, of_file in others.items()
+            for document_id, paths in of_file.items()
+            if paths
+        }
+
+    def notice_vectors(self, results: Sequence[SearchResult]) -> None:
+        """Say what kept queries or passages from having vectors."""
+        self.notices += self._problems
+        if (
+            self._policy.tells_doubts
+            and not self._problems
+            and any(answer.rows for answer in results)
+        ):
+            self.notices.append(WORDS_ALONE if self._lacks_vectors else self._missing_vectors())
+
+    def texts_to_rerank(self, result: SearchResult) -> list[str]:
+        """The texts of the best hits of a result as the model embedded them."""
+        hits = list(zip(result.files, result.hits, strict=True))[:CANDIDATES]
+        loaded = self.together.each(embedded_texts, of=_by_file(hits))
+        texts = {file: iter(of_file) for file, of_file in loaded.items()}
+        return [next(texts[file]) if file in texts else "" for file, _ in hits]
+
+    def rerank(self, result: SearchResult, texts: Sequence[str], limit: int) -> SearchResult:
+        """The rows in a finer order.
+
+        Reranking says which rows are the best, the evidence how good the best are: the first row
+        gets the greatest of their scores, and so on.
+        """
+        first = self.together.files[0]
+        order, problem = finer_order(first.model, result.queries[first], result.hits, texts)
+        self.notices.append(problem)
+        scored = list(zip(order, [hit.score for hit in result.hits], strict=True))[:limit]
+        return result._replace(
+            rows=[{**result.rows[place], "relevanceScore": score} for place, score in scored],
+            hits=[result.hits[place]._replace(score=score) for place, score in scored],
+            files=[result.files[place] for place, _ in scored],
+        )
+
+    def _needs_no_vector(self, number: int) -> bool:
+        request, query = self._requests[number], self._parsed[number]
+        if not self._asked(number):
+            return True
+        if request.hybrid and query.asks_for_nothing:
+            return True
+        needs = request.needs_distances or request.rerank or request.max_distance < MAX_DISTANCE
+        if needs or not (request.hybrid and query.is_exact):
+            return False
+        # Where nothing holds what is asked for, it is searched in another way.
+        queries = {file: self._queries[file][number][0] for file in self._asked(number)}
+        request = request._replace(documents=OPEN)
+        notices = self.together.each(self._policy.notice_of, request, of=queries)
+        return not all(notices.values())
+
+    def _asked(self, number: int) -> list[SearchedFile]:
+        """The files that have anything to say to a request."""
+        return [file for file in self.together.files if self._looks[file].is_asked[number]]
+
+    def _agreed(
+        self, number: int, proposals: dict[SearchedFile, Proposal]
+    ) -> dict[SearchedFile, Proposal]:
+        """The proposals; what is told where nothing is found holds only where no file finds any.
+
+        So it is with searching without the quotes: where another file holds the words in a row, a
+        file without them has nothing to say.
+        """
+        notices = [proposal.notice for proposal in proposals.values()]
+        if all(notices):
+            self.notices += notices[:1]
+            return proposals
+        agreed = {}
+        for file, proposal in proposals.items():
+            if proposal.notice:
+                query, _ = self._queries[file][number]
+                nothing = Candidates(query, proposal.candidates.model)
+                asked = proposal.asked._replace(query=query)
+                proposal = proposal._replace(asked=asked, candidates=nothing)
+            agreed[file] = proposal
+        return agreed
+
+    def _rows(
+        self,
+        request: SearchRequest,
+        asked: Mapping[SearchedFile, FileQuery],
+        hits: Sequence[tuple[SearchedFile, Hit]],
+        queries: dict[SearchedFile, Query],
+    ) -> SearchResult:
+        """The rows of the hits, in their order."""
+        policy = self._policy
+        by_file = _by_file(hits)
+        shown = {
+            file: (query, by_file.get(file, ()))
+            for file, query in asked.items()
+            if file in by_file or policy.is_of_documents
+        }
+        rows = self.together.each(policy.rows, request, of=shown)
+        if policy.is_of_documents:
+            files = [file for file, of_file in rows.items() for _ in of_file]
+            listed = [row for of_file in rows.values() for row in of_file]
+            return SearchResult(listed, [hit for _, hit in hits], files, queries)
+        hits = [(file, hit) for file, hit in hits if file in rows]
+        left = {file: iter(of_file) for file, of_file in rows.items()}
+        listed = [next(left[file]) for file, _ in hits]
+        return SearchResult(listed, [hit for _, hit in hits], [file for file, _ in hits], queries)
+
+    def _missing_vectors(self) -> str:
+        """A notice while some of the passages that were searched have no vector yet."""
+        if not self._some_wait:
+            return ""
+        ranges = {
+            file: {WHOLE_FILE} if WHOLE_FILE in within else within
+            for file, within in self._by_meaning.items()
+        }
+        counts = self.together.each(count_vectors, of=ranges)
+        total, embedded = (sum(numbers) for numbers in zip(*counts.values(), strict=True))
+        return (
+            f"{embedded:,} of {counted(total, 'passage has', 'passages have')} vectors yet: the "
+            "others are found by words alone until `kb sync` has made theirs."
+        )
+
+
+def _by_file(hits: Iterable[tuple[SearchedFile, Hit]]) -> dict[SearchedFile, list[Hit]]:
+    by_file: dict[SearchedFile, list[Hit]] = {}
+    for file, hit in hits:
+        by_file.setdefault(file, []).append(hit)
+    return by_file

@@ -1,0 +1,138 @@
+"""Access tokens of people whom a server answers over HTTP, kept by their hash."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from kb.errors import TokenNotFound, UsageError
+from kb.results.roles import Role
+from kb.store.connection import Connection, Row
+from kb.text.nearest import nearest
+from kb.text.times import stored_time, utc_now
+
+PREFIX = "kb_"  # by which people, and programs that look for secrets, know one
+RANDOM_BYTES = 32
+LONGEST_NAME = 64
+VALID, EXPIRED, REVOKED = "valid", "expired", "revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A valid token, as whoever shows it is treated."""
+
+    name: str
+    role: Role
+    requests_per_minute: int | None  # None: as the server has it
+
+
+def hash_of(token: str) -> bytes:
+    """What a token is kept and found by.
+
+    One round is enough: nobody can try a notable share of 2^256 tokens, however fast the hash.
+    """
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def add_token(
+    connection: Connection,
+    name: str,
+    role: Role,
+    *,
+    days: int | None = None,
+    requests_per_minute: int | None = None,
+) -> str:
+    """Make a token. It is returned this once, and nowhere else.
+
+    Args:
+        name: of the person or program that it is for.
+        days: after which it is no longer valid.
+
+    Raises:
+        UsageError: the name has a valid token already, or is malformed.
+    """
+    if not name or len(name) > LONGEST_NAME or not name.isprintable() or " " in name:
+        raise UsageError(
+            f"{name[:LONGEST_NAME]!r} names nobody: give 1 to {LONGEST_NAME} letters, digits and "
+            "signs without blanks, such as anna or ci@build-7"
+        )
+    for row in all_tokens(connection):
+        if row["name"] == name and state_of(row) == VALID:
+            raise UsageError(
+                f"{name} has a token already: `kb token revoke {name}` ends it, or give another "
+                "name, such as that of the machine"
+            )
+    connection.run("revoke_token", name=name, now=utc_now())  # one that has expired
+    token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+    expires = datetime.now(UTC) + timedelta(days=days) if days is not None else None
+    connection.run(
+        "insert_token",
+        token_hash=hash_of(token),
+        name=name,
+        role=role,
+        requests_per_minute=requests_per_minute,
+        created_at=utc_now(),
+        expires_at=expires and stored_time(expires),
+    )
+    return token
+
+
+def find_token(connection: Connection, token: str) -> Token | None:
+    """The token that is shown; None: it is not valid here."""
+    row = connection.row("token_by_hash", token_hash=hash_of(token), now=utc_now())
+    return Token(**row) if row else None
+
+
+def has_tokens(connection: Connection) -> bool:
+    """Whether the file asks for tokens: it does once it had one, also when all are revoked."""
+    return bool(connection.value("has_tokens"))
+
+
+def all_tokens(connection: Connection) -> list[Row]:
+    """Every token, without what it is found by; valid ones first, by name."""
+    return connection.rows("all_tokens")
+
+
+def count_tokens(connection: Connection) -> Counter[str]:
+    """How many are VALID, EXPIRED and REVOKED."""
+    return Counter(state_of(row) for row in all_tokens(connection))
+
+
+def state_of(row: Row) -> str:
+    """Whether a token is VALID, EXPIRED or REVOKED."""
+    if row["revoked_at"]:
+        return REVOKED
+    return EXPIRED if row["expires_at"] and row["expires_at"] <= utc_now() else VALID
+
+
+def valid_hashes(connection: Connection, hashes: Collection[bytes]) -> set[bytes]:
+    """Which of some tokens are valid, by their hashes."""
+    written = [token_hash.hex() for token_hash in hashes]
+    valid = connection.column("valid_tokens", hashes=written, now=utc_now())
+    return {bytes.fromhex(token_hash) for token_hash in valid}
+
+
+def revoke_token(connection: Connection, name: str) -> None:
+    """End the token of a name.
+
+    Raises:
+        TokenNotFound: there is no valid one.
+    """
+    if connection.run("revoke_token", name=name, now=utc_now()):
+        return
+    names = [row["name"] for row in all_tokens(connection) if not row["revoked_at"]]
+    raise TokenNotFound(
+        f"{name} has no token that could be revoked.", near=lambda: nearest(name, names)
+    )
+
+
+def forget_tokens(connection: Connection) -> int:
+    """Forget those that are revoked or have expired; how many they were.
+
+    When none is left, the file asks for no token any more.
+    """
+    return connection.run("forget_tokens", now=utc_now())

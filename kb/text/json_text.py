@@ -1,0 +1,124 @@
+"""JSON from outside: read within bounds, with messages that people understand.
+
+Python's parser has a different and obscure error for text that is nested too deeply, for bytes that
+are not UTF-8, and for numbers that are too long.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+DEEPEST = 100  # arrays and objects inside each other; our own files and schemas need five
+MAX_DIGITS = 300  # digits; a float has at most 309
+# Of a message, names of members included. 64 MB of `[],` are 21 million lists, which take nine
+# seconds and a gigabyte.
+MAX_VALUES = 100_000
+STEP = 1_000_000  # characters that are looked through at once: no other thread runs meanwhile
+_NESTED = f"arrays and objects lie more than {DEEPEST} deep in each other"
+
+
+class JsonError(ValueError):
+    """What is wrong with a text, as a clause; `is_bound`: it is JSON, but more than is read."""
+
+    def __init__(self, message: str, *, is_bound: bool = False) -> None:
+        super().__init__(message)
+        self.is_bound = is_bound
+
+
+def parse_json(data: str | bytes, *, from_client: bool = False) -> Any:
+    """The value of a text; bytes are UTF-8, or UTF-16 or -32 that show it.
+
+    Args:
+        from_client: a message, which has a bound of values and no NaN; in a file NaN is None.
+
+    Raises:
+        JsonError: it is not JSON, or lies beyond a bound.
+    """
+    text = data if isinstance(data, str) else _decoded(data)
+    if from_client and _has_more_values(text, MAX_VALUES):
+        raise JsonError(f"it holds more than {MAX_VALUES:,} values", is_bound=True)
+    constant = _refuse if from_client else _nothing
+    try:
+        value = json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        # Newer parsers bear more levels, and say of what is not closed that it is no JSON.
+        levels = [sum(text.count(sign, 0, error.pos) for sign in signs) for signs in ("[{", "]}")]
+        if levels[0] - levels[1] > DEEPEST:
+            raise JsonError(_NESTED, is_bound=True) from error
+        raise JsonError(str(error)) from error
+    except RecursionError as error:
+        raise JsonError(_NESTED, is_bound=True) from error
+    if _is_deep(value):
+        raise JsonError(_NESTED, is_bound=True)
+    return value
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode(json.detect_encoding(data))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise JsonError(f"line {line} holds bytes that are not UTF-8") from error
+
+
+def _has_more_values(text: str, most: int) -> bool:
+    """Whether a text that may be JSON holds more values, without making any of them."""
+    if len(text) < most:
+        return False
+    count = start = 0
+    is_quoted = False
+    while start < len(text) and count <= most:
+        piece = text[start : start + STEP]
+        # An escape stays whole. Only then do quotes remain that begin or end a text.
+        if (len(piece) - len(piece.rstrip("\\"))) % 2:
+            piece = text[start : start + STEP + 1]
+        start += len(piece)
+        first, *rest = piece.replace(r"\\", "").replace(r"\"", "").split('"', 2 * most)
+        count += 0 if is_quoted else _separators(first)
+        for part in rest:
+            is_quoted = not is_quoted
+            count += 1 if is_quoted else _separators(part)
+    return count > most
+
+
+def _separators(text: str) -> int:
+    return sum(text.count(sign) for sign in ",[{")
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a value has more levels than code that walks through it bears."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [
+            item
+            for container in level
+            if isinstance(container, dict | list)
+            for item in (container.values() if isinstance(container, dict) else container)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise JsonError(f"a number has {len(text)} digits")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise JsonError(f"the number {text[:30]} is too large")
+    return number
+
+
+def _nothing(_: str) -> None:
+    """NaN and the infinities, which SQLite's JSON does not know."""
+
+
+def _refuse(text: str) -> Any:
+    raise JsonError(f"{text} is no number in JSON")

@@ -1,0 +1,292 @@
+"""Office files keep what their programs show."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+
+import pptx
+import pytest
+from lxml import etree
+from office_files import docx, package
+from outlook_file import msg
+
+from kb.errors import ConversionError
+from kb.formats.convert.formats import format_of
+from kb.formats.convert.process import Converter
+from kb.formats.convert.result import Converted
+from kb.formats.convert.sheets import is_of_numbers, shown_number
+
+MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+Convert = Callable[[str, bytes], Converted]
+
+
+@pytest.fixture(scope="module")
+def convert() -> Iterator[Convert]:
+    with Converter() as converter:
+
+        def converted(name: str, data: bytes) -> Converted:
+            kind = format_of(name)
+            assert kind is not None
+            return converter.convert(kind, name, data)
+
+        yield converted
+
+
+# Word
+
+
+def words(text: str) -> str:
+    return f"<w:r><w:t xml:space='preserve'>{text}</w:t></w:r>"
+
+
+def equation(text: str) -> str:
+    return f"<m:r><m:t>{text}</m:t></m:r>"
+
+
+HALF = f"<m:f><m:num>{equation('a')}</m:num><m:den>{equation('2')}</m:den></m:f>"
+BRACKETED = (
+    '<m:d><m:dPr><m:begChr m:val="("/><m:endChr m:val=")"/></m:dPr>'
+    f"<m:e>{equation('t|x')}</m:e></m:d>"
+)
+
+
+def test_formulas_of_word_are_latex(convert: Convert) -> None:
+    inline = f"<w:p>{words('So ')}<m:oMath>{HALF}</m:oMath>{words(' of it.')}</w:p>"
+    block = f"<w:p><m:oMathPara><m:oMath>{BRACKETED}</m:oMath></m:oMathPara></w:p>"
+    cell = f"<w:tc><w:p><m:oMath>{BRACKETED}</m:oMath></w:p></w:tc>"
+    table = f"<w:tbl>{f'<w:tr>{cell}{cell}</w:tr>' * 2}</w:tbl>"
+    text = convert("a.docx", docx(f"{inline}{block}{table}")).text
+    assert r"So $\frac{a}{2}$ of it." in text
+    assert r"$$\left( t\mid x\right)$$" in text
+    assert r"| $\left( t\mid x\right)$ | $\left( t\mid x\right)$ |" in text
+
+
+def test_comments_of_word_are_kept_and_marked(convert: Convert) -> None:
+    body = f"<w:p>{words('Rope')}<w:r><w:commentReference w:id='0'/></w:r>{words(' of hemp')}</w:p>"
+    comment = f"<w:comment w:id='0' w:initials='AB'><w:p>{words('Not nylon?')}</w:p></w:comment>"
+    text = convert("a.docx", docx(body, comment)).text
+    assert text == "Rope [comment AB1] of hemp\n\nComment [AB1]\n\nNot nylon?\n"
+
+
+def test_tracked_changes_are_taken_as_accepted(convert: Convert) -> None:
+    moved = f"<w:moveFrom>{words('moved')}</w:moveFrom><w:moveTo>{words('here')}</w:moveTo>"
+    deleted = "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>"
+    body = f"<w:p>{deleted}<w:ins>{words('new ')}</w:ins>{moved}</w:p>"
+    assert convert("a.docx", docx(body)).text == "new here\n"
+
+
+def test_text_boxes_and_fields_of_word_are_read(convert: Convert) -> None:
+    box = f"<wps:txbx><w:txbxContent><w:p>{words('In a box')}</w:p></w:txbxContent></wps:txbx>"
+    drawing = f"<w:drawing>{box}</w:drawing>"
+    choice = f"<mc:AlternateContent><mc:Choice>{drawing}</mc:Choice></mc:AlternateContent>"
+    field = f"<w:fldSimple w:instr='SEQ'>{words('7')}</w:fldSimple>"
+    for holder in (drawing, choice):
+        body = f"<w:p>{words('Figure ')}{field}<w:r>{holder}</w:r></w:p>"
+        assert convert("a.docx", docx(body)).text == "Figure 7\n\nIn a box\n"
+
+
+def test_the_main_part_of_a_word_file_has_any_name(convert: Convert) -> None:
+    file = docx(f"<w:p>{words('Found')}</w:p>", main="word/document2.xml")
+    assert convert("a.docx", file).text == "Found\n"
+    with pytest.raises(ConversionError, match="is no Word file"):
+        convert("a.docx", package("word/none.xml", {}, {}))
+
+
+# Excel
+
+SHEET = """<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r=
+"http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheetData>
+<row r="2"><c r="B2" t="inlineStr"><is><t>Code</t></is></c><c r="C2" t="inlineStr"><is><r><t>Sha</t>
+</r><r><t>re</t></r></is></c><c r="D2" t="inlineStr"><is><t>Rate</t></is></c>
+<c r="E2" t="inlineStr"><is><t>Sum</t></is>
+</c><c r="F2" t="inlineStr"><is><t>Seen</t></is></c></row>
+<row r="3"><c r="B3" s="1"><v>417</v></c><c r="C3" s="2"><v>0.25</v></c><c r="D3" t="e"><f>1/0</f>
+<v>#DIV/0!</v></c><c r="E3"><f>SUM(B3:B9)</f></c><c r="F3" s="3"><v>46024</v></c></row>
+</sheetData><hyperlinks><hyperlink ref="B2" r:id="r1"/></hyperlinks></worksheet>"""
+STYLES = """<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">
+<numFmts><numFmt numFmtId="164" formatCode="000000"/><numFmt numFmtId="165" formatCode="dd/mm/yy"/>
+</numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="164"/><xf numFmtId="9"/><xf numFmtId="165"/>
+</cellXfs></styleSheet>"""
+
+
+def test_cells_show_what_excel_shows(convert: Convert) -> None:
+    book = (
+        '<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r='
+        '"http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets>'
+        '<sheet name="Fees" sheetId="1" r:id="r0"/></sheets></workbook>'
+    )
+    link = (
+        '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        '<Relationship Id="r1" TargetMode="External" Target="https://harbour.example/c" Type="x"/>'
+        "</Relationships>"
+    )
+    sheets = {"xl/worksheets/a.xml": SHEET, "xl/worksheets/_rels/a.xml.rels": link}
+    members = {"xl/workbook.xml": book, "xl/styles.xml": STYLES, **sheets}
+    related = {"worksheet": "worksheets/a.xml", "styles": "styles.xml"}
+    converted = convert("a.xlsx", package("xl/workbook.xml", members, related))
+    assert converted.text == (
+        "## Fees\n\n| [Code](<https://harbour.example/c>) | Share | Rate | Sum | Seen |\n"
+        "| --- | --- | --- | --- | --- |\n| 000417 | 25% | #DIV/0! | =SUM(B3:B9) | 2026-01-02 |\n"
+    )
+    assert converted.notices == (
+        "formulas without a value, which are shown themselves: 1; open the file in an office "
+        "program and save it",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "shown"),
+    [
+        (417, "000000", "000417"),
+        (0.2567, "0.0 %", "25.7 %"),
+        (1234567.891, "#,##0.00", "1,234,567.89"),
+        (-5, "#,##0;(#,##0)", "(5)"),
+        (-5.5, "0.00", "-5.50"),
+        (1234.5, "[$€-407] #,##0.00", "€ 1,234.50"),
+        (12345, "0.00E+00", "1.23E+04"),
+        (0.5, "#.##", ".5"),
+        (3, "0.##", "3"),
+        (0.005, "0%", "1%"),
+        (0.285, "0%", "29%"),
+        (2.5, "0", "3"),
+        (1e300, "0", f"{1e300:.0f}"[:1] + "0" * 300),
+        (5551234567, "(###) ###-####", "(555) 123-4567"),
+        (1234567, "#,##0,", "1,235"),
+        (0, '0;-0;"none"', "none"),
+        (49301, '"D-"00000', "D-49301"),
+        (-12.5, r'_-* #,##0.00\ "kr"_-;-* #,##0.00\ "kr"_-', "-12.50 kr"),
+        (5, "[Red]0;[Blue]-0", "5"),
+    ],
+)
+def test_a_number_is_shown_by_its_format(value: float, code: str, shown: str) -> None:
+    assert is_of_numbers(code)
+    assert shown_number(value, code) == shown
+
+
+@pytest.mark.parametrize("code", ["General", "dd.mm.yyyy", "@", "# ?/?", "[h]:mm", 'mmm" 0 "yy'])
+def test_dates_fractions_and_text_are_no_numbers(code: str) -> None:
+    assert not is_of_numbers(code)
+
+
+# PowerPoint
+
+
+def test_words_of_a_slide_stay_apart_and_keep_their_links(convert: Convert) -> None:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[5])
+    slide.shapes.title.text = "Fees\vof 2026"
+    box = slide.shapes.add_group_shape().shapes.add_textbox(0, 0, 9999, 9999)
+    paragraph = box.text_frame.paragraphs[0]
+    paragraph.add_run().text = "Berth"
+    paragraph.add_line_break()
+    paragraph.add_run().text = "Pilot"
+    math = f'<a:m xmlns:a="x" xmlns:m="{MATH}"><m:oMath>{HALF}</m:oMath></a:m>'
+    paragraph._p.append(etree.fromstring(math))
+    cells = slide.shapes.add_table(2, 1, 0, 99999, 9999, 9999).table
+    cells.cell(0, 0).text = "Waste\vwater"
+    run = cells.cell(1, 0).text_frame.paragraphs[0].add_run()
+    run.text = "Office"
+    run.hyperlink.address = "https://harbour.example/o"
+    slide.notes_slide.notes_text_frame.text = "Ask\vAda"
+    file = io.BytesIO()
+    presentation.save(file)
+    assert convert("a.pptx", file.getvalue()).text == (
+        "# Fees of 2026\n\nBerth Pilot$\\frac{a}{2}$\n\n| Waste water |\n| --- |\n"
+        "| [Office](<https://harbour.example/o>) |\n\nNotes:\n\nAsk\nAda\n"
+    )
+
+
+# OpenDocument, RTF, Outlook
+
+ODF = " ".join(
+    f'xmlns:{short}="urn:oasis:names:tc:opendocument:xmlns:{space}:1.0"'
+    for short, space in {
+        "office": "office",
+        "text": "text",
+        "table": "table",
+        "draw": "drawing",
+        "style": "style",
+    }.items()
+)
+ODF += ' xmlns:xlink="http://www.w3.org/1999/xlink"'
+
+
+def opendocument(kind: str, body: str, **members: str) -> bytes:
+    content = (
+        f"<office:document-content {ODF}><office:body><office:{kind}>{body}</office:{kind}>"
+        "</office:body></office:document-content>"
+    )
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in {"content.xml": content, **members}.items():
+            archive.writestr(name, text)
+    return file.getvalue()
+
+
+def test_notes_comments_boxes_and_formulas_of_a_text_stay_and_deletions_go(
+    convert: Convert,
+) -> None:
+    note = "<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>Of hemp"
+    note += "</text:p></text:note-body></text:note>"
+    comment = "<office:annotation><text:p>Not nylon?</text:p></office:annotation>"
+    box = "<draw:frame><draw:text-box><text:p>In a box</text:p></draw:text-box></draw:frame>"
+    formula = '<draw:frame><draw:object xlink:href="./Object 1"/></draw:frame>'
+    body = (
+        "<text:tracked-changes><text:p>old</text:p></text:tracked-changes>"
+        "<text:list><text:list-item><text:h text:outline-level='2'>Ropes</text:h></text:list-item>"
+        f"</text:list><text:p>Rope{note}<text:s text:c='2'/>and{comment} {formula}{box}</text:p>"
+    )
+    math = "<math xmlns='m'><mi>x</mi><annotation>no</annotation></math>"
+    file = opendocument("text", body, **{"Object 1/content.xml": math})
+    assert convert("a.odt", file).text == (
+        "## Ropes\n\nRope[1] and[2] x\n\nIn a box\n\nNotes:\n\n1. Of hemp\n2. Comment: Not nylon?\n"
+    )
+
+
+def test_cells_show_what_calc_shows(convert: Convert) -> None:
+    cell = "<table:table-cell office:value='{}'><text:p>{}</text:p></table:table-cell>"
+    empty = "<table:table-cell table:number-columns-repeated='{}'/>"
+    row = "<table:table-row>{}</table:table-row>"
+    rows = (
+        row.format(cell.format("", "Code") + empty.format(2) + cell.format("", "Share"))
+        + row.format(cell.format(417, "000417") + empty.format(2) + cell.format(0.25, "25 %"))
+        + "<table:table-row table:number-rows-repeated='1048574'>"
+        + f"{empty.format(16384)}</table:table-row>"
+    )
+    table = f"<table:table table:name='Fees'>{rows}</table:table>"
+    text = convert("a.ods", opendocument("spreadsheet", table)).text
+    assert text == "## Fees\n\n| Code | Share |\n| --- | --- |\n| 000417 | 25 % |\n"
+
+
+def test_a_text_with_a_password_is_told(convert: Convert) -> None:
+    manifest = {"META-INF/manifest.xml": "<manifest><encryption-data/></manifest>"}
+    with pytest.raises(ConversionError, match="password"):
+        convert("a.odt", opendocument("text", "", **manifest))
+
+
+def test_rtf_keeps_headings_tables_links_and_notes(convert: Convert) -> None:
+    source = (
+        rb"{\rtf1\ansi{\info{\title Ropes of 2026}{\author Ada}}"
+        rb"{\stylesheet{\s7\outlinelevel1 Our heading;}}"
+        rb"{\pard\s7 Ropes\par}{\pard Of h\'e9mp{\footnote\pard Not | nylon}, see "
+        rb'{\field{\*\fldinst HYPERLINK "https://harbour.example/r"}{\fldrslt there}}.\par}'
+        rb"{\trowd\intbl Berth\cell Depth\cell\row}{\trowd\intbl A|B\cell 7\cell\row}"
+        rb"{\pard \bullet\tab one\par}}"
+    )
+    converted = convert("a.rtf", source)
+    assert (converted.title, converted.metadata) == ("Ropes of 2026", {"author": "Ada"})
+    assert converted.text == (
+        "## Ropes\n\nOf hémp[1], see [there](<https://harbour.example/r>).\n\n"
+        "| Berth | Depth |\n| --- | --- |\n| A\\|B | 7 |\n\n- one\n\nNotes:\n\n1. Not | nylon\n"
+    )
+
+
+def test_a_mail_of_outlook_is_read_as_mail(convert: Convert) -> None:
+    texts = {0x37: "Ropes", 0x1000: "Hemp.\r\n", 0xC1A: "Ada", 0xC1F: "ada@harbour.example"}
+    converted = convert("a.msg", msg({**texts, 0xE04: "Pilots"}, ("ropes.pdf",)))
+    assert converted.text == (
+        "# Ropes\n\nFrom: Ada <ada@harbour.example>\\\nTo: Pilots\\\n\nHemp.\n\n"
+        "Attachments: ropes.pdf\n"
+    )

@@ -1,0 +1,258 @@
+"""Files on the machines of Dask workers are searched as files here are, whatever is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ROOT, WINDROSE
+
+import kb
+from kb.errors import CollectionNotFound, UsageError
+from kb.ingest import workers as dask_workers
+from kb.library import shards as shards_module
+from kb.library.knowledge_base import KnowledgeBase
+from kb.library.shard_reader import ShardReader
+
+if find_spec("distributed") is None:
+    pytest.skip("the extra dask is not installed", allow_module_level=True)
+
+from dask_processes import Cluster, cluster
+
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.slow]  # of Dask's own
+
+PARTS = {"guide": "guide/**", "how-to": "how-to/**", "reference": "reference/**"}
+QUESTIONS = (
+    "what happens when the battery is low?",
+    "rain gauge",
+    '"wind speed"',
+    "how do I calibrate the sensr",
+    "+battery -solar",
+    "tag:nothing",
+)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a folder for each part of the handbook, in which its file lies."""
+    folder = tmp_path_factory.mktemp("parts")
+    for name, glob in PARTS.items():
+        (folder / name).mkdir()
+        with kb.open(folder / name / f"{name}.db", project=folder) as base:
+            base.add(str(WINDROSE), name=name, include=[glob], embed=True)
+    return folder
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    """An empty file here."""
+    with kb.open(tmp_path / "local.db", project=tmp_path) as base:
+        yield base
+
+
+@pytest.fixture
+def machines(tmp_path: Path, parts: Path) -> Iterator[Cluster]:
+    """Two workers, which both see all parts."""
+    with cluster(tmp_path, 2) as made:
+        yield made
+
+
+def use(base: KnowledgeBase, made: Cluster, parts: Path, seconds: float = 20) -> Any:
+    base.use_shards(made.address, [str(parts / "*" / "*.db")], seconds)
+    assert base.shards is not None
+    return base.shards
+
+
+def until(is_true: Any, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_rows_scores_and_notices_are_those_of_the_files_read_as_one(
+    local: KnowledgeBase, machines: Cluster, parts: Path, tmp_path: Path
+) -> None:
+    shards = use(local, machines, parts)
+    assert len(shards._holders) == 3
+    here = tmp_path / "here.db"
+    kb.open(here, project=tmp_path).close()
+    beside = [shutil.copy(parts / name / f"{name}.db", tmp_path) for name in PARTS]
+    with kb.open([here, *beside], project=tmp_path) as base:
+        for question in QUESTIONS:
+            assert local.search(question).to_dict() == base.search(question).to_dict()
+        both = [QUESTIONS[0], ("rain gauge", ["how-to"])]
+        assert local.search_batch(both).to_dict() == base.search_batch(both).to_dict()
+        filters: Any = {"paths": ["how-to/**"], "sort": "date", "max_per_document": 1}
+        expected = base.search("battery", limit=3, **filters)
+        assert local.search("battery", limit=3, **filters).to_dict() == expected.to_dict()
+        assert local.context("battery").to_dict() == base.context("battery").to_dict()
+        rows, _ = local.search_for_people("battery", collections=["how-to"])
+        shown, _ = base.search_for_people("battery", collections=["how-to"])
+        assert [row["snippet"] for row in rows] == [row["snippet"] for row in shown]
+        assert {row["file"] for row in rows} == {""}
+        for one in (local, base):
+            with pytest.raises(CollectionNotFound, match='Did you mean "how-to"'):
+                one.search("battery", collections=["howto"])
+
+
+def test_a_lost_shard_is_read_elsewhere_or_told(
+    local: KnowledgeBase, machines: Cluster, parts: Path
+) -> None:
+    shards = use(local, machines, parts)
+    whole = local.search("battery", limit=30).results
+    machines.kill("worker-1")
+    again = local.search("battery", limit=30)
+    assert (again.results, again.notice) == (whole, None)
+    machines.kill("worker-2")
+    lost = local.search("battery", limit=30)
+    assert (lost.results, (lost.notice or "").count("was left out: its worker tcp://")) == ([], 3)
+    until(lambda: not shards._holders)
+    assert (local.search("battery").notice or "").count("no worker has it now") == 3
+    machines.add()
+    until(lambda: len(shards._holders) == 3)
+    back = local.search("battery", limit=30)
+    assert (back.results, back.notice) == (whole, None)
+
+
+def test_a_worker_that_stands_still_is_told_in_time_and_the_others_answer(
+    local: KnowledgeBase, tmp_path: Path, parts: Path
+) -> None:
+    with cluster(tmp_path, 1) as made:
+        shards = use(local, made, parts, seconds=2)
+        local.search("battery")
+        until(lambda: not shards._looking.locked())
+        with shards._looking:  # it would take the worker for lost
+            process = next(iter(made.workers.values())).popen.pid
+            os.kill(process, signal.SIGSTOP)
+            began = time.monotonic()
+            slow = local.search("battery")
+            took = time.monotonic() - began
+            os.kill(process, signal.SIGCONT)
+        assert (slow.notice or "").count("was left out: it did not answer within 2 s") == 3
+        assert took < 10
+        until(lambda: not local.search("battery").notice)
+
+
+def test_a_damaged_file_and_another_version_are_told(
+    local: KnowledgeBase, tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some").mkdir()
+    shutil.copy(parts / "guide" / "guide.db", tmp_path / "some")
+    (tmp_path / "some" / "broken.db").write_bytes(b"SQLite format 3\0" + b"x" * 8000)
+    with cluster(tmp_path, 1) as made:
+        local.use_shards(made.address, [str(tmp_path / "some")])
+        found = local.search("battery")
+        assert found.results
+        assert "broken.db" in (found.notice or "")
+        assert local.shards is not None
+        local.shards.close()
+        monkeypatch.setattr(shards_module, "VERSION", "9.9")
+        local.use_shards(made.address, [str(tmp_path / "some")])
+        found = local.search("battery")
+        assert not found.results
+        assert "was left out: kb 0.1.0 is installed there, 9.9 here." in (found.notice or "")
+
+
+def test_a_file_that_changes_during_a_search_is_asked_anew(
+    local: KnowledgeBase, tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some").mkdir()
+    file = Path(shutil.copy(parts / "guide" / "guide.db", tmp_path / "some"))
+    with cluster(tmp_path, 1) as made, kb.open(file, project=tmp_path) as written:
+        local.use_shards(made.address, [str(file)])
+        before = local.search("battery").results
+        assert before
+        ask, steps = shards_module.Shards.ask, []
+
+        def ask_and_change(self: Any, worker: str, *arguments: Any) -> Any:
+            steps.append(arguments[4].__name__)
+            if steps == ["look", "propose", "fold"]:  # what was proposed is of an older state
+                written.remove("guide")
+            return ask(self, worker, *arguments)
+
+        monkeypatch.setattr(shards_module.Shards, "ask", ask_and_change)
+        assert not local.search("battery").results
+    assert steps[:4] == ["look", "propose", "fold", "look"]
+
+
+def test_what_nobody_waits_for_any_more_is_ended(parts: Path) -> None:
+    import asyncio
+
+    from kb.errors import FileError
+    from kb.settings import VERSION
+    from kb.store.names import Names
+
+    reader = ShardReader([str(parts / "guide")], VERSION)
+
+    async def ask() -> None:
+        ((key, *_),), _ = await reader.shards()
+        long = reader.ask(key, None, 0.3, Names({}), _count_for_ever, ())
+        late = reader.ask(key, None, 0.1, Names({}), _count_for_ever, ())
+        began = time.monotonic()
+        errors = await asyncio.gather(long, late, return_exceptions=True)
+        assert time.monotonic() - began < 10
+        assert [type(error) for error in errors] == [FileError, FileError]
+        assert "nobody waits" in str(errors[1])
+        version, found = await reader.ask(key, None, 9.0, Names({}), _count_collections, ())
+        assert (found, isinstance(version, int)) == (1, True)
+
+    asyncio.run(ask())
+
+
+def _count_for_ever(_: object, connection: Any) -> None:
+    connection.apsw.execute(
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
+    ).fetchall()
+
+
+def _count_collections(_: object, connection: Any) -> int:
+    return len(connection.apsw.execute("SELECT 1 FROM collections").fetchall())
+
+
+def test_that_no_scheduler_answers_is_told(
+    local: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 0.5)
+    local.use_shards("tcp://127.0.0.1:9", ["/nowhere"])
+    notice = local.search("battery").notice or ""
+    assert notice.startswith("Searched without shards: no Dask scheduler answers at tcp://127.0.")
+    with pytest.raises(UsageError, match="no address of a Dask"):
+        local.use_shards("nonsense://host:1", ["/nowhere"])
+
+
+def test_the_command_line_searches_without_a_file_here(
+    machines: Cluster, parts: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "nothing"
+    folder.mkdir()
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "kb", "search", "rain gauge", *words],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    found = run("--workers", machines.address, "--shards", str(parts / "*"), "-n", "3")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith(("guide/", "how-to/", "reference/"))
+    assert not [*folder.iterdir()]
+    nothing = run("--workers", machines.address, "--shards", "/nowhere/*")
+    assert f"kb: No worker at {machines.address} has a file that" in nothing.stderr
+    alone = run("--shards", "/srv")
+    assert alone.returncode == 2
+    assert alone.stderr == "kb: --workers and --shards belong together: give both\n"

@@ -1,0 +1,72 @@
+"""Copies and translations of a document are one row, and a version is one word."""
+
+import pytest
+from support import Filler, call
+
+from kb.search.alike import key_of
+
+NOTE = "# Filter\n\nThe intake filter of the pump is cleaned in April, with a soft brush."
+
+
+def test_copies_are_one_row_that_names_the_others(fill: Filler) -> None:
+    conflict = "pump (Anna's conflicted copy 2026-01-0{}).md"
+    pages = {f"copy{number}/pump.md": NOTE for number in range(5)}
+    pages |= {conflict.format(number): f"{NOTE} Twice, {number}." for number in range(4)}
+    pages |= {"pump.md": f"{NOTE} Twice.", "right.md": "# Brush\n\nA soft brush hangs by the pump."}
+    kb = fill(pages)
+    rows = call(kb, "documents_search", query="soft brush for the pump filter")["results"]
+    assert len(rows) == 3
+    assert sorted(len(row.get("alsoIn", [])) for row in rows) == [0, 4, 4]
+    assert "right.md" in {row["documentId"] for row in rows}
+    documents = call(kb, "documents_context", query="soft brush for the pump filter")["documents"]
+    assert sorted(len(document.get("alsoIn", [])) for document in documents) == [0, 4, 4]
+
+
+def test_translations_are_one_row_with_the_questions_language_first(fill: Filler) -> None:
+    pages = {
+        "docs/en/retry.md": "# Retry\n\nA failed request is sent again after two seconds.",
+        "docs/de/retry.md": "# Retry\n\nWas scheitert, wird nach zwei Sekunden gesendet.",
+        "docs/ja/retry.md": "# Retry\n\n失敗したリクエストは二秒後に再送されます。",
+    }
+    kb = fill(pages)
+    [row] = call(kb, "documents_search", query="when is a failed request sent again")["results"]
+    assert row["documentId"] == "docs/en/retry.md"
+    assert set(row["alsoIn"]) == {"docs/de/retry.md", "docs/ja/retry.md"}
+    [row] = call(kb, "documents_search", query="リクエストは再送されますか")["results"]
+    assert row["documentId"] == "docs/ja/retry.md"
+
+
+@pytest.mark.parametrize(
+    ("path", "other"),
+    [
+        ("docs/en/a.md", "docs/zh-CN/a.md"),
+        ("a.md", "a.de.md"),
+        ("a.md", "a (Anna's conflicted copy 2026-01-01).md"),
+        ("b/a.md", "b/a.sync-conflict-20260101-120000-ABCDEFG.md"),
+    ],
+)
+def test_paths_of_copies_and_translations_have_one_key(path: str, other: str) -> None:
+    assert key_of(path) == key_of(other)
+
+
+@pytest.mark.parametrize(
+    ("path", "other"), [("a/b.md", "a/c.md"), ("index.md", "it.md"), ("a.1.md", "a.2.md")]
+)
+def test_paths_of_other_documents_have_other_keys(path: str, other: str) -> None:
+    assert key_of(path) != key_of(other)
+
+
+def test_a_version_is_one_word(fill: Filler) -> None:
+    kb = fill(
+        {
+            "a.md": "# Release 1.1.5\n\nThe hatch is wider in 1.1.5.",
+            "b.md": "# Release 1.5\n\nThe door is wider in 1.5. Both hinges are new.",
+            "c.md": "# Release 1.5.2\n\nThe lock is stronger in 1.5.2.",
+        }
+    )
+    for query in ('"1.5"', "+1.5"):
+        rows = call(kb, "documents_search", query=query)["results"]
+        assert [row["documentId"] for row in rows] == ["b.md"]
+    rows = call(kb, "documents_search", query="1.5")["results"]
+    assert rows[0]["documentId"] == "b.md"
+    assert all(row["relevanceScore"] < 0.7 for row in rows[1:])

@@ -1,0 +1,384 @@
+"""A link is resolved, external, not in the tree, or broken: only what is broken is called so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support import Filler
+
+from kb.cli.graph_formats import to_sarif
+from kb.formats.anchors import PageAnchors
+from kb.formats.parse import parse
+from kb.formats.sites import Settings
+from kb.store.citation_graph import broken_links, citation_graph
+from kb.store.database import Database
+from kb.store.link_states import link_states
+from kb.tools.session import Session, open_session
+
+
+def states(kb: Session, state: str = "") -> list[tuple[str, str, str]]:
+    """Document, link and state of all links but those to the web, or those in one state."""
+    with kb.database.read() as connection:
+        rows = link_states(connection)
+    listed = [(row["path"], row["target_url"], row["state"]) for row in rows]
+    return [row for row in listed if "://" not in row[1] and state in ("", row[2])]
+
+
+def links(kb: Session, state: str) -> list[str]:
+    return [url for _, url, _ in states(kb, state)]
+
+
+def targets(kb: Session) -> dict[str, str | None]:
+    with kb.database.read() as connection:
+        rows = connection.apsw.execute(
+            "SELECT target_url, documents.path FROM citations"
+            " LEFT JOIN documents ON document_id = target_document_id"
+        )
+        return dict(rows)
+
+
+# Obsidian
+
+
+def test_a_vault_finds_any_file_by_its_name(fill: Filler) -> None:
+    kb = fill(
+        {
+            "notes/m.md": "![[map.png]] ![[Map.PNG|100]] ![[pin.svg#icon]] [[Plan.canvas]]\n"
+            "[[Books.base#Read]] ![[gone.png]] [[Gone.canvas]] [[Attachments/map.png]]\n",
+            "Attachments/map.png": b"x",
+            "Attachments/icons/pin.svg": b"x",
+            "Plan.canvas": "{}",
+            "Books.base": "views: []",
+        },
+        embed=False,
+    )
+    assert links(kb, "broken") == ["gone.png", "Gone.canvas"]
+
+
+def test_a_picture_that_comes_or_goes_changes_the_state_with_the_next_sync(
+    fill: Filler,
+) -> None:
+    kb = fill({"a.md": "![[map.png]] <img src='b.png'>"}, embed=False)
+    assert links(kb, "broken") == ["map.png", "b.png"]
+    kb = fill({"deep/map.png": b"x", "b.png": b"x"}, embed=False)
+    assert links(kb, "broken") == []
+
+
+def test_missing_sections_and_blocks_are_broken(fill: Filler) -> None:
+    kb = fill(
+        {
+            "a.md": "# One\n\n[x](Setup.md#nope) [x](#gone) [[#Gone]] [[Setup#^nope]]\n"
+            "[x](Setup.md#install-1) [x](#one) [[#One]] [[Setup#^b1]] [[Setup#Install#Linux 2]]\n"
+            "[x](Setup.md#install-2) [x](Setup.md#top) [x](#) [x](Setup.md#Custom) [x](#named)\n"
+            '<a name="named"></a> [x](#written) <p id="written">\n',
+            "Setup.md": "# Install\n\n## Linux (2)\n\nA line. ^b1\n\n# Install\n\n## X {#custom}\n",
+        },
+        embed=False,
+    )
+    assert links(kb, "broken") == [
+        *("Setup.md#nope", "#gone", "#Gone", "Setup#^nope"),
+        "Setup.md#install-2",
+    ]
+    with kb.database.read() as connection:
+        assert {link.missing for link in broken_links(connection)} == {"section"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fragments"),
+    [
+        ("t.md", "# A & B_c\n\n# Où 2.0?\n", "a--b_c où-20"),
+        ("t.md", "# Equal\n\n# Equal\n\n# Equal\n", "equal equal-1 equal-2"),
+        (
+            "t.md",
+            "# `code()` [x](t.md)\n\n[](){#at}\n\n(my-label)=\n\n## Z\n",
+            "code-x at my-label z",
+        ),
+        ("t.md", "1. # In a list\n\n<h2>In HTML</h2>\n", "in-a-list in-html"),
+        ("t.rst", ".. _My Label:\n\nA Title\n=======\n\n`_inner`\n", "a-title my-label"),
+        ("t.adoc", "= T\n\n[[one]]\n== First Part\n\n[#two]\n== B\n\nanchor:x[]\n", "one two x"),
+        ("t.adoc", "= T\n\n== First Part\n\n== First Part\n", "_first_part _first_part_2"),
+        ("t.org", "* A heading\n:PROPERTIES:\n:CUSTOM_ID: cid\n:END:\n<<tgt>>\n", "cid tgt"),
+    ],
+)
+def test_anchors_follow_the_rules_of_each_generator(
+    fill: Filler, name: str, text: str, fragments: str
+) -> None:
+    linking = " ".join(f"[x]({name}#{part})" for part in fragments.split())
+    kb = fill({name: text, "a.md": f"{linking} [x]({name}#nowhere)"}, embed=False)
+    assert links(kb, "broken") == [f"{name}#nowhere"]
+
+
+@pytest.mark.parametrize(
+    ("config", "fragments"),
+    [
+        ("mkdocs.yml", "a-b_c ou-20 equal_1"),
+        (".vitepress/config.ts", "a-b-c ou-2-0 equal-1"),
+        ("_config.yml", "a--bc o-20"),
+        (".gitlab-ci.yml", "a-b_c où-20"),
+    ],
+)
+def test_anchors_of_a_generator_count_only_in_its_site(
+    fill: Filler, config: str, fragments: str
+) -> None:
+    page = "# A & B_c\n\n# Où 2.0?\n\n# Equal\n\n# Equal\n"
+    linking = " ".join(f"[x](t.md#{part})" for part in fragments.split())
+    kb = fill({"t.md": page, "a.md": linking}, embed=False)
+    assert links(kb, "broken")
+    kb = fill({config: "docs_dir: .\n", "a.md": f"{linking} again"}, embed=False)
+    assert links(kb, "broken") == []
+
+
+def test_a_page_that_takes_in_others_may_have_more_sections(fill: Filler) -> None:
+    kb = fill({"a.md": "[x](b.md#there)", "b.md": '# B\n\n--8<-- "part.txt"\n'}, embed=False)
+    assert states(kb) == [("a.md", "b.md#there", "not in the tree")]
+
+
+# Sites
+
+
+SITES = {
+    "docusaurus.config.js": (
+        "module.exports = {\n  baseUrl: '/project/', // a comment with {\n"
+        "  presets: [['classic', {docs: {path: 'docs', routeBasePath: '/'},\n"
+        "    blog: {showReadingTime: true}}]],\n"
+        "  plugins: [['@docusaurus/plugin-content-docs',"
+        " {id: 'c', path: 'community', routeBasePath: 'people'}]],\n};\n",
+        {
+            "docs/intro.md": "[n](/settings/net#proxy) [c](/custom) [b](/settings/moved) [m](./two)"
+            " [p](/people/team) [a](/tags/rope) [l](/blog/2024/01/02/start) [h](@site/docs/two.md)"
+            " [s](/img/x.png) [t](/showcase) [u](/project/custom) [g](settings/net.md) [i](/gone)"
+            " [j](./gone) [k](/settings/net#none) [q](@site/docs/gone.md) [r](/img/gone.png)",
+            "docs/settings/net.md": "# Net\n\n## Proxy\n",
+            "docs/01-two.md": "[up](./settings/net.md) [x](../settings/net)",
+            "docs/two.md": "# Two",
+            "docs/c.md": "---\nslug: /custom\n---\n# C\n",
+            "docs/settings/b.md": "---\nid: moved\n---\n# B\n",
+            "blog/2024-01-02-start.md": "# Start",
+            "community/team.md": "# Team",
+            "static/img/x.png": "x",
+            "src/pages/showcase.tsx": "export {}",
+        },
+        ["/gone", "./gone", "/settings/net#none", "@site/docs/gone.md", "/img/gone.png"],
+        ["/tags/rope"],
+    ),
+    "mkdocs.yml": (
+        "site_name: X\ndocs_dir: pages\nplugins:\n  - x: !!python/name:os.system\n",
+        {
+            "pages/index.md": "[a](/guide/setup/) [b](guide/setup.md) [c](guide/setup/) [d](gone/)",
+            "pages/guide/setup.md": "[e](../) [f](../other/) [g](../gone/) [h](/feed.xml)"
+            ' <img src="../../img/x.png"> <img src="../../img/gone.png">',
+            "pages/guide/other.md": "# Other",
+            "pages/img/x.png": "x",
+        },
+        ["../gone/", "../../img/gone.png", "gone/"],
+        ["/feed.xml"],
+    ),
+    "hugo.toml": (
+        "baseURL = 'https://example.org/'\ncontentDir = 'pages'\n",
+        {
+            "pages/docs/a.md": '[b](../b/) [c]({{< ref "b.md" >}}) [d]({{% relref "/docs/C" %}}) '
+            "[e](/docs/) [f](/moved/) [g](/old/) [h](/tags/x/) [i](../gone/) "
+            '[j]({{< ref "gone" >}})'
+            " [k](/img/x.png) [l](/docs/B/#part) [m](/docs/b/#gone) [n]({{ .Param }})"
+            ' [o]({{< ref "b#part" >}}) [p]({{< ref "b#gone" >}}) [q](/sent/on/)',
+            "pages/docs/b.md": "# B\n\n## Part\n",
+            "pages/docs/C.md": "---\nurl: /moved/\naliases: [/old/]\n---\n# C\n",
+            "static/img/x.png": "x",
+            "static/_redirects": "/sent/on/ /docs/b/\n",
+        },
+        ["../gone/", '{{< ref "gone" >}}', "/docs/b/#gone", '{{< ref "b#gone" >}}'],
+        ["/docs/", "/tags/x/", "{{ .Param }}", "/sent/on/"],
+    ),
+    ".vitepress/config.ts": (
+        "export default defineConfig({ base: '/kit/', srcDir: './src' })\n",
+        {
+            "src/guide/a.md": "[b](./b) [c](/guide/b.html) [d](/kit/guide/b) [e](/logo.svg) "
+            "[f](./c) [g](/guide/gone)",
+            "src/guide/b.md": "# B",
+            "src/public/logo.svg": "x",
+        },
+        ["./c", "/guide/gone"],
+        [],
+    ),
+    "_config.yml": (
+        "title: x\nbaseurl: /site\n",
+        {
+            "_docs/a.md": "[b](/docs/b/) [c]({% link _docs/b.md %}) [d]({{ site.baseurl }}/docs/b)"
+            " <a href=\"{{ '/docs/b/' | relative_url }}\">x</a> "
+            "[e]({% post_url 2024-01-02-start %}) [f](/2024/01/02/start.html) [g](/about/) "
+            "[h](/docs/gone/) [i]({% link _docs/gone.md %})",
+            "_docs/b.md": "# B",
+            "_posts/2024-01-02-start.md": "# Start",
+            "about.html": "---\npermalink: /about/\n---\n<p>About our work on the gauge.</p>",
+        },
+        ["/docs/gone/", "{% link _docs/gone.md %}"],
+        [],
+    ),
+    "astro.config.mjs": (
+        "export default defineConfig({ integrations: [starlight({ title: 'x' })] })\n",
+        {
+            "src/content/docs/guides/a.mdx": "[b](/guides/b/) [c](/de/guides/b/) [d](/x.png) "
+            "[e](/z/)",
+            "src/content/docs/guides/B.md": "# B",
+            "src/content/docs/de/guides/c.md": "[f](/de/guides/b/) [g](/de/guides/gone/)",
+            "public/x.png": "x",
+        },
+        ["/de/guides/gone/", "/de/guides/b/", "/z/"],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("config", SITES)
+def test_pages_of_a_site_are_found_at_their_addresses(fill: Filler, config: str) -> None:
+    text, files, broken, elsewhere = SITES[config]
+    kb = fill({config: text, **files}, embed=False)
+    assert links(kb, "broken") == broken
+    assert links(kb, "not in the tree") == elsewhere
+
+
+def test_an_address_of_a_site_is_a_citation_of_its_page_also_when_that_moves(
+    fill: Filler,
+) -> None:
+    config = {"mkdocs.yml": "site_name: x\n"}
+    kb = fill({**config, "docs/a.md": "[b](/guide/b/)", "docs/guide/b.md": "# B"}, embed=False)
+    assert targets(kb)["/guide/b/"] == "docs/guide/b.md"
+    kb = fill({"docs/guide/b.md": "# B again"}, embed=False)
+    assert targets(kb)["/guide/b/"] == "docs/guide/b.md"
+
+
+def test_a_slug_that_goes_takes_its_links_along(fill: Filler) -> None:
+    config = {"docusaurus.config.js": "module.exports = {}"}
+    page = "---\nslug: /custom\n---\n# B\n"
+    kb = fill({**config, "docs/a.md": "[b](/docs/custom)", "docs/b.md": page}, embed=False)
+    assert targets(kb)["/docs/custom"] == "docs/b.md"
+    kb = fill({"docs/b.md": "# B\n"}, embed=False)
+    assert links(kb, "broken") == ["/docs/custom"]
+
+
+# Sphinx and MyST
+
+
+def test_sphinx_knows_other_projects_terms_and_labels_of_code(fill: Filler) -> None:
+    kb = fill(
+        {
+            "conf.py": "intersphinx_mapping = {\n  'setuptools': ('https://s.example', None)\n}\n",
+            "index.rst": "Home\n====\n\n:doc:`setuptools:userguide/index` :ref:`setuptools:x`\n"
+            ":term:`Wind` :term:`gone` :numref:`fig` :ref:`kb.search.run` :ref:`nowhere`\n"
+            ":doc:`/deep/a` :doc:`/deep/gone` :ref:`other:x` `all <genindex.html>`_\n",
+            "deep/a.rst": ".. _fig:\n\nA\n=\n\n.. glossary::\n   :sorted:\n\n   wind\n   breeze\n"
+            "      Moving air.\n",
+        },
+        embed=False,
+    )
+    assert links(kb, "broken") == ["gone", "nowhere", "/deep/gone", "other:x"]
+    assert links(kb, "external") == ["setuptools:userguide/index", "setuptools:x"]
+    assert links(kb, "not in the tree") == ["kb.search.run", "genindex.html"]
+
+
+def test_myst_has_the_roles_and_labels_of_sphinx(fill: Filler) -> None:
+    kb = fill(
+        {
+            "index.md": "# Home\n\n{doc}`guide/a` {ref}`strong winds` {ref}`text <gone>` [](lab)\n"
+            "[](#lab) [](#none) {term}`Wind` {doc}`missing`\n\n```{toctree}\n:maxdepth: 1\n\n"
+            "guide/a\nTitled <guide/b>\nguide/none\n```\n\n````\n```{toctree}\nno\n```\n````\n",
+            "guide/a.md": "(Strong)=\n# A\n\n(lab)=\n## Part\n\n:::{glossary}\nWind\n: Air.\n:::\n",
+            "guide/b.md": "```{figure} x.png\n:name: strong winds\n```\n",
+        },
+        embed=False,
+    )
+    assert links(kb, "broken") == ["gone", "#none", "missing", "guide/none"]
+    assert targets(kb)["lab"] == "guide/a.md"
+
+
+# Org
+
+
+def test_org_finds_headings_ids_targets_and_attachments(fill: Filler) -> None:
+    kb = fill(
+        {
+            "a.org": "* Wind\n:PROPERTIES:\n:ID: top\n:END:\nSee [[id:abc][k]] [[*Calm]] [[#cid]]\n"
+            "[[target]] [[file:b.org::*Deep heading]] [[file:b.org::#bid]] [[file:b.org::words]]\n"
+            "~x[[1, 2]]~ =[[no]]= [[attachment:map.png]] [[file:~/x.pdf]]\n"
+            "* Calm\n:PROPERTIES:\n:CUSTOM_ID: cid\n:END:\n<<target>>\n"
+            "[[id:gone]] [[*Gone]] [[#gone]] [[file:b.org::*Gone]] [[attachment:gone.png]]\n",
+            "b.org": "* One\n** Deep heading\n:PROPERTIES:\n:ID: abc\n:CUSTOM_ID: bid\n:END:\n",
+            "data/ab/c/map.png": b"x",
+        },
+        embed=False,
+    )
+    assert links(kb, "broken") == ["gone", "#Gone", "#gone", "b.org#Gone", "gone.png"]
+    assert links(kb, "not in the tree") == ["~/x.pdf"]
+    assert targets(kb)["abc"] == "b.org"
+
+
+# What tells the states
+
+
+def test_exports_and_the_library_carry_the_states(fill: Filler) -> None:
+    kb = fill(
+        {
+            "a.md": "[b](b.md#none) [b](b.md) [p](p.png) [g](gone.md) <https://example.com/x>"
+            " [issues](../../issues)",
+            "b.md": "# B",
+            "p.png": b"x",
+        },
+        embed=False,
+    )
+    with kb.database.read() as connection:
+        graph = citation_graph(connection, None, with_states=True)
+        assert "state" not in json.dumps(citation_graph(connection, None).to_dict())
+    assert {edge.target: edge.state for edge in graph.edges} == {
+        "docs/b.md": "broken",
+        "docs/p.png": "resolved",
+        "docs/gone.md": "broken",
+        "https://example.com/x": "external",
+        "../../issues": "external",
+    }
+    assert {node.id: node.state for node in graph.nodes}["docs/b.md"] == "resolved"
+    assert kb.base.broken_links().states == {
+        "resolved": 2,
+        "external": 2,
+        "not in the tree": 0,
+        "broken": 2,
+    }
+
+
+def test_states_come_along_to_another_file(fill: Filler, tmp_path: Path) -> None:
+    kb = fill(
+        {
+            "mkdocs.yml": "site_name: x\n",
+            "docs/a.md": "[b](/guide/b/) [p](/img/p.png) [f](/feed.xml) [gone](/gone/)",
+            "docs/guide/b.md": "# B",
+            "docs/img/p.png": b"x",
+        },
+        embed=False,
+    )
+    before = [(url, state) for _, url, state in states(kb)]
+    kb.base.split(tmp_path / "other.db", ["docs"])
+    with open_session(Database(tmp_path / "other.db"), project=tmp_path) as other:
+        assert [(url, state) for _, url, state in states(other)] == before
+        assert targets(other)["/guide/b/"] == "docs/guide/b.md"
+    assert {state for _, state in before} == {"resolved", "not in the tree", "broken"}
+
+
+def test_sarif_tells_each_broken_link_with_its_line(fill: Filler) -> None:
+    kb = fill({"a b.md": "# A\n\n[x](gone.md) [y](#gone) [z](#a)\n"}, embed=False)
+    log = json.loads(to_sarif([(link, link.document) for link in kb.base.broken_links()]))
+    (run,) = log["runs"]
+    places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
+    assert [result["ruleId"] for result in run["results"]] == ["missing-target", "missing-section"]
+    assert {place["artifactLocation"]["uri"] for place in places} == {"a%20b.md"}
+    assert {place["region"]["startLine"] for place in places} == {3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\\[" * 40_000, "{{" * 40_000, "`a``" * 20_000, "$" * 80_000, "<h1>" * 20_000, "%%" * 40_000],
+)
+def test_hostile_text_is_looked_through_in_time(text: str) -> None:
+    assert parse(text, "a.md").links == ()
+    assert not PageAnchors.of(text, (), "markdown").has("gone", "inline")
+    Settings("/*" * 40_000 + text)
