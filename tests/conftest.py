@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,6 +76,14 @@ SLOW_FILES = {
     "test_web.py",
     "test_workers.py",
 }
+
+
+def pytest_configure() -> None:
+    """What tests start can be interrupted, also where whoever started pytest ignores signals."""
+    for name in ("SIGINT", "SIGHUP", "SIGTERM"):
+        if signal.getsignal(number := getattr(signal, name, signal.SIGINT)) == signal.SIG_IGN:
+            default = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+            signal.signal(number, default)
 
 
 @pytest.fixture
