@@ -1,4 +1,4 @@
-"""Files on other machines that are searched as if they lay here: docs/decisions/0037-shards.md.
+"""Files on other machines that are searched as if they lay here: docs/decisions/0038-shards.md.
 
 Each worker of a Dask scheduler holds a `ShardReader`, which keeps the files of its machine open. A
 search does the same with them as with files here, step by step (`kb/search/policy.py`), all at
