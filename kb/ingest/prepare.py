@@ -184,6 +184,7 @@ class Preparation:
     options: Mapping[str, Any]  # of the collection
     is_archive: bool
     by_name: bool  # globs name the files: see `format_of`
+    exclude: Globs  # what no page may show either
 
     @classmethod
     def of(cls, collection: Row) -> Preparation:
@@ -193,6 +194,7 @@ class Preparation:
             is_archive=collection["kind"] == "archive",
             by_name=bool(json.loads(collection["include"]))
             or local(collection["source"]).is_file(),
+            exclude=Globs(json.loads(collection["exclude"]), descend=True),
         )
 
     def format_of(self, file: SourceFile) -> Format | None:
@@ -207,7 +209,11 @@ class Preparation:
         """
         kind = self.format_of(file)
         if kind is None:
-            text = read_archive(file) if self.is_archive else with_shown(file, read(file))
+            text = (
+                read_archive(file)
+                if self.is_archive
+                else with_shown(file, read(file), self.exclude)
+            )
             kind = None if self.is_archive else unnamed_format(text.text, file.path)
             if kind is None:
                 prepare = partial(prepare_document, file, text, self.options)

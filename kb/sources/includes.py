@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from kb.disk.globs import Globs
+from kb.disk.ignore import IgnoreFiles
 from kb.disk.inside import read_beneath
 from kb.disk.secret import begins_as_private_key, is_secret
 from kb.disk.skipped import skipped_parts
@@ -26,22 +28,29 @@ MAX_SHOWN = 1_000_000  # characters that one page shows
 MAX_INCLUDES = 500  # of one page
 MAX_TOLD = 6  # notices of one page
 _HINT = re.compile(r"8<-|\{[*!]|include|raw-loader|^<<<|#playground", re.MULTILINE)
-# How generators write it: MkDocs (snippets, mdx-include, include-markdown), Sphinx and MyST,
-# AsciiDoc, mdBook, Docusaurus, VitePress.
-_SYNTAXES = tuple(
-    re.compile(pattern, re.MULTILINE)
-    for pattern in (
-        r"""^[ \t]*-+8<-+[ \t]+["'](?P<path>[^"'\n]+?)(?P<part>(?::[\w-]*){0,2})["']""",
-        r"\{[*!]>?[ \t]*+(?P<path>[^\s*!}]++)(?P<part>[^*!}\n]*+)[*!]\}",
-        r"""\{%-?\s*include(?:-markdown|_relative)?\s+["'](?P<path>[^"'\n]+)["'](?P<part>)""",
-        r"^[ \t]*(?:\.\. (?:literal)?include::|[`:]{3,}\{(?:literal)?include\})[ \t]+(?P<path>\S+)"
-        r"[ \t]*\n(?P<part>(?:[ \t]*:[\w-]+:.*\n)*)",
-        r"^include::(?P<path>[^\[\n]+)\[(?P<part>[^\]\n]*)\]",
-        r"\{\{#(?:include|rustdoc_include|playground)\s+(?P<path>[^\s:}]+)(?P<part>(?::[\w-]*){0,2})",
-        r"""^import\s+\w+\s+from\s+["']!!raw-loader!(?P<path>[^"'\n]+)["'](?P<part>)""",
-        r"^<<<[ \t]*(?P<path>[^\s{#]+)(?P<part>(?:#[\w-]+)?)",
-    )
-)
+# How generators write it, by the format in which it means something. Markdown: MkDocs (snippets,
+# mdx-include, include-markdown), MyST, mdBook, Docusaurus, VitePress.
+_SYNTAXES = {
+    name: tuple(re.compile(pattern, re.MULTILINE) for pattern in patterns)
+    for name, patterns in {
+        "markdown": (
+            r"""^[ \t]*-+8<-+[ \t]+["'](?P<path>[^"'\n]+?)(?P<part>(?::[\w-]*){0,2})["']""",
+            r"\{[*!]>?[ \t]*+(?P<path>[^\s*!}]++)(?P<part>[^*!}\n]*+)[*!]\}",
+            r"""\{%-?\s*include(?:-markdown|_relative)?\s+["'](?P<path>[^"'\n]+)["'](?P<part>)""",
+            r"^[ \t]*[`:]{3,}\{(?:literal)?include\}[ \t]+(?P<path>\S+)"
+            r"[ \t]*\n(?P<part>(?:[ \t]*:[\w-]+:.*\n)*)",
+            r"\{\{#(?:include|rustdoc_include|playground)\s+(?P<path>[^\s:}]+)"
+            r"(?P<part>(?::[\w-]*){0,2})",
+            r"""^import\s+\w+\s+from\s+["']!!raw-loader!(?P<path>[^"'\n]+)["'](?P<part>)""",
+            r"^<<<[ \t]*(?P<path>[^\s{#]+)(?P<part>(?:#[\w-]+)?)",
+        ),
+        "restructured text": (
+            r"^[ \t]*\.\. (?:literal)?include::[ \t]+(?P<path>\S+)"
+            r"[ \t]*\n(?P<part>(?:[ \t]*:[\w-]+:.*\n)*)",
+        ),
+        "asciidoc": (r"^include::(?P<path>[^\[\n]+)\[(?P<part>[^\]\n]*)\]",),
+    }.items()
+}
 _LINES = re.compile(
     r':lines:[ \t]*([^\n]+)|\blines="([^"]+)"|\blines=([^,\]"]+)|\bln\[([^\]]+)\]|^:(\d*:?\d*)$'
 )
@@ -61,19 +70,23 @@ class Shown:
     body: tuple[int, int]
 
 
-def with_shown(file: SourceFile, source: SourceText) -> SourceText:
+def with_shown(file: SourceFile, source: SourceText, exclude: Globs) -> SourceText:
     """A page's text followed by what it shows; its hash is of both.
 
-    Only files of its own source are read, none that holds a secret. A notice tells what is not
-    shown, except within code, where a page may only speak of the syntax.
+    Only files of its own source are read: none that holds a secret, that `exclude` takes or that
+    an ignore file hides. A notice tells what is not shown, except within code, where a page may
+    only speak of the syntax.
     """
-    if not text_format(file.path):  # a program shows nothing: its braces mean something else
-        return source
     if not _HINT.search(source.text) or not file.location.as_posix().endswith(f"/{file.path}"):
         return source
-    if not (matches := _includes(source.text)):
+    if not (matches := _includes(source.text, text_format(file.path))):
         return source
     root = Path(file.location.as_posix()[: -len(file.path) - 1])
+    ignore_files = IgnoreFiles(root)
+
+    def hides(path: str) -> bool:
+        return exclude.match(path) or ignore_files.hides(path)
+
     text, content_hash, notices = source.text, hashlib.sha256(source.content_hash), [source.notice]
     shown: dict[tuple[str, str], Shown] = {}
     line, fences, counted = 1, 0, 0
@@ -83,7 +96,7 @@ def with_shown(file: SourceFile, source: SourceText) -> SourceText:
         fences += source.text.count("\n```", counted, match.start("path"))
         counted = match.start("path")
         try:
-            target, body = _read(root, file.path, path)
+            target, body = _read(root, file.path, path, hides)
         except OSError as error:
             before = source.text[source.text.rfind("\n", 0, counted) + 1 : counted]
             if fences % 2 == 0 and before.count("`") % 2 == 0:
@@ -115,21 +128,23 @@ def with_shown(file: SourceFile, source: SourceText) -> SourceText:
     )
 
 
-def _includes(text: str) -> list[re.Match[str]]:
+def _includes(text: str, kind: str) -> list[re.Match[str]]:
     matches = [
-        match for syntax in _SYNTAXES for match in islice(syntax.finditer(text), MAX_INCLUDES + 1)
+        match
+        for syntax in _SYNTAXES.get(kind, ())
+        for match in islice(syntax.finditer(text), MAX_INCLUDES + 1)
     ]
     return sorted(matches, key=lambda match: match.start())
 
 
-def _read(root: Path, page: str, path: str) -> tuple[str, str]:
+def _read(root: Path, page: str, path: str, hides: Callable[[str], bool]) -> tuple[str, str]:
     """The path in the source, and the text, of the file that a page names.
 
     Raises:
         OSError: there is none that may be shown; says why.
     """
     for candidate in _candidates(page, path):
-        if is_secret(candidate) or skipped_parts(candidate):
+        if is_secret(candidate) or skipped_parts(candidate) or hides(candidate):
             continue
         try:
             data, _ = read_beneath(root, candidate.split("/"), MAX_FILE)
@@ -144,7 +159,7 @@ def _read(root: Path, page: str, path: str) -> tuple[str, str]:
         if begins_as_private_key(text):
             raise OSError("it is a private key")
         return candidate, text
-    raise OSError("the source has no such file")
+    raise OSError("the source has no such file, or excludes it")
 
 
 def _candidates(page: str, path: str) -> Iterator[str]:
@@ -160,7 +175,7 @@ def _candidates(page: str, path: str) -> Iterator[str]:
 
 def _part_of(text: str, part: str) -> tuple[str, str]:
     """The part of a text that is shown, and its lines in words; "" for all of it."""
-    lines = text.splitlines()
+    lines = text.removesuffix("\n").split("\n")
     if chosen := _LINES.search(part):
         ranges = [
             (int(first or 1), int(last or len(lines))) if not single else (int(single),) * 2

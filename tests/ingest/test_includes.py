@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kb
+from kb.disk.globs import Globs
 from kb.library.knowledge_base import KnowledgeBase
 from kb.results.findings import SOUND
 from kb.sources.folder import SourceFile, read
@@ -37,22 +38,22 @@ def rows_of(base: KnowledgeBase, word: str) -> list[tuple[str, int | None, int |
     return [(row.document_id, row.start_line, row.end_line) for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("page", "text", "line"),
-    [
-        ("a.md", '# Page\n\n--8<-- "src/body.py"\n', 3),
-        ("a.md", '# Page\n\n```python\n--8<-- "src/body.py:2:3"\n```\n', 4),
-        ("docs/en/a.md", "# Page\n\nSo:\n\n{* ../src/body.py hl[2] *}\n", 5),
-        ("docs/a.md", "# Page\n\n{!> src/body.py!}\n", 3),
-        ("a.md", '# Page\n\n{% include-markdown "src/body.py" %}\n', 3),
-        ("docs/a.rst", "Page\n====\n\n.. literalinclude:: ../src/body.py\n   :lines: 1-2\n", 4),
-        ("docs/a.md", "# Page\n\n```{literalinclude} ../src/body.py\n:lines: 2\n```\n", 3),
-        ("docs/a.adoc", "= Page\n\n----\ninclude::../src/body.py[lines=1..2]\n----\n", 4),
-        ("docs/a.md", "# Page\n\n{{#include ../src/body.py:2:3}}\n", 3),
-        ("docs/a.mdx", "import Body from '!!raw-loader!../src/body.py';\n\n# Page\n", 1),
-        ("docs/a.md", "# Page\n\n<<< @/src/body.py{2}\n", 3),
-    ],
-)
+SHOWING = [
+    ("a.md", '# Page\n\n--8<-- "src/body.py"\n', 3),
+    ("a.md", '# Page\n\n```python\n--8<-- "src/body.py:2:3"\n```\n', 4),
+    ("docs/en/a.md", "# Page\n\nSo:\n\n{* ../src/body.py hl[2] *}\n", 5),
+    ("docs/a.md", "# Page\n\n{!> src/body.py!}\n", 3),
+    ("a.md", '# Page\n\n{% include-markdown "src/body.py" %}\n', 3),
+    ("docs/a.rst", "Page\n====\n\n.. literalinclude:: ../src/body.py\n   :lines: 1-2\n", 4),
+    ("docs/a.md", "# Page\n\n```{literalinclude} ../src/body.py\n:lines: 2\n```\n", 3),
+    ("docs/a.adoc", "= Page\n\n----\ninclude::../src/body.py[lines=1..2]\n----\n", 4),
+    ("docs/a.md", "# Page\n\n{{#include ../src/body.py:2:3}}\n", 3),
+    ("docs/a.mdx", "import Body from '!!raw-loader!../src/body.py';\n\n# Page\n", 1),
+    ("docs/a.md", "# Page\n\n<<< @/src/body.py{2}\n", 3),
+]
+
+
+@pytest.mark.parametrize(("page", "text", "line"), SHOWING)
 def test_what_a_page_shows_is_found_at_the_line_that_shows_it(
     base: KnowledgeBase, tmp_path: Path, page: str, text: str, line: int
 ) -> None:
@@ -61,6 +62,47 @@ def test_what_a_page_shows_is_found_at_the_line_that_shows_it(
     row = base.search("+quokka").results[0]
     assert "src/body.py" in (row.content or "")
     assert "quokka" in repr(base.context("quokka"))
+
+
+@pytest.mark.parametrize(("page", "text", "line"), SHOWING)
+@pytest.mark.parametrize("left_out_by", ["src/*.py", "src", ".gitignore", "src/.ignore"])
+def test_no_page_shows_what_its_source_leaves_out(
+    base: KnowledgeBase, tmp_path: Path, page: str, text: str, line: int, left_out_by: str
+) -> None:
+    site = tree(tmp_path / "site", {page: text, "src/body.py": BODY})
+    is_glob = left_out_by.startswith("src") and not left_out_by.endswith("ignore")
+    if not is_glob:
+        tree(site, {left_out_by: "body.py\n"})
+    (added,) = base.add(site, exclude=[left_out_by] if is_glob else []).collections
+    assert rows_of(base, "quokka") == []
+    notices = [notice["path"] for notice in added.notices if notice["path"]]
+    assert notices == [page] * ("```" not in text)
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("a.rst", '# Page\n\n--8<-- "src/body.py"\n'),
+        ("a.adoc", "= Page\n\n{* src/body.py *}\n"),
+        ("a.rst", "Page\n====\n\ninclude::src/body.py[]\n"),
+        ("a.md", "# Page\n\ninclude::src/body.py[]\n"),
+        ("a.md", "# Page\n\n.. include:: src/body.py\n"),
+        ("a.txt", "Page\n\n{{#include src/body.py}}\n"),
+        ("a.org", "* Page\n\n<<< src/body.py\n"),
+    ],
+)
+def test_a_syntax_shows_nothing_where_the_format_has_another(
+    base: KnowledgeBase, tmp_path: Path, page: str, text: str
+) -> None:
+    (added,) = base.add(tree(tmp_path / "site", {page: text, "src/body.py": BODY})).collections
+    assert not rows_of(base, "quokka")
+    assert not any(notice["path"] for notice in added.notices)
+
+
+def test_lines_of_a_part_end_where_lines_of_a_page_end(base: KnowledgeBase, tmp_path: Path) -> None:
+    part = "zebra\x0c\u2028zebra\nquokka\nzebra\n"
+    base.add(tree(tmp_path / "site", {"a.md": '--8<-- "b.csv:2:2"\n', "b.csv": part}))
+    assert base.get("a.md").content.endswith("\nb.csv, lines 2-2:\nquokka\n")
 
 
 @pytest.mark.parametrize(
@@ -110,13 +152,13 @@ def test_a_page_follows_the_files_that_it_shows(base: KnowledgeBase, tmp_path: P
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("../secret.txt", "the source has no such file"),
-        ("/etc/hostname", "the source has no such file"),
-        (".env", "the source has no such file"),
-        ("link.txt", "the source has no such file"),
+        ("../secret.txt", "the source has no such file, or excludes it"),
+        ("/etc/hostname", "the source has no such file, or excludes it"),
+        (".env", "the source has no such file, or excludes it"),
+        ("link.txt", "the source has no such file, or excludes it"),
         ("key.txt", "it is a private key"),
         ("large.txt", "it has more than 100 kB"),
-        ("missing.txt", "the source has no such file"),
+        ("missing.txt", "the source has no such file, or excludes it"),
     ],
 )
 def test_what_may_not_be_shown_is_left_out_and_told(
@@ -145,6 +187,6 @@ def test_what_may_not_be_shown_is_left_out_and_told(
 def test_no_page_is_looked_through_for_long(tmp_path: Path, text: str) -> None:
     file = tree(tmp_path, {"a.md": text}) / "a.md"
     page = SourceFile.of("a.md", file, file.stat())
-    source = with_shown(page, read(page))
+    source = with_shown(page, read(page), Globs((), descend=True))
     assert not source.shown
     assert len(source.notice) < 1_000
