@@ -230,8 +230,8 @@ def without_mark(word: str) -> str:
 def _is_option(parser: Parser, argument: str) -> bool:
     if argument.startswith("--"):
         return True
-    is_known = argument[:2] in parser._option_string_actions
-    return is_known and (len(argument) == 2 or _ATTACHED_NUMBER.fullmatch(argument) is not None)
+    is_option = argument[:2] in parser._option_string_actions
+    return is_option and (len(argument) == 2 or _ATTACHED_NUMBER.fullmatch(argument) is not None)
 
 
 def _value_count(parser: Parser, argument: str) -> int:

@@ -73,15 +73,15 @@ def look_at(root: Path, listed: list[str]) -> tuple[dict[str, FileRead], list[st
         except OSError:
             continue  # gone since it was listed
         state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        known = before.get(path)
-        if known is None or known.state != state or known.reading is None:
-            known = FileRead(state)
+        file_read = before.get(path)
+        if file_read is None or file_read.state != state or file_read.reading is None:
+            file_read = FileRead(state)
             is_searched = stat.S_ISREG(status.st_mode) and status.st_size <= MAXIMUM_BYTES
             if is_searched and not is_hidden_from_tools(path):
                 unknown.append(path)
             else:
-                known.reading = Reading.NOT_AT_ALL
-        files_read[path] = known
+                file_read.reading = Reading.NOT_AT_ALL
+        files_read[path] = file_read
     return files_read, unknown
 
 

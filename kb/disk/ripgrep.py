@@ -170,8 +170,8 @@ def _unread(root: Path, complaint: str) -> list[tuple[str, str]]:
         if number in (errno.ENOENT, errno.ENOTDIR):
             continue  # gone since its folder was listed
         # A name may hold a line end and look like two complaints: then all of it is unknown.
-        known = os.path.lexists(root / path)
-        failures.append((path if known else "", why[:1].lower() + why[1:]))
+        exists = os.path.lexists(root / path)
+        failures.append((path if exists else "", why[:1].lower() + why[1:]))
     if _COMPLAINT.sub("", rest).strip():
         failures.append(("", rest.strip().split("\n")[0].removeprefix("rg: ")))
     return failures

@@ -43,7 +43,7 @@ class FolderWatcher:
         self._changed = changed
         self._database = database
         self._stopping = threading.Event()
-        self._asked = threading.Event()
+        self._scan_requested = threading.Event()
         self._polling: bool | None = None  # None: as watchfiles finds right
         self.watching = threading.Event()  # set once changes are seen
         self._thread = threading.Thread(target=self._run, name="kb-watch", daemon=True)
@@ -53,7 +53,7 @@ class FolderWatcher:
 
     def look_again(self) -> None:
         """Call back soon, though nothing changed."""
-        self._asked.set()
+        self._scan_requested.set()
 
     def stop(self) -> None:
         """Stop; a callback that is under way gets a second to end."""
@@ -102,8 +102,8 @@ class FolderWatcher:
         )
         has_changed = True  # once for what changed before the watch stood
         for changes in events:
-            if changes or has_changed or self._asked.is_set():
-                self._asked.clear()
+            if changes or has_changed or self._scan_requested.is_set():
+                self._scan_requested.clear()
                 has_changed = self._call()
                 self.watching.set()
             if _identity(self._folder) != identity:

@@ -141,10 +141,10 @@ def load_beir(model: ModelInUse, folder: Path, progress: Callable[[str, int, int
         collection_id = find_collection_id(connection, folder.name)
         if collection_id is None:
             collection_id = insert_collection(connection, folder.name, "documents")
-        known = set(document_paths(connection, collection_id))
+        paths = set(document_paths(connection, collection_id))
         for done, row in enumerate(rows):
             progress("documents", done, len(rows))
-            if (path := f"{row['_id']}.md") in known:
+            if (path := f"{row['_id']}.md") in paths:
                 continue
             text = f"# {row['title']}\n\n{row['text']}" if row.get("title") else row["text"]
             file = SourceFile(path, folder, len(text), 0)
@@ -214,8 +214,8 @@ def run_queries(
         for mode, run_of_mode in runs.items():
             request = SearchRequest(text, limit=MAX_ROWS, hybrid=mode != "vector")
             policy = _JudgedPolicy(use_vectors=mode != "keyword")
-            asked = embedded if mode == "vector" else files
-            rows = run(asked, request, policy).rows if asked else []
+            searched = embedded if mode == "vector" else files
+            rows = run(searched, request, policy).rows if searched else []
             run_of_mode.documents[key] = list(dict.fromkeys(path for path, _ in rows))[:DEPTH]
             run_of_mode.first_rows[key] = rows[:FIRST_ROWS]
     return runs

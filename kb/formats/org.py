@@ -76,7 +76,7 @@ def _inside(link: Link, targets: Container[str]) -> Link:
 
 
 def _headings(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    for node in orgparse.loads("\n".join(map(_told, lines)))[1:]:
+    for node in orgparse.loads("\n".join(map(_without_text, lines)))[1:]:
         if not 1 <= node.linenumber <= len(lines):
             continue
         heading = node.get_heading(format="raw").strip().replace(_COLON, ":")
@@ -86,7 +86,7 @@ def _headings(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         yield node.linenumber, f"{'#' * min(node.level, MOST_LEVELS)} {text}{named}"
 
 
-def _told(line: str) -> str:
+def _without_text(line: str) -> str:
     """A line as orgparse gets it: empty if it says nothing of headings."""
     if len(line) > LONGEST_TOLD or not _TOLD.match(line):
         return ""

@@ -122,16 +122,16 @@ class Siblings:
     """What stands before a node; tree-sitter itself counts through all siblings for each one."""
 
     def __init__(self) -> None:
-        self._known: dict[int, dict[int, Node]] = {}  # by their parent: the one before each
+        self._previous: dict[int, dict[int, Node]] = {}  # by their parent: the one before each
 
     def before(self, node: Node) -> Iterator[Node]:
         """The siblings before a node, the nearest first."""
         parent = node.parent
         if parent is None:
             return
-        if (previous := self._known.get(parent.id)) is None:
+        if (previous := self._previous.get(parent.id)) is None:
             previous = {later.id: earlier for earlier, later in pairwise(parent.children)}
-            self._known[parent.id] = previous
+            self._previous[parent.id] = previous
         while (earlier := previous.get(node.id)) is not None:
             yield (node := earlier)
 

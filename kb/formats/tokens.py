@@ -86,7 +86,7 @@ class _Words:
         self._odd = re.compile("|".join([*special, *_OTHER_BLANKS]))
         self._odd_word = re.compile("|".join([*special, _WORD.pattern]))
         self._tokenizer = tokenizer
-        self._known: dict[bytes, _Tokens] = {}
+        self._cuts: dict[bytes, _Tokens] = {}
         self._different: dict[_Tokens, _Tokens] = {}  # most words share theirs with others
 
     def tokens(self, text: str) -> NDArray[np.int64]:
@@ -125,14 +125,14 @@ class _Words:
 
     def _look_up(self, words: list[bytes]) -> list[_Tokens]:
         """The tokens of each word."""
-        if len(self._known) > _MOST_REMEMBERED:
-            self._known = {}  # another thread may be at work with the old one
-        known = cuts = self._known
+        if len(self._cuts) > _MOST_REMEMBERED:
+            self._cuts = {}  # another thread may be at work with the old one
+        cached = cuts = self._cuts
         different = set(words)
-        if missing := different.difference(known):
+        if missing := different.difference(cached):
             fresh = dict(self._tokenized(list(missing)))
-            known |= {word: cut for word, cut in fresh.items() if len(word) <= _LONGEST_REMEMBERED}
-            cuts = {word: known[word] for word in different - missing} | fresh
+            cached |= {word: cut for word, cut in fresh.items() if len(word) <= _LONGEST_REMEMBERED}
+            cuts = {word: cached[word] for word in different - missing} | fresh
         return list(map(cuts.__getitem__, words))
 
     def _tokenized(self, words: Sequence[bytes]) -> Iterator[tuple[bytes, _Tokens]]:

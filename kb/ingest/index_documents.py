@@ -69,8 +69,8 @@ def add_document(
     content_hash = hashlib.sha256(content.encode()).digest()
     with database.read() as connection:
         tokens = count_words(connection, text, index.options if index else IndexOptions())
-        known = index and indexed_document(connection, index.collection_id, doc_id)
-    if known and (known["content_hash"], known["metadata"]) == (content_hash, listed):
+        stored = index and indexed_document(connection, index.collection_id, doc_id)
+    if stored and (stored["content_hash"], stored["metadata"]) == (content_hash, listed):
         return AddedDocument(status="re-indexed", doc_id=doc_id, token_count=tokens)
     # Cut into passages before the file is locked.
     make = _prepared if len(text) < LARGE else partial(made_elsewhere, _prepared)
@@ -90,11 +90,11 @@ def add_document(
         else:
             options = asdict(IndexOptions())
             collection_id = insert_collection(connection, DEFAULT_INDEX, "index", options=options)
-        known = indexed_document(connection, collection_id, doc_id)
+        stored = indexed_document(connection, collection_id, doc_id)
         store_called_document(
-            connection, collection_id, new, known["document_id"] if known else None
+            connection, collection_id, new, stored["document_id"] if stored else None
         )
-    status = "indexed" if known is None else "re-indexed"
+    status = "indexed" if stored is None else "re-indexed"
     return AddedDocument(status=status, doc_id=doc_id, token_count=tokens)
 
 

@@ -198,10 +198,10 @@ class _Tree:
         looks = [self._at_path, self._on_sites]
         for look in reversed(looks) if url.startswith("/") else looks:
             if place := look(link, url, path, is_name=is_name):
-                return self._found(place)
+                return self._target_at(place)
         is_name = link.kind in ("wiki", "attachment") or self._is_vault
         if is_name and (place := self._file_by_name(url)):
-            return self._found(place)
+            return self._target_at(place)
         if self._is_made(url, path):
             return "", self._scoped("elsewhere", link.url)
         if _OF_GITHUB.match(url):
@@ -257,7 +257,7 @@ class _Tree:
         address = f"/{url[len(alias) :]}" if alias and url.startswith(alias) else url
         return site.candidates(address, site.routes_of(path, self._metadata(path, site)))
 
-    def _found(self, path: str) -> tuple[str, str]:
+    def _target_at(self, path: str) -> tuple[str, str]:
         return (path, "") if path in self._documents else ("", self._scoped("file", path))
 
     def _scope_of_project(self, link: Link, url: str) -> str:

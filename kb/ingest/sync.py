@@ -103,7 +103,7 @@ def sync_collection(
             *(preparation.read, note, MAX_BATCH_DOCUMENTS if reads_ahead else 1),
         )
         to_read = [file for file in files if not run.seems_unchanged(file)] if reads_ahead else []
-        hashes = {path: known["content_hash"] for path, known in stored.items()}
+        hashes = {path: row["content_hash"] for path, row in stored.items()}
         with (
             database.batch(),
             preparation.converter,

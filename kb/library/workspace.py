@@ -182,7 +182,7 @@ class Workspace:
                     connection = read.enter_context(file.database.read())
                     with file.database.translated():
                         row = find(file, connection) if find else file.names.find(connection, name)
-                        names |= file.names.known(connection)
+                        names |= file.names.existing(connection)
                 except FileError as error:
                     if len(files) == 1:
                         raise

@@ -144,7 +144,7 @@ class AddressEmbedder:
         self.sha256 = ""
         self.width = width
         self.calibration = BUNDLED_CALIBRATION  # until the file's own passages say more
-        self._asked_width = width
+        self._requested_width = width
         self._server = _Server(address, "embeddings")
         model = self._server.model.lower()
         prefixes = (pair for part, pair in asset("model-prefixes").items() if part in model)
@@ -165,13 +165,13 @@ class AddressEmbedder:
         if not texts:
             return np.zeros((0, self.width), dtype=np.float32)
         body: dict[str, Any] = {"input": list(texts), "encoding_format": "float"}
-        if self._asked_width:
-            body["dimensions"] = self._asked_width
+        if self._requested_width:
+            body["dimensions"] = self._requested_width
         vectors = self._vectors(self._server.post(body, is_query=is_query), len(texts))
-        if self._asked_width:
-            vectors = vectors[:, : self._asked_width]
+        if self._requested_width:
+            vectors = vectors[:, : self._requested_width]
         width = vectors.shape[1]
-        if not max(MIN_WIDTH, self._asked_width) <= width <= MAX_WIDTH:
+        if not max(MIN_WIDTH, self._requested_width) <= width <= MAX_WIDTH:
             raise EmbeddingError(f"the model {self.name} gives vectors of {width} dimensions")
         if self.width and width != self.width:
             raise EmbeddingError(

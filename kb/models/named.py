@@ -94,13 +94,13 @@ class FastembedEmbedder:
         except ImportError as error:
             raise EmbeddingError(f"fastembed cannot be loaded: {error}") from error
         logger.disable("fastembed")  # our own error says what failed, once
-        known = [model["model"] for model in TextEmbedding.list_supported_models()]
-        if self.name not in known:
+        supported = [model["model"] for model in TextEmbedding.list_supported_models()]
+        if self.name not in supported:
             from kb.text.nearest import nearest
 
             raise EmbeddingError(
                 f"fastembed knows no model {self.name}",
-                suggestions=nearest(self.name, [*known, *PACKAGED_MODELS]),
+                suggestions=nearest(self.name, [*supported, *PACKAGED_MODELS]),
             )
         if not self._allow_download:
             # Without it a missing model takes 41 s of retries to fail.

@@ -43,7 +43,7 @@ def tokenizer_for(text: str) -> Tokenizer:
     While a process has few short texts, it knows only the pieces in the text: 5 ms for the first,
     then .3, in place of 20. A search by the command line has a question and some sentences.
     """
-    if load_tokenizer.cache_info().currsize or len(text) > SHORT or next(_asked) >= FEW_TEXTS:
+    if load_tokenizer.cache_info().currsize or len(text) > SHORT or next(_calls) >= FEW_TEXTS:
         _vocabulary.cache_clear()
         return load_tokenizer()
     return small_tokenizer(text)
@@ -53,8 +53,8 @@ def small_tokenizer(text: str) -> Tokenizer:
     """The tokenizer with no more pieces than may occur in a text."""
     from tokenizers.models import WordPiece
 
-    known = _vocabulary()
-    pieces = {piece: known[piece] for piece in _possible_pieces(text) if piece in known}
+    vocabulary = _vocabulary()
+    pieces = {piece: vocabulary[piece] for piece in _possible_pieces(text) if piece in vocabulary}
     return _tokenizer(WordPiece(pieces, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD))
 
 
@@ -69,7 +69,7 @@ def english_number(word: str) -> int | None:
     return _vocabulary().get(word)
 
 
-_asked = count()
+_calls = count()
 
 
 def _tokenizer(model: WordPiece) -> Tokenizer:

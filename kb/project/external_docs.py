@@ -124,14 +124,14 @@ class _ExternalDocs(Registration):
     def plan(self, connection: Connection) -> Plan:
         key = self.project.key
         project_id = find_project(connection, key)
-        known = external_collection(connection, project_id) or {}
+        stored = external_collection(connection, project_id) or {}
         globs = {
             "include": json.dumps(self.docs.include_patterns, ensure_ascii=False),
             "exclude": json.dumps(self.docs.exclude_patterns, ensure_ascii=False),
         }
         row = unstored_row(f"external/{'/'.join(key.values())}", kind="external")
-        planned = {**row, **known, "source": storable(self.folder), **globs}
-        return Plan(planned, is_stored=known == planned and known["synced_at"] is not None)
+        planned = {**row, **stored, "source": storable(self.folder), **globs}
+        return Plan(planned, is_stored=stored == planned and stored["synced_at"] is not None)
 
     def store(self, connection: Connection) -> int:
         project_id = _store_project(connection, self.project)

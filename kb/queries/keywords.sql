@@ -37,7 +37,7 @@ ORDER BY rank, chunk_id LIMIT :limit;
 -- As keyword_hits, where the weights of the expression's words (JSON list) are known.
 WITH
 ranges (first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(:ranges))
-SELECT keyword_index.rowid AS chunk_id, known_bm25(keyword_index, :idf, :title, :heading, :body, :extra) AS rank
+SELECT keyword_index.rowid AS chunk_id, bm25_of_weights(keyword_index, :idf, :title, :heading, :body, :extra) AS rank
 FROM ranges CROSS JOIN keyword_index
 WHERE keyword_index MATCH :match
   AND keyword_index.rowid BETWEEN ranges.first AND ranges.last

@@ -28,7 +28,7 @@ from kb.search.results import nearest_snippets
 from kb.search.rows import load_rows
 from kb.search.run import run
 from kb.search.snapshot import Snapshot
-from kb.search.typos import ONE_EDIT_FROM, prefixed, variants, words_known
+from kb.search.typos import ONE_EDIT_FROM, existing_words, prefixed, variants
 from kb.store.chunks import ChunkRange, collection_range, documents_of_chunks
 from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_shown
@@ -127,15 +127,15 @@ def _with_nearest_sentences(
 def _ranked(
     snapshot: Snapshot,
     query: Query,
-    asked: FileQuery,
+    file_query: FileQuery,
     near: Mapping[str, Sequence[str]],
     hits: Sequence[Hit],
 ) -> list[Ranked]:
     """Documents with their best passage: exact ones, those near in meaning, fuzzy ones."""
     connection = snapshot.connection
     match = " OR ".join(quote(word) for words in near.values() for word in words)
-    loose = keyword_hits(snapshot, match, asked.ranges, DEPTH, asked.filters)
-    exact, alike = _documents_by_word(connection, query, asked.ranges, near)
+    loose = keyword_hits(snapshot, match, file_query.ranges, DEPTH, file_query.filters)
+    exact, alike = _documents_by_word(connection, query, file_query.ranges, near)
     holding = set().union(*exact)
     score_of = snapshot.model.calibration.score
     close = {
@@ -151,7 +151,7 @@ def _ranked(
     if not loose:
         return chosen
     ceiling = min((score for *_, score in chosen), default=1.0)
-    shares = _shares(connection, exact, alike, asked.ranges)
+    shares = _shares(connection, exact, alike, file_query.ranges)
     seen = {document_id for document_id, *_ in chosen} | holding
     document_of = documents_of_chunks(connection, loose)
     similar: dict[int, Ranked] = {}
@@ -190,11 +190,11 @@ def _shares(
     ranges: Sequence[ChunkRange],
 ) -> dict[int, float]:
     """Each document's share of the query's words, by how rare they are; a word near one counts."""
-    known: dict[ChunkRange, int] = connection.known("documents of ranges")
+    cached: dict[ChunkRange, int] = connection.cached("documents of ranges")
     for within in ranges:
-        if within not in known:
-            known[within] = count_documents(connection, within[0] >> 32)
-    total = max(1, sum(known[within] for within in ranges))
+        if within not in cached:
+            cached[within] = count_documents(connection, within[0] >> 32)
+    total = max(1, sum(cached[within] for within in ranges))
     weights = [
         math.log(1 + total / max(1, len(same) or len(similar)))
         for same, similar in zip(exact, alike, strict=True)
@@ -233,9 +233,9 @@ def _shown(
         return []
     rows = documents_shown(connection, (document_id for document_id, *_ in ranked))
     passages = load_rows(connection, [chunk_id for _, chunk_id, _ in ranked])
-    known = words_known(connection, {*near}) if near else set()
+    existing = existing_words(connection, {*near}) if near else set()
     # A word that the file does not hold was taken for others: those are what matched.
-    meant = {text: words for text, words in near.items() if text not in known}
+    meant = {text: words for text, words in near.items() if text not in existing}
     documents = []
     for (document_id, _, score), passage in zip(ranked, passages, strict=True):
         row = rows[document_id]

@@ -125,13 +125,13 @@ class Candidates(NamedTuple):
     readable: float = 1.0  # the share of the query that the file's model can read
 
 
-def candidates(snapshot: Snapshot, asked: FileQuery, budget: Budget) -> Candidates:
+def candidates(snapshot: Snapshot, file_query: FileQuery, budget: Budget) -> Candidates:
     """The answer of one file.
 
     A query of required words alone is judged by its words, with or without a vector: the vector
     only tells the distances.
     """
-    query, vector, ranges, filters, _ = asked
+    query, vector, ranges, filters, _ = file_query
     model = snapshot.model
     if query.asks_for_nothing or filters.only == set():
         return Candidates(query, model)  # an empty text is near to nothing in particular

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from kb.models.tokens import english_number
 from kb.search.candidates import NOTHING, Candidates, Postings, Term, TermMatches
-from kb.search.query import says_little, scripts_asked
+from kb.search.query import says_little, scripts_of_query
 from kb.search.ranking import (
     APART,
     COMMON,
@@ -224,20 +224,20 @@ def fed_back(
     embedded = [
         number for number, candidate in enumerate(candidates) if candidate.cosine is not None
     ]
-    known = [candidates[number] for number in embedded]
-    if not (readable and known):
+    ranked = [candidates[number] for number in embedded]
+    if not (readable and ranked):
         return [*candidates]
     import numpy as np
 
     stored = b"".join([vectors[number] for number in embedded])
-    matrix = np.frombuffer(stored, dtype=np.int8).reshape(len(known), -1).astype(np.float32)
+    matrix = np.frombuffer(stored, dtype=np.int8).reshape(len(ranked), -1).astype(np.float32)
     matrix /= np.maximum(np.sqrt(np.einsum("ij,ij->i", matrix, matrix)), 1.0)[:, np.newaxis]
-    supports = [support(candidate, readable) for candidate in known]
-    best = nlargest(FEEDBACK, range(len(known)), key=supports.__getitem__)
+    supports = [support(candidate, readable) for candidate in ranked]
+    best = nlargest(FEEDBACK, range(len(ranked)), key=supports.__getitem__)
     # Fewer than three pull less: a single passage is no evidence for itself.
     weight = len(best) / FEEDBACK
     near = [weight * standard(mean) for mean in (matrix @ matrix[best].mean(axis=0)).tolist()]
-    of_query = weight * sum(known[number].cosine or 0.0 for number in best) / len(best)
+    of_query = weight * sum(ranked[number].cosine or 0.0 for number in best) / len(best)
     of_each_other = weight * sum(near[number] for number in best) / len(best)
     share = FEEDBACK_SHARE
     length = max(1 + 2 * share * of_query + share**2 * of_each_other, 1e-6) ** 0.5
@@ -265,20 +265,20 @@ def _evidence(file: Candidates, corpus: CorpusStatistics) -> list[Evidence]:
     greatest = covered.greatest_score
     of_documents = document_shares(file.matches, corpus)
     standard = file.model.calibration.standard
-    scripts, title_asked = scripts_asked(query), _plain(query.text)
+    scripts, query_text = scripts_of_query(query), _plain(query.text)
     literal = set(words.literal) if len(split_words(query.text)) > 1 else set()
     of_document: dict[int, tuple[float, float | None, float, bool]] = {}
     evidence: list[Evidence] = []
     for row in file.rows:
         chunk_id, document_id, distance, document_distance, title, beginning, is_first, _ = row
-        if (known := of_document.get(document_id)) is None:
-            known = of_document[document_id] = (
+        if (shared := of_document.get(document_id)) is None:
+            shared = of_document[document_id] = (
                 of_documents.get(document_id, 0.0),
                 None if document_distance is None else standard(1 - document_distance),
                 script_fit(scripts, beginning),
-                _plain(title) == title_asked,
+                _plain(title) == query_text,
             )
-        document_words, document_cosine, script, is_title = known
+        document_words, document_cosine, script, is_title = shared
         share = 0.0  # a passage's bm25 score as a share of the greatest that the query can have
         if greatest > 0 and (score := words.scores.get(chunk_id)):
             share = score * covered.weight.get(chunk_id, 1.0) / greatest

@@ -119,7 +119,7 @@ class Together:
         Raises:
             CollectionNotFound: with the nearest names of all files.
         """
-        others = [other for of_file in self.each(_known).values() for other in of_file]
+        others = [other for of_file in self.each(_names).values() for other in of_file]
         self.each(_collection, name, of={self.files[0]: others})
 
     def leave_out(self, file: SearchedFile, error: KbError) -> None:
@@ -154,8 +154,8 @@ def _side_by_side(
     return {file: partial(share, file) for file in [first, *reversed(others)]}
 
 
-def _known(file: SearchedFile, connection: Connection) -> set[str]:
-    return file.names.known(connection)
+def _names(file: SearchedFile, connection: Connection) -> set[str]:
+    return file.names.existing(connection)
 
 
 def _collection(

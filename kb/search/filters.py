@@ -100,10 +100,10 @@ def within_filter(
     if documents.is_open:
         return filters, ""
     key = json.dumps([documents[:5], ranges, [*called]])
-    known: dict[str, tuple[set[int], str]] = connection.known("filters")
-    if key not in known:
-        known[key] = _passing(connection, documents, ranges, called)
-    ids, notice = known[key]
+    cached: dict[str, tuple[set[int], str]] = connection.cached("filters")
+    if key not in cached:
+        cached[key] = _passing(connection, documents, ranges, called)
+    ids, notice = cached[key]
     if filters != NO_FILTERS:
         ids = (ids if filters.only is None else ids & filters.only) - (filters.without or set())
     return filters._replace(only=ids, without=None), notice

@@ -215,7 +215,7 @@ def keyword_hits(
     """Chunk ids with their bm25 score (positive, higher is better), best first.
 
     Args:
-        idf: the weights of the expression's words as a JSON list, for `known_bm25`.
+        idf: the weights of the expression's words as a JSON list, for `bm25_of_weights`.
     """
     if not match:
         return {}
@@ -307,7 +307,7 @@ def weighed_terms(
     """The weights of words; none where an expression is more than one word."""
     if not all(map(snapshot.term, matches)):
         return {}
-    snapshot.connection.add_index_function(known_bm25)
+    snapshot.connection.add_index_function(bm25_of_weights)
     total = snapshot.sizes.passages
     counts = snapshot.estimated_df(matches, total)
     passages = snapshot.df_within(matches, part)
@@ -316,7 +316,7 @@ def weighed_terms(
     }
 
 
-def known_bm25(row: IndexedRow, *parameters: Any) -> float:
+def bm25_of_weights(row: IndexedRow, *parameters: Any) -> float:
     """As `bm25()`, where smaller is better: 3 us a passage instead of .6.
 
     Args:

@@ -68,8 +68,8 @@ def related_passages(
     without: set[int] | None = None,
 ) -> list[Hit]:
     """The passages of a range that come nearest to a vector, nearest first."""
-    asked = FileQuery(NEAR_A_VECTOR, vector, [within], Filters(without=without))
-    answer = candidates(snapshot, asked, Budget(limit, use_words=False))
+    file_query = FileQuery(NEAR_A_VECTOR, vector, [within], Filters(without=without))
+    answer = candidates(snapshot, file_query, Budget(limit, use_words=False))
     return [hit for _, hit in merge([answer], limit)]
 
 

@@ -211,8 +211,8 @@ def match_prefixes(snapshot: Snapshot, query: Query) -> dict[str, str]:
     for operand in (*query.must, *query.terms):
         folded = pattern(snapshot.connection, operand).folded if operand.is_prefix else ()
         if len(folded) == 1:
-            known = prefixed(snapshot.connection, folded)[folded[0]]
-            words = [*{stem: word for word, stem in known.items()}.values()]
+            existing = prefixed(snapshot.connection, folded)[folded[0]]
+            words = [*{stem: word for word, stem in existing.items()}.values()]
             if is_common := snapshot.is_common_prefix(folded[0]):
                 words = _some_telling(snapshot, words)
             if words:
@@ -236,8 +236,8 @@ def _some_telling(snapshot: Snapshot, words: list[str]) -> list[str]:
 def no_such_tag(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> str:
     """The notice that no document has a tag, with those that are near."""
     rows = connection.tuples("known_tags", ranges=json.dumps(ranges))
-    known = [row[0].removeprefix(TAG) for row in rows]
-    near = nearest(tag, known) or known[:MAX_TAGS_NAMED]
+    existing = [row[0].removeprefix(TAG) for row in rows]
+    near = nearest(tag, existing) or existing[:MAX_TAGS_NAMED]
     there_are = f": there are {', '.join(near)}" if near else ""
     return f'No document has the tag "{tag}"{there_are}.'
 

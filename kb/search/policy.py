@@ -20,7 +20,7 @@ from kb.search.operators import NO_FILTERS, Filters, enforced
 from kb.search.query import Query, parse_query
 from kb.search.rows import passage_rows
 from kb.search.snapshot import Snapshot
-from kb.search.typos import bare_words, correct, words_known
+from kb.search.typos import bare_words, correct, existing_words
 from kb.store.chunks import ChunkRange, count_with_vector, has_waiting
 from kb.store.connection import Connection, Row
 from kb.store.embeddings import current_model
@@ -54,7 +54,7 @@ class Look(NamedTuple):
 
     names: set[str]  # those of the collections asked for that it has
     words: set[str]  # those of the queries that it knows
-    is_asked: list[bool]  # by request, whether it has anything to say
+    has_scope: list[bool]  # by request, whether it has anything to say
     model: Row | None  # its `current_model`
     passages: int  # that it holds; 0 where it is the only file
 
@@ -62,7 +62,7 @@ class Look(NamedTuple):
 class Proposal(NamedTuple):
     """The candidates of a file."""
 
-    asked: FileQuery  # without its vector
+    file_query: FileQuery  # without its vector
     candidates: Candidates
     notice: str
     waits: bool  # whether passages that were compared have no vector yet
@@ -122,8 +122,10 @@ class Policy:
         part: tuple[FileQuery, Sequence[Hit]],
     ) -> Sequence[Any]:
         """The rows of the hits of one file, a step."""
-        asked, hits = part
-        return passage_rows(connection, hits, asked.called, dates=request.documents.shows_dates)
+        file_query, hits = part
+        return passage_rows(
+            connection, hits, file_query.called, dates=request.documents.shows_dates
+        )
 
     def look(
         self,
@@ -136,16 +138,16 @@ class Policy:
         """What a file says of some requests, a step."""
         snapshot = Snapshot(connection)
         names: set[str] = set()
-        is_asked = []
+        has_scope = []
         for query, request in zip(parsed, requests, strict=True):
-            is_asked.append(self.scope(file, snapshot, query, request) is not None)
+            has_scope.append(self.scope(file, snapshot, query, request) is not None)
             for name in request.collections:
                 if file.names.find(connection, name):
                     names.add(name)
         return Look(
             names,
-            words_known(connection, bare_words(parsed)) if self.corrects else set(),
-            is_asked,
+            existing_words(connection, bare_words(parsed)) if self.corrects else set(),
+            has_scope,
             current_model(connection),
             0 if is_alone else snapshot.sizes.passages,
         )
@@ -161,8 +163,8 @@ class Policy:
         self, file: SearchedFile, connection: Connection, request: SearchRequest, query: Query
     ) -> str:
         """What is to be told of a query's operators, a step; "" for nothing."""
-        asked = self._ask(file, Snapshot(connection), request, query)
-        return asked[1] if asked else ""
+        file_query = self._ask(file, Snapshot(connection), request, query)
+        return file_query[1] if file_query else ""
 
     def propose(
         self,
@@ -178,17 +180,17 @@ class Policy:
         pair = self._ask(file, snapshot, request, query)
         if pair is None:
             return None
-        asked, notice = pair
-        answer = candidates(snapshot, asked._replace(vector=vector), budget)
-        known: dict[ChunkRange, bool] = connection.known("waiting ranges")
+        file_query, notice = pair
+        answer = candidates(snapshot, file_query._replace(vector=vector), budget)
+        cached: dict[ChunkRange, bool] = connection.cached("waiting ranges")
         waits = False
-        for within in asked.ranges if tells_waiting else ():
-            if within not in known:
-                known[within] = has_waiting(connection, within)
-            waits |= known[within]
+        for within in file_query.ranges if tells_waiting else ():
+            if within not in cached:
+                cached[within] = has_waiting(connection, within)
+            waits |= cached[within]
         if not self.keeps_filters:
-            asked = asked._replace(filters=NO_FILTERS)
-        return Proposal(asked, answer, notice, waits)
+            file_query = file_query._replace(filters=NO_FILTERS)
+        return Proposal(file_query, answer, notice, waits)
 
     def _ask(
         self, file: SearchedFile, snapshot: Snapshot, request: SearchRequest, query: Query

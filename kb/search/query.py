@@ -227,15 +227,15 @@ def _pieces(word: str) -> Iterator[str]:
             yield part[start : start + MAX_PIECE]
 
 
-def scripts_asked(query: Query) -> frozenset[str] | None:
+def scripts_of_query(query: Query) -> frozenset[str] | None:
     """The scripts but Latin of a question; None where its language does not show.
 
     Names and options are the same in every language. English shows by its stop words.
     """
-    asked = scripts(query.words_to_embed)
-    if not asked and not any(term.is_stop_word for term in query.terms):
+    of_words = scripts(query.words_to_embed)
+    if not of_words and not any(term.is_stop_word for term in query.terms):
         return None
-    return asked
+    return of_words
 
 
 @lru_cache(maxsize=64)

@@ -311,8 +311,8 @@ def readable_share(text: str) -> float:
     return sum(character <= LAST_LATIN_LETTER for character in letters) / len(letters)
 
 
-def script_fit(asked: frozenset[str] | None, beginning: str) -> float:
-    """How well a document's script fits the question's (see `scripts_asked`), -1 to 1.
+def script_fit(of_query: frozenset[str] | None, beginning: str) -> float:
+    """How well a document's script fits the question's (see `scripts_of_query`), -1 to 1.
 
     A name in Latin letters does not show the question's language: documents in other scripts rank
     behind, at -1.
@@ -321,7 +321,7 @@ def script_fit(asked: frozenset[str] | None, beginning: str) -> float:
         beginning: some text of the document.
     """
     written = scripts(beginning, PROMINENT_SCRIPT)
-    if asked is None:
+    if of_query is None:
         return -1.0 if written else 0.0
-    together = asked | written
-    return len(asked & written) / len(together) if together else 1.0
+    together = of_query | written
+    return len(of_query & written) / len(together) if together else 1.0

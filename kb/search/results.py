@@ -139,19 +139,19 @@ def _add_file(connection: Connection, row: dict[str, Any], collection: Row | Non
     with contextlib.suppress(OSError, ValueError):
         status = file.stat()
         if stat.S_ISREG(status.st_mode):
-            known = stored_file(connection, collection["collection_id"], row["documentId"])
+            stored = stored_file(connection, collection["collection_id"], row["documentId"])
             row["file"] = storable(file)
-            row["changedSinceSync"] = _has_changed(known, status, collection)
+            row["changedSinceSync"] = _has_changed(stored, status, collection)
 
 
-def _has_changed(known: Row | None, status: os.stat_result, collection: Row) -> bool:
+def _has_changed(stored: Row | None, status: os.stat_result, collection: Row) -> bool:
     """Whether a file differs from what is stored of it, by its size and time."""
-    if known is None or known["file_size"] is None:
+    if stored is None or stored["file_size"] is None:
         return False
-    if known["file_size"] != status.st_size:
+    if stored["file_size"] != status.st_size:
         return True
-    if known["modified_ns"] is not None:
-        return bool(known["modified_ns"] != status.st_mtime_ns)
+    if stored["modified_ns"] is not None:
+        return bool(stored["modified_ns"] != status.st_mtime_ns)
     # It was too young for its time to be trusted: the end of the sync stands in.
     synced = collection["synced_at"]
     return synced is not None and datetime.fromisoformat(synced).timestamp() + 1 < status.st_mtime
@@ -241,7 +241,7 @@ def _sentences(text: str) -> list[str]:
 
 def readable(content: str, headings: Sequence[str] = ()) -> str:
     """A passage without marks of layout and without some headings."""
-    known = {_plain(heading) for heading in headings if heading}
+    stored = {_plain(heading) for heading in headings if heading}
     kept: list[str] = []
     code = ""  # the fence of the code that the line is in
     for line in _COMMENT.sub(" ", content).splitlines():
@@ -250,11 +250,11 @@ def readable(content: str, headings: Sequence[str] = ()) -> str:
             code = "" if code else fence["fence"]
         elif code:
             kept.append(line)
-        elif _UNDERLINE.match(line) and kept and _plain(kept[-1]) in known:
+        elif _UNDERLINE.match(line) and kept and _plain(kept[-1]) in stored:
             kept.pop()
         elif not _RULE.match(line):
             text = _without_marks(line)
-            if not (_HEADING.match(line) and _plain(text) in known):
+            if not (_HEADING.match(line) and _plain(text) in stored):
                 kept.append(text)
     return "\n".join(kept).strip() or content.strip()
 

@@ -192,7 +192,7 @@ class _Search:
         budget = policy.budget._replace(use_words=request.hybrid)
         if not request.hybrid:
             budget = budget._replace(depth=max(limit, budget.depth))
-        files = self._asked(number)
+        files = self._searched_files(number)
         total = max(sum(self._looks[file].passages for file in files), 1)
         parts = {}
         for file in files:
@@ -208,7 +208,7 @@ class _Search:
         )
         proposals = {file: proposal for file in files if (proposal := answered.get(file))}
         proposals = self._agreed(number, proposals)
-        asked = {file: proposal.asked for file, proposal in proposals.items()}
+        file_queries = {file: proposal.file_query for file, proposal in proposals.items()}
         answers = {file: proposal.candidates for file, proposal in proposals.items()}
         origins = [*answers]
         most = limit + (MAX_FOLDED if policy.folds else 0)
@@ -224,12 +224,12 @@ class _Search:
             self.notices += doubts(request.text, [*answers.values()], best, is_alone=is_alone)
         if not is_by_words:
             for file, proposal in proposals.items():
-                self._by_meaning.setdefault(file, set()).update(proposal.asked.ranges)
+                self._by_meaning.setdefault(file, set()).update(proposal.file_query.ranges)
                 if self._vectors[file][number] is None and hits:
                     self._lacks_vectors |= bool(len(files) == 1 or self._looks[file].passages)
                 self._some_wait |= proposal.waits
         queries = {file: of_file[number][0] for file, of_file in self._queries.items()}
-        result = self._rows(request, asked, hits, queries)
+        result = self._rows(request, file_queries, hits, queries)
         for file, hit, row in zip(result.files, result.hits, result.rows, strict=False):
             if paths := others.pop((file, hit.document_id), ()):
                 row["alsoIn"] = paths
@@ -287,7 +287,7 @@ class _Search:
 
     def _needs_no_vector(self, number: int) -> bool:
         request, query = self._requests[number], self._parsed[number]
-        if not self._asked(number):
+        if not self._searched_files(number):
             return True
         if request.hybrid and query.asks_for_nothing:
             return True
@@ -295,14 +295,14 @@ class _Search:
         if needs or not (request.hybrid and query.is_exact):
             return False
         # Where nothing holds what is asked for, it is searched in another way.
-        queries = {file: self._queries[file][number][0] for file in self._asked(number)}
+        queries = {file: self._queries[file][number][0] for file in self._searched_files(number)}
         request = request._replace(documents=OPEN)
         notices = self.together.each(self._policy.notice_of, request, of=queries)
         return not all(notices.values())
 
-    def _asked(self, number: int) -> list[SearchedFile]:
+    def _searched_files(self, number: int) -> list[SearchedFile]:
         """The files that have anything to say to a request."""
-        return [file for file in self.together.files if self._looks[file].is_asked[number]]
+        return [file for file in self.together.files if self._looks[file].has_scope[number]]
 
     def _agreed(
         self, number: int, proposals: dict[SearchedFile, Proposal]
@@ -321,15 +321,15 @@ class _Search:
             if proposal.notice:
                 query, _ = self._queries[file][number]
                 nothing = Candidates(query, proposal.candidates.model)
-                asked = proposal.asked._replace(query=query)
-                proposal = proposal._replace(asked=asked, candidates=nothing)
+                file_query = proposal.file_query._replace(query=query)
+                proposal = proposal._replace(file_query=file_query, candidates=nothing)
             agreed[file] = proposal
         return agreed
 
     def _rows(
         self,
         request: SearchRequest,
-        asked: Mapping[SearchedFile, FileQuery],
+        file_queries: Mapping[SearchedFile, FileQuery],
         hits: Sequence[tuple[SearchedFile, Hit]],
         queries: dict[SearchedFile, Query],
     ) -> SearchResult:
@@ -338,7 +338,7 @@ class _Search:
         by_file = _by_file(hits)
         shown = {
             file: (query, by_file.get(file, ()))
-            for file, query in asked.items()
+            for file, query in file_queries.items()
             if file in by_file or policy.is_of_documents
         }
         rows = self.together.each(policy.rows, request, of=shown)

@@ -84,14 +84,14 @@ class Snapshot(NamedTuple):
 
     def df(self, matches: Iterable[str], most: int) -> dict[str, int]:
         """The document frequency of each expression, counted to `most`."""
-        known: dict[str, tuple[int, int]] = self.connection.known("df")
+        cached: dict[str, tuple[int, int]] = self.connection.cached("df")
         matches = list(dict.fromkeys(matches))
-        counted = {match: known.get(match, (0, 0)) for match in matches}
+        counted = {match: cached.get(match, (0, 0)) for match in matches}
         unknown = [match for match, (count, to) in counted.items() if count >= to < most]
         if unknown:
             rows = self.connection.tuples("count_holding", matches=json.dumps(unknown), limit=most)
-            known |= {match: (count, most) for match, count in rows}
-        return {match: min(known[match][0], most) for match in matches}
+            cached |= {match: (count, most) for match, count in rows}
+        return {match: min(cached[match][0], most) for match in matches}
 
     def estimated_df(self, matches: Iterable[str], most: int) -> dict[str, int]:
         """As `df`; within a fourth for words that are passed over.
@@ -119,17 +119,17 @@ class Snapshot(NamedTuple):
     def take_as_held_by_all(self, match: str) -> None:
         """Count an expression, of words that very many passages hold, no further."""
         passages = self.sizes.passages
-        self.connection.known("df")[match] = passages, passages
+        self.connection.cached("df")[match] = passages, passages
 
     def df_within(self, matches: Iterable[str], ranges: Sequence[ChunkRange]) -> dict[str, int]:
         """In how many passages of some ranges each expression is."""
-        known: dict[tuple[ChunkRange, str], int] = self.connection.known("df of ranges")
+        cached: dict[tuple[ChunkRange, str], int] = self.connection.cached("df of ranges")
         matches = list(dict.fromkeys(matches))
         for within in ranges:
-            unknown = [match for match in matches if (within, match) not in known]
+            unknown = [match for match in matches if (within, match) not in cached]
             rows = self._count_between(unknown, *within, -1) if unknown else ()
-            known |= {(within, match): count for match, count in rows}
-        return {match: sum(known[within, match] for within in ranges) for match in matches}
+            cached |= {(within, match): count for match, count in rows}
+        return {match: sum(cached[within, match] for within in ranges) for match in matches}
 
     def is_small_part(self, ranges: Sequence[ChunkRange]) -> bool:
         """Whether ranges hold so few of a large file's passages that its rest should not cost."""
@@ -142,9 +142,9 @@ class Snapshot(NamedTuple):
             bounds = {"first": first, "last": last, "limit": most}
             return int(self.connection.value("count_chunks_between", **bounds))
 
-        known: dict[ChunkRange, int] = self.connection.known("passages of ranges")
-        known |= {within: count(*within) for within in ranges if within not in known}
-        return sum(known[within] for within in ranges) < most
+        cached: dict[ChunkRange, int] = self.connection.cached("passages of ranges")
+        cached |= {within: count(*within) for within in ranges if within not in cached}
+        return sum(cached[within] for within in ranges) < most
 
     def _df_by_pages(self, matches: Sequence[str]) -> Mapping[str, int]:
         """About how frequent words are that are passed over; 0 for other words.
@@ -153,9 +153,9 @@ class Snapshot(NamedTuple):
         count only where a stretch in the middle of the file holds the word often as well.
         """
         passages = self.sizes.passages
-        known: dict[str, int] = self.connection.known("df by pages")
-        terms = {match: self.term(match) for match in matches if match not in known}
-        known |= dict.fromkeys(terms, 0)
+        cached: dict[str, int] = self.connection.cached("df by pages")
+        terms = {match: self.term(match) for match in matches if match not in cached}
+        cached |= dict.fromkeys(terms, 0)
         if listed := [*{term for term in terms.values() if term}]:
             bounds = json.dumps({term: term for term in listed})
             pages = dict(self.connection.tuples("pages_behind_terms", terms=bounds))
@@ -169,8 +169,10 @@ class Snapshot(NamedTuple):
             sampled = self._df_of_sample(
                 [match for match, count in estimated.items() if count >= least], often
             )
-            known |= {match: estimated[match] for match, count in sampled.items() if count >= often}
-        return {match: known[match] for match in matches}
+            cached |= {
+                match: estimated[match] for match, count in sampled.items() if count >= often
+            }
+        return {match: cached[match] for match in matches}
 
     def _df_of_sample(self, matches: list[str], most: int) -> dict[str, int]:
         """As `df`, of a stretch in the middle of the longest collection.

@@ -41,8 +41,8 @@ def variants(connection: Connection, words: Iterable[str]) -> dict[str, list[Var
     Words of the same stem are left out, and numbers have no variants.
     """
     words = dict.fromkeys(words)
-    known: dict[str, list[Variant]] = connection.known("variants of words")
-    if unknown := [word for word in words if word not in known]:
+    cached: dict[str, list[Variant]] = connection.cached("variants of words")
+    if unknown := [word for word in words if word not in cached]:
         folded = {word: _folded(connection, word) for word in unknown}
         near = _near(connection, {*filter(None, folded.values())})
         others = sorted({other for similar in near.values() for other in similar})
@@ -50,8 +50,8 @@ def variants(connection: Connection, words: Iterable[str]) -> dict[str, list[Var
         if others:
             stems = stems_of_words(connection, others)
         for word, typed in folded.items():
-            known[word] = _in_order(connection, typed, near[typed], stems) if typed else []
-    return {word: known[word] for word in words}
+            cached[word] = _in_order(connection, typed, near[typed], stems) if typed else []
+    return {word: cached[word] for word in words}
 
 
 def stems_of_words(connection: Connection, words: Iterable[str]) -> dict[str, str]:
@@ -62,12 +62,12 @@ def stems_of_words(connection: Connection, words: Iterable[str]) -> dict[str, st
 def prefixed(connection: Connection, prefixes: Iterable[str]) -> dict[str, dict[str, str]]:
     """For each prefix (folded, one word) the words that begin so, in order, and their stems."""
     prefixes = dict.fromkeys(prefixes)
-    known: dict[str, dict[str, str]] = connection.known("words with prefixes")
-    if new := [prefix for prefix in prefixes if prefix not in known]:
-        known |= {prefix: {} for prefix in new}
+    cached: dict[str, dict[str, str]] = connection.cached("words with prefixes")
+    if new := [prefix for prefix in prefixes if prefix not in cached]:
+        cached |= {prefix: {} for prefix in new}
         for prefix, word, stem in connection.tuples("words_with_prefix", prefixes=json.dumps(new)):
-            known[prefix][word] = stem
-    return {prefix: known[prefix] for prefix in prefixes}
+            cached[prefix][word] = stem
+    return {prefix: cached[prefix] for prefix in prefixes}
 
 
 def prefix_bounds(prefix: str) -> dict[str, str]:
@@ -76,28 +76,29 @@ def prefix_bounds(prefix: str) -> dict[str, str]:
 
 
 def correct(
-    connection: Connection, query: Query, known: Container[str], *, even_foreign: bool = False
+    connection: Connection, query: Query, existing: Container[str], *, even_foreign: bool = False
 ) -> tuple[Query, str]:
     """A query with the likely words beside those that no file has, and a sentence about them.
 
     Args:
-        known: the words that the files have (`words_known`). even_foreign: also where most words
-        are unknown. "Wie lade ich eine Datei hoch?" does not ask
-            English documents for a "date": its meaning has to find them.
+        existing: the words that the files have (`existing_words`).
+        even_foreign: also where most words are unknown. "Wie lade ich eine Datei hoch?" does not
+            ask English documents for a "date": its meaning has to find them.
     """
     operands = (*query.terms, *query.must)
     if len(operands) > MAX_CORRECTED:
         return query, ""
     if not even_foreign:
         foreign = sum(
-            not (term.is_prefix or term.is_stop_word or term.text in known) for term in query.terms
+            not (term.is_prefix or term.is_stop_word or term.text in existing)
+            for term in query.terms
         )
         if foreign >= FOREIGN_FROM and 2 * foreign > len(query.terms):
             return query, ""
     unknown = [
         operand
         for operand in operands
-        if not (operand.is_phrase or operand.is_prefix or operand.text in known)
+        if not (operand.is_phrase or operand.is_prefix or operand.text in existing)
         and _may_be_typo(operand.text)
     ]
     variants_of = variants(connection, [operand.text for operand in unknown]) if unknown else {}
@@ -157,16 +158,16 @@ def bare_words(queries: Iterable[Query]) -> set[str]:
     return typed
 
 
-def words_known(connection: Connection, words: set[str]) -> set[str]:
+def existing_words(connection: Connection, words: set[str]) -> set[str]:
     """Those of some words that the file holds, or once held, with any ending."""
     stems = {word: connection.stems(word) for word in words}
-    known: dict[str, bool] = connection.known("stems")
+    cached: dict[str, bool] = connection.cached("stems")
     of_all = {stem for of_word in stems.values() for stem in of_word}
-    if new := {stem: beginning_of_words(stem) for stem in of_all if stem not in known}:
-        known |= dict.fromkeys(new, False)
+    if new := {stem: beginning_of_words(stem) for stem in of_all if stem not in cached}:
+        cached |= dict.fromkeys(new, False)
         rows = connection.tuples("known_stems", stems=json.dumps(new))
-        known |= {row[0]: True for row in rows}
-    return {word for word, of_word in stems.items() if all(map(known.get, of_word))}
+        cached |= {row[0]: True for row in rows}
+    return {word for word, of_word in stems.items() if all(map(cached.get, of_word))}
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -185,9 +185,9 @@ class Authentication:
         shown = shown_tokens(connection)
         if any(map(self._access.is_token, shown)):
             return OWNER
-        return await self._look(self._found, shown)
+        return await self._look(self._principal_of, shown)
 
-    def _found(self, shown: list[str]) -> Principal | None:
+    def _principal_of(self, shown: list[str]) -> Principal | None:
         grant, asks = self._base.find_holder(shown)
         if grant is None:
             return None if self._access.asks or asks else ANYBODY

@@ -94,7 +94,7 @@ class Endpoint:
             beside.cancel_scope.cancel()
 
 
-class _Asked(Filtered):
+class _SearchOptions(Filtered):
     """What a search takes, as `kb search` asks for it."""
 
     query: str
@@ -105,7 +105,7 @@ class _Asked(Filtered):
     distances: bool = True
 
 
-_SCHEMA = _Asked.model_json_schema()
+_SCHEMA = _SearchOptions.model_json_schema()
 
 
 def _search(session: Session, desk: Desk) -> Callable[[Request], Any]:
@@ -117,7 +117,7 @@ def _search(session: Session, desk: Desk) -> Callable[[Request], Any]:
         try:
             options = await desk.run(_parsed, body, len(body))
             exchange.note_query(options.query)
-            answer, status = await anyio.to_thread.run_sync(_found, session, options), 200
+            answer, status = await anyio.to_thread.run_sync(_search_result, session, options), 200
         except KbError as error:
             answer, status = as_line(error.as_result()), 400
         except Exception as error:
@@ -129,12 +129,12 @@ def _search(session: Session, desk: Desk) -> Callable[[Request], Any]:
     return search
 
 
-def _parsed(body: bytes) -> _Asked:
+def _parsed(body: bytes) -> _SearchOptions:
     try:
         value = parse_json(body, from_client=True)
         if not isinstance(value, dict):
             raise UsageError('the body must be an object, such as {"query": "wind"}')
-        return _Asked.model_validate(tolerant(value, _SCHEMA))
+        return _SearchOptions.model_validate(tolerant(value, _SCHEMA))
     except JsonError as error:
         raise UsageError(f"the body is not JSON that can be read: {error}") from error
     except ValidationError as error:
@@ -142,7 +142,7 @@ def _parsed(body: bytes) -> _Asked:
         raise UsageError(problem["error"], details=problem["details"]) from error
 
 
-def _found(session: Session, options: _Asked) -> bytes:
+def _search_result(session: Session, options: _SearchOptions) -> bytes:
     session.activity.note_call()
     # Who asks names one file.
     rows, notice = session.base.search_for_people(**options.model_dump(), only_first=True)

@@ -76,11 +76,11 @@ def make_server(
         client = clients.at(context)
         tool = tools.get(parameters.name)
         with logs.during(client, context):
-            asked = client.session, parameters.name, parameters.arguments, tools, progress
+            arguments = client.session, parameters.name, parameters.arguments, tools, progress
             if tool is None or tool.read_only:
-                result = await _read_in_thread(call_tool, *asked)
+                result = await _read_in_thread(call_tool, *arguments)
             else:
-                result = await anyio.to_thread.run_sync(call_tool, *asked, limiter=writing)
+                result = await anyio.to_thread.run_sync(call_tool, *arguments, limiter=writing)
         await logs.sent()
         if context.request is not None and parameters.name in tools:
             code = str(result.content.get("code", "")) if result.is_error else ""

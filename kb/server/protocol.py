@@ -191,7 +191,7 @@ class _Reply:
 
     def __init__(self, send: Send, request_id: str, given: str, *, as_json: bool) -> None:
         self._send = send
-        self._own, self._given = json.dumps(request_id).encode(), given.encode()
+        self._our_id, self._client_id = json.dumps(request_id).encode(), given.encode()
         self._as_json = as_json
         self._start: Message | None = None  # of a stream that waits for its answer
         self._is_done = False
@@ -206,8 +206,8 @@ class _Reply:
                 await self._send(message)
             return
         body: bytes = message.get("body", b"")
-        if self._own in body:
-            await self._answer(body.replace(self._own, self._given, 1))
+        if self._our_id in body:
+            await self._answer(body.replace(self._our_id, self._client_id, 1))
         elif self._start and not message.get("more_body"):
             await self.finish()
         elif not (self._as_json or self._is_done):
@@ -217,7 +217,7 @@ class _Reply:
         """Answer where a session ended before the library did."""
         if self._start is not None:
             error = {"code": types.INTERNAL_ERROR, "message": "the session ended meanwhile"}
-            refusal = {"jsonrpc": "2.0", "id": json.loads(self._given), "error": error}
+            refusal = {"jsonrpc": "2.0", "id": json.loads(self._client_id), "error": error}
             await self._answer(b"event: message\r\ndata: %b\r\n" % as_line(refusal))
 
     async def _answer(self, event: bytes) -> None:

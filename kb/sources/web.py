@@ -56,7 +56,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    asked: str
+    requested: str
     url: str
     media_type: str
     captured: str
@@ -180,7 +180,7 @@ def _body(response: httpx2.Response, max_bytes: int) -> bytes:
 
 def _keep(
     place: Path,
-    asked: str,
+    requested: str,
     url: str,
     headers: Mapping[str, str],
     data: bytes,
@@ -191,7 +191,7 @@ def _keep(
     captured = kept[0].captured if kept is not None and kept[0].digest == digest else utc_now()
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     etag, last_modified = headers.get("etag", "")[:1_000], headers.get("last-modified", "")[:100]
-    about = _Kept(asked, url, media_type, captured, digest, etag, last_modified)
+    about = _Kept(requested, url, media_type, captured, digest, etag, last_modified)
     with contextlib.suppress(OSError):  # a full disk costs the next sync a little, no more
         replace_file(place.with_suffix(".body"), data)
         replace_file(place.with_suffix(".json"), json.dumps(asdict(about)).encode())
@@ -205,7 +205,7 @@ def _read_kept(place: Path, url: str) -> tuple[_Kept, bytes] | None:
         data = place.with_suffix(".body").read_bytes()
     except (OSError, ValueError, TypeError):
         return None
-    is_whole = about.asked == url and about.digest == hashlib.sha256(data).hexdigest()
+    is_whole = about.requested == url and about.digest == hashlib.sha256(data).hexdigest()
     return (about, data) if is_whole else None
 
 

@@ -22,7 +22,7 @@ from kb.store.deadline import Deadline
 # As in schema.sql, beneath porter: the words of a text before they are stemmed.
 TOKENIZER = ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co M*"]
 
-MAX_KNOWN = 10_000  # entries under one name
+MAX_CACHED = 10_000  # entries under one name
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -72,7 +72,7 @@ class Connection:
         self.folder = folder
         self.project = project
         self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}
-        self._known: dict[str, tuple[tuple[int, int], Any]] = {}
+        self._cache: dict[str, tuple[tuple[int, int], Any]] = {}
         self._added_runs: set[bytes] = set()
         self._added_version = 0
         self._data_version: int | None = None  # of this transaction
@@ -85,7 +85,7 @@ class Connection:
 
     def forget(self) -> None:
         """Drop what is remembered, as of a transaction that was rolled back."""
-        self._known.clear()
+        self._cache.clear()
         self._added_runs = set()
 
     def once(self, name: str, read: Callable[[], T]) -> T:
@@ -94,16 +94,16 @@ class Connection:
         Call it inside the read or write that uses it.
         """
         stamp = self.version(), self.changes()
-        entry = self._known.get(name)
+        entry = self._cache.get(name)
         if entry is None or entry[0] != stamp:
-            entry = self._known[name] = stamp, read()
+            entry = self._cache[name] = stamp, read()
         value: T = entry[1]
         return value
 
-    def known(self, name: str) -> dict[Any, Any]:
+    def cached(self, name: str) -> dict[Any, Any]:
         """What its caller has noted under a name since the file changed last."""
         notes: dict[Any, Any] = self.once(name, dict)
-        if len(notes) > MAX_KNOWN:
+        if len(notes) > MAX_CACHED:
             notes.clear()
         return notes
 

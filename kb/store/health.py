@@ -34,7 +34,7 @@ SAMPLES = 64  # passages of a larger one
 _MESSAGES = 20
 
 
-def quick(connection: Connection, known_models: Mapping[str, Collection[str]]) -> list[Finding]:
+def quick(connection: Connection, packaged_models: Mapping[str, Collection[str]]) -> list[Finding]:
     """What keeps the file from answering as it should; a few look-ups, no table is read.
 
     Args:
@@ -46,7 +46,7 @@ def quick(connection: Connection, known_models: Mapping[str, Collection[str]]) -
         )
         return [Finding("model", BROKEN, message, "`kb reembed` makes the vectors anew")]
     model = current_model(connection)
-    if model is None or model["sha256"] in known_models.get(model["name"], [model["sha256"]]):
+    if model is None or model["sha256"] in packaged_models.get(model["name"], [model["sha256"]]):
         return []
     message = f"the file's vectors come from another build of the model {model['name']}"
     remedy = f"`kb reembed --model {model['name']}` makes them anew"

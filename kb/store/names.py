@@ -52,7 +52,7 @@ class Names:
         self.notices = notices
         self.aliases = aliases
         self._shared = shared or {}
-        self._own = {shown: name for name, shown in self._shared.items()}
+        self._by_shown = {shown: name for name, shown in self._shared.items()}
 
     def collections(
         self,
@@ -112,22 +112,22 @@ class Names:
         """
         if (row := self.find(connection, name, kinds)) is not None:
             return row
-        known = sorted({*others, *self.known(connection, kinds)})
-        near = nearest(name, known)
-        hint = f" There are: {json.dumps(known[:10], ensure_ascii=False)[1:-1]}."
+        existing = sorted({*others, *self.existing(connection, kinds)})
+        near = nearest(name, existing)
+        hint = f" There are: {json.dumps(existing[:10], ensure_ascii=False)[1:-1]}."
         if near:
             hint = f""" Did you mean "{'" or "'.join(near)}"?"""
-        elif not known:
+        elif not existing:
             hint = " The file holds no collection yet: add one with `kb add FOLDER`."
         notice: dict[str, Any] = {"notice": "; ".join(self.notices)} if self.notices else {}
         raise CollectionNotFound(
             f'Collection "{name}" not found.{hint}',
             collection=name,
-            suggestions=near or known[:10],
+            suggestions=near or existing[:10],
             **notice,
         )
 
-    def known(self, connection: Connection, kinds: Container[str] | None = None) -> set[str]:
+    def existing(self, connection: Connection, kinds: Container[str] | None = None) -> set[str]:
         """All names that collections have, aliases among them; `kinds` as in `collections`."""
         rows = {row["name"] for row in self.collections(connection, kinds, named=True)}
         return {
@@ -137,7 +137,7 @@ class Names:
 
     def stored(self, name: str) -> str:
         """The name in the file that somebody means by a name or an alias."""
-        return self._own.get(name) or self.aliases.get(name, name)
+        return self._by_shown.get(name) or self.aliases.get(name, name)
 
     def everywhere(self, document: str) -> str:
         """The name of a document, COLLECTION/id, as it is among all open files."""

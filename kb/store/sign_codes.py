@@ -212,7 +212,7 @@ def _query_code(vector: bytes) -> QueryCode:
 
 def codes_within(connection: Connection, ranges: Sequence[ChunkRange]) -> SignCodes:
     """The codes of some ranges of chunks."""
-    read: dict[Sequence[ChunkRange], SignCodes] = connection.known("sign codes")
+    read: dict[Sequence[ChunkRange], SignCodes] = connection.cached("sign codes")
     for whole, codes in read.items():
         if all(any(a <= first and last <= b for a, b in whole) for first, last in ranges):
             return codes.within(ranges)

@@ -21,27 +21,27 @@ _SIGNS_AS_BLANKS = bytes(
 AT_ONCE = 1_000_000
 TOGETHER = 100_000  # characters of texts that are read as one
 # Runs that the file is known to have; of 9 MB of documents they are 85,000 and take 9 MB.
-MOST_KNOWN = 100_000
+MOST_ADDED = 100_000
 LONGEST_WORD = 40  # longer ones are data: their typos are not looked for
 
 
 def add_words(connection: Connection, texts: Iterable[str]) -> None:
     """Add the words of some texts to the vocabulary, in the transaction that stores them."""
-    known = connection.added_runs()
+    added = connection.added_runs()
     runs: set[bytes] = set()
     size = 0
     for text in _joined(texts):
         terms = set(text.encode("utf-8", "surrogatepass").translate(_SIGNS_AS_BLANKS).split())
-        terms = {run for run in terms.difference(runs) if run not in known}
+        terms = {run for run in terms.difference(runs) if run not in added}
         runs |= terms
         size += sum(map(len, terms))
         if size > AT_ONCE:
             _add_runs(connection, runs)
             runs, size = set(), 0
     _add_runs(connection, runs)
-    if len(known) + len(runs) > MOST_KNOWN:
-        known.clear()
-    known |= runs
+    if len(added) + len(runs) > MOST_ADDED:
+        added.clear()
+    added |= runs
 
 
 def _joined(texts: Iterable[str]) -> Iterator[str]:

@@ -66,6 +66,6 @@ def secrets_in(text: str) -> list[Secret]:
         return []
     ends = [match.start() for match in re.finditer("\n", whole)]
     secrets = {Secret(bisect_right(ends, start - 1) + 1, kind) for start, kind in matches}
-    known = {secret.line for secret in secrets}
+    secret_lines = {secret.line for secret in secrets}
     lines = {bisect_right(ends, start - 1) + 1 for start in assigned}
-    return sorted(secrets | {Secret(line, _PASSWORD) for line in lines - known})
+    return sorted(secrets | {Secret(line, _PASSWORD) for line in lines - secret_lines})

@@ -81,7 +81,7 @@ def search_local_archives(
         raise type(error)(FAILURE + error.message, **error.details) from error
 
 
-def _search(call: Call, asked: Metadata) -> ArchiveReply:
+def _search(call: Call, metadata: Metadata) -> ArchiveReply:
     problems: list[str] = []
     try:
         if call.session.rights.may_write:
@@ -89,20 +89,23 @@ def _search(call: Call, asked: Metadata) -> ArchiveReply:
             if is_synced:
                 call.session.activity.added.set()
         documents = call.base.search_archives(
-            asked.query, fuzzy=asked.fuzzy, limit=asked.limit, citations=asked.include_citations
+            metadata.query,
+            fuzzy=metadata.fuzzy,
+            limit=metadata.limit,
+            citations=metadata.include_citations,
         )
-        has_graph = asked.include_citations and documents.results
+        has_graph = metadata.include_citations and documents.results
         for_graph = int(call.reply_tokens * GRAPH_SHARE) if has_graph else 0
         notice = join(documents.notice or "", *(f"{problem}." for problem in problems))
         reply = call.shorten(
-            ArchiveReply(results=documents.results, metadata=asked, notice=notice),
+            ArchiveReply(results=documents.results, metadata=metadata, notice=notice),
             "{total} documents were found; lower the limit.",
             spare=for_graph,
         )
         graph, cut = None, documents.citations_cut
         if for_graph:
             ids = [row.document.id for row in documents.results[: len(reply)]]
-            graph, less = _graph(call, ids, asked.citation_depth, for_graph)
+            graph, less = _graph(call, ids, metadata.citation_depth, for_graph)
             cut = ", ".join(filter(None, (cut, less)))
     except KbError:
         raise
@@ -114,7 +117,7 @@ def _search(call: Call, asked: Metadata) -> ArchiveReply:
     return replace(
         reply,
         citation_graph=graph,
-        metadata=replace(asked, total_results=len(reply)),
+        metadata=replace(metadata, total_results=len(reply)),
         truncated=bool(cut) or reply.truncated,
         notice=join(left_out, reply.notice or ""),
     )

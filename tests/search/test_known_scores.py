@@ -76,17 +76,17 @@ def test_a_small_part_of_a_large_file_is_searched_by_known_words(
         assert not Snapshot(connection).is_small_part([place] * 2)  # together they are not small
         connection.apsw.exec_trace = lambda _, sql, parameters: asked.append(sql) or True
         known = word_lists(Snapshot(connection), query, [place], 100)
-        assert any("known_bm25" in sql for sql in asked)
-        assert not any(" bm25" in sql for sql in asked)
+        assert any("bm25_of_weights" in sql for sql in asked)
+        assert not any(" bm25(" in sql for sql in asked)
         asked.clear()
         with monkeypatch.context() as patch:
             patch.setattr("kb.search.keywords.MAX_BY_WEIGHTS", 3)
             many = word_lists(Snapshot(connection), query, [place], 100)
-        assert not any("known_bm25" in sql for sql in asked)
+        assert not any("bm25_of_weights" in sql for sql in asked)
         assert word_lists(
             Snapshot(connection), operators, [place], 100, Filters({*plain.scores})
         ).scores
-        assert not any("known_bm25" in sql for sql in asked)
+        assert not any("bm25_of_weights" in sql for sql in asked)
         connection.apsw.exec_trace = None
     assert many.scores == plain.scores
     assert [*known.scores] == [*plain.scores]

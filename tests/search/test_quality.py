@@ -8,7 +8,7 @@ from support import Filler, search
 
 from kb.evaluation.judged import Judged, Run, measure, read_questions, run_queries
 from kb.search.policy import SearchRequest
-from kb.search.query import parse_query, scripts_asked
+from kb.search.query import parse_query, scripts_of_query
 from kb.search.ranking import readable_share
 from kb.search.run import run_batch
 from kb.text.terms import scripts
@@ -83,13 +83,13 @@ def test_an_english_model_reads_latin_letters_alone() -> None:
 
 def test_a_name_asks_in_no_language() -> None:
     for text in ("UploadFile", "--no-embed", '"type": "missing"'):
-        assert scripts_asked(parse_query(text)) is None
-    assert scripts_asked(parse_query("where is the file")) == frozenset()
-    assert scripts_asked(parse_query("ファイルの名前")) == {"Han", "Kana"}
-    assert scripts_asked(parse_query("where is the UploadFile -ファイル")) == frozenset()
-    assert scripts_asked(parse_query("+ファイル UploadFile")) == {"Kana"}
+        assert scripts_of_query(parse_query(text)) is None
+    assert scripts_of_query(parse_query("where is the file")) == frozenset()
+    assert scripts_of_query(parse_query("ファイルの名前")) == {"Han", "Kana"}
+    assert scripts_of_query(parse_query("where is the UploadFile -ファイル")) == frozenset()
+    assert scripts_of_query(parse_query("+ファイル UploadFile")) == {"Kana"}
     for text in ("😀", '"how do I"', "-ファイル UploadFile", "+++"):
-        assert scripts_asked(parse_query(text)) is None
+        assert scripts_of_query(parse_query(text)) is None
     assert scripts("ab 全文", 0.5) == frozenset()
     assert scripts("a 全文", 0.5) == {"Han"}
     assert scripts("The radius r times π is half the circumference.", 0.1) == frozenset()

@@ -9,7 +9,7 @@ import apsw
 import apsw.ext
 import pytest
 
-from kb.search.keywords import known_bm25
+from kb.search.keywords import bm25_of_weights
 from kb.store.connection import statement
 from kb.store.database import Database
 
@@ -97,7 +97,7 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> apsw.Connection:
     path = tmp_path_factory.mktemp("statements") / "kb.db"
     Database(path).close()
     connection = apsw.Connection(str(path))
-    connection.register_fts5_function("known_bm25", known_bm25)
+    connection.register_fts5_function("bm25_of_weights", bm25_of_weights)
     return connection
 
 

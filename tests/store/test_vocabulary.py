@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from support import another_process
 
 from kb.errors import FileError
-from kb.search.typos import words_known
+from kb.search.typos import existing_words
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.vocabulary import add_words, beginning_of_words, forget_words, stem_of
@@ -112,4 +112,4 @@ def test_a_stem_is_found_by_its_words(
 ) -> None:
     with database.write() as connection:
         add_words(connection, [stored])
-        assert (words_known(connection, {asked}) == {asked}) is expected
+        assert (existing_words(connection, {asked}) == {asked}) is expected

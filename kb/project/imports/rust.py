@@ -27,7 +27,7 @@ def resolve(project: Project, path: str, imports: Iterable[Import]) -> Iterator[
         (at for at in folders_above(path) if project.file(posixpath.join(at, "Cargo.toml"))), ""
     )
     crate = _crate_of(project, package, path)
-    crates = _known_crates(project, package, path)
+    crates = _crates_of_workspace(project, package, path)
     module_folder = _module_folder(crate, path)
     for item in imports:
         inside = [*module_folder, *item.names]
@@ -99,7 +99,7 @@ def _crate_of(project: Project, package: str, path: str) -> _Crate:
     )
 
 
-def _known_crates(project: Project, package: str, path: str) -> dict[str, _Crate]:
+def _crates_of_workspace(project: Project, package: str, path: str) -> dict[str, _Crate]:
     manifest = project.toml(posixpath.join(package, "Cargo.toml"))
     folders = [(_name(manifest), package)]
     for kind in ("dependencies", "dev-dependencies", "build-dependencies"):

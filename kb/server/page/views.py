@@ -133,15 +133,15 @@ def _is_read_by_people(request: HTTPConnection) -> bool:
 
 def search(clients: Clients, request: Request) -> Response:
     """The search, with results where something is asked; else what there is."""
-    return page("search.html", **_found(clients.host, request), here="search")
+    return page("search.html", **_results(clients.host, request), here="search")
 
 
 def results(clients: Clients, request: Request) -> Response:
     """The results alone, for a search while it is typed."""
-    return page("results.html", **_found(clients.host, request))
+    return page("results.html", **_results(clients.host, request))
 
 
-def _found(session: Session, request: Request) -> dict[str, Any]:
+def _results(session: Session, request: Request) -> dict[str, Any]:
     query = request.query_params.get("q", "").strip()
     collection = request.query_params.get("c", "")
     rows: list[dict[str, Any]] = []

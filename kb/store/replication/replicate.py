@@ -160,7 +160,7 @@ class _Watch:
         self._copied_at = ""
         self._error = ""  # that Litestream has not got over
         self._last_line = ""
-        self._told = ""
+        self._last_gist = ""
 
     def run(self, *, is_first: bool) -> None:
         """Until an exception ends it, such as the one of Ctrl-C.
@@ -208,7 +208,7 @@ class _Watch:
     def _end(self, process: subprocess.Popen[str]) -> None:
         if process.poll() is not None:
             return
-        asked_at = _now()
+        requested_at = _now()
         process.terminate()
         try:
             process.wait(END_SECONDS)
@@ -216,7 +216,7 @@ class _Watch:
             process.kill()
             process.wait()
         if process.returncode == 0 and not self._error:
-            self._copied_at = asked_at
+            self._copied_at = requested_at
             self._note()
 
     def _hear(self, line: str) -> None:
@@ -239,11 +239,11 @@ class _Watch:
         It is asked to bring there what is in the log now. The time of its last copy would not do:
         just after its start it has not looked at the log yet.
         """
-        asked_at, path = _now(), os.path.realpath(self.file)
+        requested_at, path = _now(), os.path.realpath(self.file)
         done = _control("POST", "/sync", {"path": path, "wait": True, "timeout": SYNC_SECONDS})
         if not done.get("txid") or done.get("replicated_txid", 0) < done["txid"]:
             return False
-        self._copied_at = asked_at
+        self._copied_at = requested_at
         return True
 
     def _note(self, error: str = "") -> None:
@@ -251,8 +251,8 @@ class _Watch:
             note_state(self.file, os.getpid(), self._copied_at, error)
         line = error or f"{self.file.name} is copied to {self.destination.address}"
         gist = line.split(" (")[0]  # a retry may fail at another step
-        if gist != self._told and (error or self._copied_at):
-            self._told = gist
+        if gist != self._last_gist and (error or self._copied_at):
+            self._last_gist = gist
             self.tell(line)
 
 
