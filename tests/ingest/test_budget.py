@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,6 +86,30 @@ def test_work_that_catches_everything_is_stopped_all_the_same(short: None) -> No
 
     with pytest.raises(DocumentTooComplex):
         within_budget("a", stubborn)
+
+
+def test_a_profiler_works_after_work_was_stopped() -> None:
+    """CPython 3.11 looks for an exception that was taken back until another one comes."""
+    script = """
+        import sys
+        from kb.ingest import budget
+
+        budget.BASE_SECONDS, budget.WATCH_SECONDS = 0.2, 0.02
+
+        def forever():
+            while True:
+                pass
+
+        try:
+            budget.within_budget("a", forever)
+        except budget.DocumentTooComplex:
+            sys.setprofile(lambda *_: None)
+            (lambda: None)()
+            print("came back")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert run.stdout == "came back\n"
 
 
 def test_a_text_has_time_by_its_length(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
