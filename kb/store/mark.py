@@ -51,8 +51,7 @@ class Mark:
 
     def confirm_source(self, source: str, *, is_private: bool = False) -> None:
         """Collections may read a source; with `is_private` private addresses that it names too."""
-        if self._path is not None:
-            self._add(("source", source), *([("private", source)] if is_private else []))
+        self._add(("source", source), *([("private", source)] if is_private else []))
 
     def leads_out(self) -> str:
         """Where a file leads by a link that its project may have brought along; "" if nowhere."""
@@ -64,10 +63,10 @@ class Mark:
 
     def allows(self, source: str, *, is_private: bool = False) -> bool:
         """Whether collections of the file may read a source, or private addresses it names."""
-        fact = ("private" if is_private else "source", source)
-        if self._path is not None and fact not in self._facts:
-            self._read()  # another process may have confirmed it
-        return self._path is None or fact in self._facts
+        if self._path is None:
+            return True
+        self._read()  # another process may have confirmed it
+        return ("private" if is_private else "source", source) in self._facts
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):

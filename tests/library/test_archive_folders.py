@@ -134,6 +134,21 @@ def test_a_file_that_lies_in_its_archive_is_no_change_of_it(tmp_path: Path) -> N
     assert not folders.has_changed(tmp_path, 0.0)
 
 
+def test_a_link_to_a_folder_is_not_followed_round_and_round(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "reports", tmp_path / "elsewhere"
+    write(folder, "first.md", "barometer")
+    write(elsewhere, "second.md", "hygrometer")
+    (folder / "again").symlink_to(folder, target_is_directory=True)
+    (folder / "away").symlink_to(elsewhere, target_is_directory=True)
+    folders = folder_state.FolderStates(tmp_path / "kb.db")
+    folders.has_changed(folder, 0.0)
+    assert not folders.has_changed(folder, 0.0)
+    write(elsewhere, "second.md", "anemometer, of brass")
+    assert not folders.has_changed(folder, 0.0)
+    write(folder, "first.md", "barometer, of brass")
+    assert folders.has_changed(folder, 0.0)
+
+
 @pytest.mark.slow
 def test_a_command_finds_a_new_report(tmp_path: Path) -> None:
     def kb(*words: str) -> str:

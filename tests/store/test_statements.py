@@ -10,7 +10,7 @@ import apsw.ext
 import pytest
 
 from kb.search.keywords import bm25_of_weights
-from kb.store.connection import statement
+from kb.store.connection import _statements, statement
 from kb.store.database import Database
 
 QUERIES = Path(__file__).parents[2] / "kb" / "queries"
@@ -204,3 +204,12 @@ def test_a_reader_cannot_write(tmp_path: Path) -> None:
                 with pytest.raises(apsw.ReadOnlyError):
                     reader.apsw.execute(sql, parameters).fetchall()
                 assert name
+
+
+def test_a_name_stands_for_one_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "queries").mkdir()
+    for file in ("a.sql", "b.sql"):
+        (tmp_path / "queries" / file).write_text("-- name: total\nSELECT 1;\n")
+    monkeypatch.setattr("kb.store.connection.PACKAGE", tmp_path)
+    with pytest.raises(ValueError, match=r"statement total is defined twice, again in [ab]\.sql"):
+        _statements.__wrapped__()
