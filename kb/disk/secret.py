@@ -28,7 +28,7 @@ _FOLDER, _FOLDER_NAMES = (
     _any_of(SECRET_FOLDERS, with_slash=False),
     _any_of(SECRET_FOLDERS, with_slash=True),
 )
-_FIRST_NAMES = {glob.casefold().split("/")[0] for glob in _GLOBS if "/" in glob}
+_FIRST_NAMES = {glob.casefold().split("/")[0] for glob in _GLOBS}  # more than needed: a look ahead
 _LONGEST = max(glob.count("/") for glob in _GLOBS) + 1  # names in a glob
 
 # Characters that look like a dot or a slash and that NFKC leaves as they are.

@@ -116,6 +116,33 @@ def test_a_refused_command_leaves_the_file_as_it_is(
     assert (again.returncode, again.stdout) == (0, "docs: 2 unchanged (2 documents)\n")
 
 
+REASONS = [
+    (("replicate", "copies", "--stop"), "--stop stands alone"),
+    (("eval", "--unrelated", "nowhere"), "nowhere is neither a judged collection nor questions"),
+    (("pack", "docs", "-o", "docs.zip"), "docs.zip is no bundle's name: end it with .tar.gz"),
+    (("copy", "id_rsa.txt"), "id_rsa.txt exists already: choose another name or remove it"),
+    (("copy", "id_rsa.txt", "--share"), "id_rsa.txt exists already: choose another name"),
+    (("add", "docs", "--name", "notes"), 'the collection "notes" is filled by tool calls'),
+    (("add", "listed"), 'its hash "md5:00" is none of sha256, sha384 and sha512'),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), REASONS, ids=lambda value: str(value)[:40])
+def test_a_refusal_says_why(
+    project: Path, kb: Run, arguments: tuple[str, ...], reason: str
+) -> None:
+    (project / "listed").mkdir()
+    (project / "listed" / "a.md").write_text(PAGE)
+    listed = {"sources": {"files": [{"path": "a.md", "hash": "md5:00"}]}}
+    (project / "listed" / "manifest.json").write_text(json.dumps(listed))
+    assert kb("add", "docs", "--no-embed").returncode == 0
+    assert kb("tool", "search_create_index", '{"index_name": "notes"}').returncode == 0
+    done = kb(*arguments)
+    assert done.returncode in (1, 2, 3), done.stdout
+    assert reason in done.stdout + done.stderr
+    assert (project / "id_rsa.txt").read_text() == "secret"
+
+
 @pytest.mark.parametrize(
     "configuration",
     [

@@ -20,7 +20,7 @@ from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
 from kb.library.sources import register
 from kb.store.database import Database
-from kb.text.file_names import on_disk, printable, storable, writable
+from kb.text.file_names import ESCAPING, on_disk, printable, storable, writable
 from kb.tools.session import open_session
 
 HANGS = 60
@@ -32,6 +32,12 @@ names = (
         b"".join
     )
 ).map(os.fsdecode)
+
+
+def test_what_is_read_is_not_escaped() -> None:
+    assert "a\u6f22".encode("ascii", ESCAPING) == b"a\\u6f22"
+    with pytest.raises(UnicodeDecodeError):
+        b"a\xff".decode("utf-8", ESCAPING)
 
 
 @given(names, names)
