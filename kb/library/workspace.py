@@ -183,9 +183,7 @@ class Workspace:
                     with file.database.translated():
                         row = find(file, connection) if find else file.names.find(connection, name)
                         names |= file.names.existing(connection)
-                except FileError as error:
-                    if len(files) == 1:
-                        raise
+                except FileError as error:  # of the only file it comes again below
                     notices.append(left_out(file.label, error))
                     continue
                 if row is not None and row["collection_id"]:

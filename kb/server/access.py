@@ -134,9 +134,6 @@ class Guard:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # the start and the end; there are no web sockets
-            await self._app(scope, receive, send)
-            return
         if (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
             return

@@ -102,9 +102,6 @@ class AccessLog:
         self._with_queries = with_queries
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         exchange_of(scope)  # now: who answers may be given a copy of the scope
         status, began = 0, time.perf_counter()  # 0: the client was gone before an answer
 

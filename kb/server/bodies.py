@@ -42,7 +42,7 @@ class Bodies:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+        if scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
         try:

@@ -185,6 +185,28 @@ def test_a_file_that_changes_during_a_search_is_asked_anew(
     assert steps[:4] == ["look", "propose", "fold", "look"]
 
 
+def test_a_file_that_changes_all_the_time_is_left_out(
+    local: KnowledgeBase, tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some").mkdir()
+    file = Path(shutil.copy(parts / "guide" / "guide.db", tmp_path / "some"))
+    with cluster(tmp_path, 1) as made, kb.open(file, project=tmp_path) as written:
+        local.use_shards(made.address, [str(file)])
+        ask, steps = shards_module.Shards.ask, []
+
+        def ask_and_change(self: Any, worker: str, *arguments: Any) -> Any:
+            steps.append(arguments[4].__name__)
+            if steps[-1] == "fold":
+                written.record(f"The station number {len(steps)} stands on a roof.")
+            return ask(self, worker, *arguments)
+
+        monkeypatch.setattr(shards_module.Shards, "ask", ask_and_change)
+        result = local.search("battery")
+        assert not result.results
+        assert "it changed while it was searched" in result.notice
+    assert steps == ["look", "propose", "fold"] * 2
+
+
 def test_what_nobody_waits_for_any_more_is_ended(parts: Path) -> None:
     import asyncio
 
@@ -205,6 +227,8 @@ def test_what_nobody_waits_for_any_more_is_ended(parts: Path) -> None:
         assert "nobody waits" in str(errors[1])
         version, found = await reader.ask(key, None, 9.0, Names({}), _count_collections, ())
         assert (found, isinstance(version, int)) == (1, True)
+        with pytest.raises(FileError, match="the file is not there any more"):
+            await reader.ask("of another file", None, 9.0, Names({}), _count_collections, ())
 
     asyncio.run(ask())
 

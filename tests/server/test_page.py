@@ -273,6 +273,7 @@ def test_the_page_is_for_this_machine_alone(file: Path) -> None:
         assert server.request("GET", "/static/page.css", None, html)[0] == 401
         assert "html" not in server.request("GET", "/mcp", None, html)[2]
         _, headers, _ = server.request("GET", f"/discoveries?token={token}")
+        assert headers["location"] == "/discoveries"
         cookie = headers["set-cookie"].partition(";")[0]
         assert server.request("GET", "/discoveries", None, {"Cookie": cookie})[0] == 200
 
