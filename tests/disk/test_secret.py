@@ -253,6 +253,20 @@ def test_adding_a_secret_by_its_name_is_refused_with_the_reason(
         assert connection.rows("collections") == []
 
 
+def test_a_source_that_has_become_a_folder_of_credentials_is_refused(
+    kb: Session, tmp_path: Path
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.md").write_text("# Wind\n")
+    collection = register(kb.database, str(folder))
+    sync_collection(kb.database, collection)
+    folder.rename(tmp_path / ".ssh")
+    folder.symlink_to(tmp_path / ".ssh")
+    with pytest.raises(sources.SecretFile, match="is never stored: it lies in a folder"):
+        sync_collection(kb.database, collection)
+
+
 def test_secrets_that_an_older_kb_stored_are_erased_by_the_next_sync(
     kb: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
