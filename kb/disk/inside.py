@@ -214,7 +214,7 @@ def _not_found(folder: str, path: str) -> FileNotFound:
     with contextlib.suppress(OSError):  # also: the folder is being replaced at this moment
         place = Path(os.path.realpath(os.path.join(folder, parent)))
         inside = place.is_relative_to(folder)
-        if name and inside and not is_hidden_from_tools(place.relative_to(folder).as_posix()):
+        if inside and not is_hidden_from_tools(place.relative_to(folder).as_posix()):
             names = os.listdir(place)
     near = nearest(name, [storable(entry) for entry in names if not is_hidden_from_tools(entry)])
     details = {"suggestions": [parent + slash + entry for entry in near]} if near else {}
