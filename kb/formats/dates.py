@@ -25,7 +25,7 @@ def document_date(metadata: Mapping[str, Any], path: str) -> str:
     """The date that a document's metadata or its path says, as YYYY-MM-DD; "" if none."""
     values = {re.sub(r"\W|_", "", key).lower(): value for key, value in metadata.items()}
     archive = metadata.get("archive")
-    dates = [*map(values.get, _KEYS), archive.get("date") if isinstance(archive, dict) else ""]
+    dates = [*map(values.get, _KEYS), archive.get("date") if isinstance(archive, dict) else None]
     return next(filter(None, map(read_date, dates)), "") or first_iso_date(path.replace("_", "-"))
 
 

@@ -32,10 +32,6 @@ INSERT INTO document_keys (key, document_id, rank)
 SELECT json_extract(value, '$[0]'), :document_id, json_extract(value, '$[1]')
 FROM json_each(:keys);
 
--- name: delete_citations!
--- Delete the links that a document makes.
-DELETE FROM citations WHERE source_document_id = :document_id AND kind <> 'similar';
-
 -- name: insert_citation!
 -- Store one link.
 INSERT INTO citations (source_document_id, target_document_id, target_url, target_key, kind,

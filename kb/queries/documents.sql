@@ -149,3 +149,7 @@ WHERE document_id = :document_id AND key LIKE 'label:%' ORDER BY key;
 -- A document's tags, those in its text too, in their normal form.
 SELECT substr(key, 5) FROM document_keys
 WHERE document_id = :document_id AND key LIKE 'tag:%' ORDER BY key;
+
+-- name: delete_citations!
+-- Delete the links that a document makes.
+DELETE FROM citations WHERE source_document_id = :document_id AND kind <> 'similar';

@@ -46,7 +46,7 @@ def store_citations(
     text: str,
     date: str,
 ) -> None:
-    """Replace a document's citations and keys. Call when its own row is stored."""
+    """Store a document's citations and replace its keys. Call when its own row is stored."""
     options = json.loads(connection.value("collection_options", collection_id=collection_id))
     published = [(str(url), str(folder)) for url, folder, *_ in options.get("published", [])]
     if base_url := options.get("base_url"):
@@ -63,7 +63,6 @@ def store_citations(
             document_id=document_id,
             keys=json.dumps([[key, rank] for key, rank in after.items()], ensure_ascii=False),
         )
-    connection.run("delete_citations", document_id=document_id)
     links = [(link, key) for link in parsed.links if (key := link_key(link, path, collection_id))]
     if links:
         candidates = _candidates(connection, (key for _, key in links))

@@ -53,12 +53,11 @@ def store_similar(
     text: str,
     metadata: Mapping[str, Any],
 ) -> None:
-    """Replace a report's paragraphs, and the implicit citations from it and to it.
+    """Store a report's paragraphs, and the implicit citations from it and to it.
 
     Of two reports the younger cites the older one; a document that is no research report of an
     archive has neither paragraphs nor implicit citations.
     """
-    forget_similar(connection, document_id)
     archive = metadata.get("archive")
     if not isinstance(archive, dict) or archive.get("source") != RESEARCH:
         return
