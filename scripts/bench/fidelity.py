@@ -175,27 +175,39 @@ def xml_text(element: ElementTree.Element, leaf: str = "") -> str:
     return text + " " * (local(element) in ("p", "br", "tab", "s", "line-break", "tc", "h"))
 
 
-def office(data: bytes, members: str, leaf: str, cell: str) -> Parts:
+def office(data: bytes, members: str) -> Parts:
     """An Office file: the text of its members, and where its relationships lead."""
     package = zipfile.ZipFile(io.BytesIO(data))
     names = [name for name in package.namelist() if re.fullmatch(members, name)]
     roots = [ElementTree.fromstring(package.read(name)) for name in names]
-    inside = "".join(package.read(name).decode("utf-8", "replace") for name in names)
+    elements = [element for root in roots for element in root.iter()]
+    anchors = {  # by relationship: where in its target a link leads
+        value: next((v for k, v in one.items() if k.endswith("}anchor")), "")
+        for one in elements
+        if local(one) in ("hyperlink", "hlinkClick")
+        for name, value in one.items()
+        if name.endswith("}id")
+    }
     links = []
     for name in names:
         folder, _, file = name.rpartition("/")
         relations = f"{folder}/_rels/{file}.rels"
         if relations in package.namelist():
             links += [
-                one.get("Target", "")
+                "#".join(filter(None, (one.get("Target", ""), anchors[one.get("Id", "")])))
                 for one in ElementTree.fromstring(package.read(relations))
-                if one.get("Type", "").endswith("/hyperlink") and f'"{one.get("Id")}"' in inside
+                if one.get("Type", "").endswith("/hyperlink") and one.get("Id") in anchors
             ]
-    elements = [element for root in roots for element in root.iter()]
+    # A table of one column is a box around text: its cells have none beside them.
+    rows = [
+        [[xml_text(cell, "t") for cell in row if local(cell) == "tc"] for row in table]
+        for table in elements
+        if local(table) == "tbl"
+    ]
     return parts(
-        "\n".join(xml_text(root, leaf) for root in roots),
-        [xml_text(one, leaf) for one in elements if is_heading(one)],
-        [xml_text(one, leaf) for one in elements if local(one) == cell],
+        "\n".join(xml_text(root, "t") for root in roots),
+        [xml_text(one, "t") for one in elements if is_heading(one)],
+        [cell for table in rows if max(map(len, table)) > 1 for row in table for cell in row],
         links,
     )
 
@@ -374,8 +386,8 @@ def sheets(files: list[Path]) -> dict[Path, Parts]:
 
 
 OFFICE: dict[str, Callable[[bytes], Parts]] = {
-    ".docx": lambda data: office(data, r"word/(?:document|footnotes|comments)\.xml", "t", "tc"),
-    ".pptx": lambda data: office(data, r"ppt/(?:slides|notesSlides)/[^/]*\.xml", "t", "tc"),
+    ".docx": lambda data: office(data, r"word/(?:document|footnotes|comments)\.xml"),
+    ".pptx": lambda data: office(data, r"ppt/(?:slides|notesSlides)/[^/]*\.xml"),
     ".odt": opendocument,
     ".odp": opendocument,
     ".html": page,

@@ -63,6 +63,12 @@ def test_formulas_of_word_are_latex(convert: Convert) -> None:
     assert r"| $\left( t\mid x\right)$ | $\left( t\mid x\right)$ |" in text
 
 
+def test_a_table_of_word_with_one_row_stays_a_table(convert: Convert) -> None:
+    cells = "".join(f"<w:tc><w:p>{words(text)}</w:p></w:tc>" for text in ("Name", "Ada"))
+    body = f"<w:tbl><w:tr>{cells}</w:tr></w:tbl>"
+    assert "| Name | Ada |" in convert("a.docx", docx(body)).text
+
+
 def test_comments_of_word_are_kept_and_marked(convert: Convert) -> None:
     body = f"<w:p>{words('Rope')}<w:r><w:commentReference w:id='0'/></w:r>{words(' of hemp')}</w:p>"
     comment = f"<w:comment w:id='0' w:initials='AB'><w:p>{words('Not nylon?')}</w:p></w:comment>"

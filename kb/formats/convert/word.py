@@ -61,6 +61,8 @@ def convert(data: bytes, name: str) -> Converted:
     body = parse_html(page).body
     text = ""
     if body is not None:
+        for paragraph in body.css("td > p:only-child"):  # else a table of one row seems a layout
+            paragraph.unwrap()
         _end_notes(body)
         text = _FORMULA.sub(lambda mark: "".join(formulas[int(mark[1]) :][:1]), markdown_of(body))
     properties = package.properties()
