@@ -347,7 +347,9 @@ def pdf(file: Path, folder: Path) -> Parts:
     text = re.sub(r"[-\u00ad\ufffe]\n", "", "\n".join(kept))
     found = parts(text, headings)
     if file.name in SAME_AS:
-        pages = (page(one.read_bytes()) for one in sorted(folder.glob(SAME_AS[file.name])))
+        # DocBook's notes and tips are tables on its pages alone, without lines.
+        read = (one.read_bytes() for one in sorted(folder.glob(SAME_AS[file.name])))
+        pages = (page(data.replace(b'<table border="0"', b"<div")) for data in read)
         found["cells"] = joined(pages)["cells"] & cells_in_words(text)
     return found
 

@@ -112,6 +112,38 @@ def test_a_table_s_head_is_no_title_and_its_caption_stays(converter: Converter) 
     assert "#" not in converted.text
 
 
+def test_rules_make_a_table_of_code_and_of_lines_that_go_on_in_their_cell(
+    converter: Converter,
+) -> None:
+    rows = [["Command", "What it does for a ship"]]
+    rows += [[f"fee --berth {n}", f"says what berth {n} costs in"] for n in range(4)]
+    page: list[Text | Rule] = []
+    for number, (command, effect) in enumerate(rows):
+        y = 700 - 34 * number
+        page += [Text(56, y, command, 10, "Courier"), Text(206, y, effect, 10, "Courier")]
+        page += [Text(206, y - 12, "a night, and in a week.", 10, "Courier")] * bool(number)
+        page += [Rule(50, y + 13, 450, y + 13)]
+    page += [Rule(x, 713, x, 543) for x in (50, 200, 450)] + [Rule(50, 543, 450, 543)]
+    text = convert(converter, page).text
+    assert "| fee --berth 2 | says what berth 2 costs in a night, and in a week. |" in text
+    assert text.count("berth 2") == 2
+
+
+def test_a_cell_over_two_columns_is_told_once_and_rows_without_rules_stay_rows(
+    converter: Converter,
+) -> None:
+    spanning = [
+        *drawn(BERTHS, 660, ruled=True),
+        Text(56, 680, "Berths of the year"),
+        Rule(50, 695, 490, 695),
+    ]
+    spanning += [Rule(50, 695, 50, 675), Rule(490, 695, 490, 675)]
+    assert "| Berths of the year |  |  |  |" in convert(converter, spanning).text
+    framed = [*drawn(BERTHS, 660, ruled=False), Rule(160, 675, 160, 575)]
+    framed += [Rule(50, y, 490, y) for y in (675, 655, 575)]
+    assert "| Alder | 6.2 m | 70 m | no crane |" in convert(converter, framed).text
+
+
 def test_code_in_columns_is_no_table(converter: Converter) -> None:
     code = [["cp a b", "# copies"], ["rm a", "# removes"], ["mv a b", "# renames"]]
     page = [

@@ -122,7 +122,8 @@ def _written(page: Sequence[Line], levels: dict[int, int], words: set[str]) -> I
         if line.table:
             group = [line]
             yield ""
-            block, before = list(table_lines([list(map(cell_text, r)) for r in line.table])), None
+            rows = [[cell_text(_whole(cell, words)) for cell in row] for row in line.table]
+            block, before = list(table_lines(rows)), None
         elif level:
             rest = itertools.takewhile(lambda x: levels.get(id(x), 0) < 0, page[index + 1 :])
             group = [line, *rest]
@@ -166,7 +167,11 @@ def _unbroken(lines: Sequence[Line], words: set[str]) -> str:
     text = ""
     for line in lines:
         text += line.text if text.endswith(_SOFT_HYPHENS) else f" {line.text}"
-    return one_line(_BROKEN.sub(lambda pair: _joined(pair[1], pair[2], words), text))
+    return one_line(_whole(text, words))
+
+
+def _whole(text: str, words: set[str]) -> str:
+    return _BROKEN.sub(lambda pair: _joined(pair[1], pair[2], words), text)
 
 
 def _joined(first: str, second: str, words: set[str]) -> str:

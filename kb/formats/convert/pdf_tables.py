@@ -1,6 +1,6 @@
-"""Tables of a PDF: liteparse finds them by ruled lines and by columns of blanks.
+"""Tables of a PDF: those that are ruled by their rules, others as liteparse finds them.
 
-Its cells replace the lines of `pdf_lines` in the same box, but for lines that the cells do not
+Their cells replace the lines of `pdf_lines` in the same box, but for lines that the cells do not
 hold: nothing of a page is lost to a guess.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import liteparse
 import pypdfium2
 
+from kb.formats.convert.pdf_grid import grids
 from kb.formats.convert.pdf_lines import (
     Line,
     find_gutter,
@@ -59,7 +60,9 @@ def with_tables(
         parsed = parser.parse(data[start:]).pages if start >= 0 else []
     except liteparse.ParseError:
         parsed = []
-    changed = [list(page) for page in pages]
+    changed = [
+        _with_grids(page, document[index]) if page else [] for index, page in enumerate(pages)
+    ]
     for page in parsed:
         index = page.page_num - 1
         changed[index] = list(_spaced(changed[index], page))
@@ -107,6 +110,32 @@ def _columns_apart(lines: list[Line], page: ParsedPage) -> list[Line]:
     return in_reading_order(pieces) if mixed > max(LEAST_MIXED, 3 * spanning) else lines
 
 
+def _with_grids(lines: Sequence[Line], page: pypdfium2.PdfPage) -> list[Line]:
+    changed = list(lines)
+    for left, bottom, right, top, rows in grids(page):
+        near = [
+            line
+            for line in changed
+            if left - 3 <= line.left <= right + 3 and bottom <= line.top <= top + 3
+        ]
+        inside = _held(near, rows)
+        if inside and _is_table(rows, inside):
+            changed = _in_place_of(inside, rows, changed)
+    return changed
+
+
+def _in_place_of(
+    inside: Sequence[Line], rows: Sequence[Sequence[str]], lines: Sequence[Line]
+) -> list[Line]:
+    """The lines of a page, with a table where those stood that it holds."""
+    first = lines.index(inside[0])
+    has_header = len(rows[0]) > 2 or inside[0].is_bold > inside[-1].is_bold
+    head = () if has_header else (tuple("" for _ in rows[0]),)
+    cells = (*head, *map(tuple, rows))
+    table = Line("", inside[0].page, 0, False, False, 0, inside[0].top, 0, cells)
+    return [*lines[:first], table, *(line for line in lines[first:] if line not in inside)]
+
+
 def _start(line: Line, page: pypdfium2.PdfPage) -> tuple[float, float]:
     """Where the line begins, from the upper left of the page as it is seen."""
     left, bottom, right, top = page.get_bbox()
@@ -118,7 +147,7 @@ def _start(line: Line, page: pypdfium2.PdfPage) -> tuple[float, float]:
 def _page_with_tables(
     lines: list[Line], page: ParsedPage, pdf_page: pypdfium2.PdfPage
 ) -> list[Line]:
-    starts = {id(line): _start(line, pdf_page) for line in lines}
+    starts = {id(line): _start(line, pdf_page) for line in lines if not line.table}
     for block in page.blocks or ():
         rows = _rows(block) if block.kind == "table" else []
         box = block.bbox
@@ -134,13 +163,8 @@ def _page_with_tables(
         inside = _held(near, rows)
         order = [index for index, line in enumerate(lines) if line in inside]
         is_one = bool(order) and len(order) > LEAST_TOGETHER * (order[-1] - order[0])
-        if is_one and _is_table(rows, inside):
-            has_header = len(rows[0]) > 2 or inside[0].is_bold > inside[-1].is_bold
-            head = () if has_header else (tuple("" for _ in rows[0]),)
-            cells = (*head, *map(tuple, rows))
-            table = Line("", inside[0].page, 0, False, False, 0, inside[0].top, 0, cells)
-            rest = [line for line in lines[order[0] :] if line not in inside]
-            lines = [*lines[: order[0]], table, *rest]
+        if is_one and _is_table(rows, inside) and not _is_text(rows, inside):
+            lines = _in_place_of(inside, rows, lines)
     return lines
 
 
@@ -183,14 +207,17 @@ def _is_table(rows: Sequence[Sequence[str]], lines: Sequence[Line]) -> bool:
     cells = [cell for row in rows for cell in row]
     if len(rows) < 2 or len(rows[0]) < 2 or cells.count("") > MOST_EMPTY * len(cells):
         return False
-    if sum(line.is_mono for line in lines) * 2 > len(lines):  # code with comments beside it
-        return False
     if sum(bool(LEADERS.search(line.text)) for line in lines) * 3 > len(lines):  # of contents
         return False
-    long_ones = sum(
-        sum(map(len, column)) > LONG_CELL * len(rows) for column in zip(*rows, strict=True)
-    )
     signs = Counter(_signs("".join(cells)))
     replaced = Counter(_signs("".join(line.text for line in lines)))
     different = max((signs - replaced).total(), (replaced - signs).total())
-    return long_ones < 2 and different <= MOST_DIFFERENT * signs.total()
+    return different <= MOST_DIFFERENT * signs.total()
+
+
+def _is_text(rows: Sequence[Sequence[str]], lines: Sequence[Line]) -> bool:
+    """Whether these are code with comments beside it, or text in columns."""
+    if sum(line.is_mono for line in lines) * 2 > len(lines):
+        return True
+    columns = (sum(map(len, column)) for column in zip(*rows, strict=True))
+    return sum(length > LONG_CELL * len(rows) for length in columns) > 1
