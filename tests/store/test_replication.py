@@ -451,6 +451,17 @@ def test_what_is_there_is_not_written_over_by_a_restore(kb: Session, tmp_path: P
         open_replica(parse_destination(str(tmp_path / "copy")), "")
 
 
+def test_a_copy_that_does_not_arrive_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, address = tmp_path / "here.db", str(tmp_path / "copy")
+    with Database(file), replicating(file, address) as replicator:
+        replicator.wait_until_copied()
+    monkeypatch.setattr("kb.store.replication.follow.FIRST_SECONDS", 0.0)
+    with pytest.raises(SourceError, match="has not arrived in 0 s"):
+        open_replica(parse_destination(address), "")
+
+
 def test_a_litestream_of_somebody_elses_is_recognised(kb: Session) -> None:
     litestream_folder(kb.database.path).mkdir()
     state = replication_state(kb.database.path)
