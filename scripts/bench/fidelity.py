@@ -317,6 +317,8 @@ def joined(several: Iterable[Parts]) -> Parts:
 def mail(data: bytes) -> Parts:
     """The plain texts and subjects of a mail and those inside it."""
     message = message_from_bytes(data, policy=policy.default)
+    if not message.keys():
+        raise ValueError("a text without a header is no mail")
     walked = list(message.walk())
     texts = [
         (part.get_payload(decode=True) or b"").decode("latin-1")
@@ -376,14 +378,15 @@ def sheets(files: list[Path]) -> dict[Path, Parts]:
             profile = f"-env:UserInstallation=file://{tempfile.gettempdir()}/fidelity-profile"
             command = ["soffice", profile, "--headless", "--convert-to", kind, "--outdir", work]
             subprocess.run([*command, file], capture_output=True, check=False)
-            tables = [
+            rows = [
                 row
                 for table in Path(work).glob("*.csv")
-                for row in csv.reader(table.read_text(errors="replace").splitlines())
+                for row in csv.reader(io.StringIO(table.read_text(errors="replace"), newline=""))
             ]
-            cells = [cell for row in tables for cell in row]
-            if cells:
-                found[file] = parts("\n".join(cells), cells=cells)
+            # A cell alone in its row is written as a line.
+            cells = [cell for row in rows if sum(map(bool, row)) > 1 for cell in row]
+            if any(map(any, rows)):
+                found[file] = parts("\n".join(" ".join(row) for row in rows), cells=cells)
     return found
 
 

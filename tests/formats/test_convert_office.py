@@ -104,8 +104,8 @@ def test_the_main_part_of_a_word_file_has_any_name(convert: Convert) -> None:
 
 SHEET = """<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r=
 "http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheetData>
-<row r="2"><c r="B2" t="inlineStr"><is><t>Code</t></is></c><c r="C2" t="inlineStr"><is><r><t>Sha</t>
-</r><r><t>re</t></r></is></c><c r="D2" t="inlineStr"><is><t>Rate</t></is></c>
+<row r="2"><c r="B2" t="inlineStr"><is><t>Code</t></is></c><c r="C2" t="inlineStr"><is><r><t>By </t>
+</r><r><t>share</t></r></is></c><c r="D2" t="inlineStr"><is><t>Rate</t></is></c>
 <c r="E2" t="inlineStr"><is><t>Sum</t></is>
 </c><c r="F2" t="inlineStr"><is><t>Seen</t></is></c></row>
 <row r="3"><c r="B3" s="1"><v>417</v></c><c r="C3" s="2"><v>0.25</v></c><c r="D3" t="e"><f>1/0</f>
@@ -133,7 +133,7 @@ def test_cells_show_what_excel_shows(convert: Convert) -> None:
     related = {"worksheet": "worksheets/a.xml", "styles": "styles.xml"}
     converted = convert("a.xlsx", package("xl/workbook.xml", members, related))
     assert converted.text == (
-        "## Fees\n\n| [Code](<https://harbour.example/c>) | Share | Rate | Sum | Seen |\n"
+        "## Fees\n\n| [Code](<https://harbour.example/c>) | By share | Rate | Sum | Seen |\n"
         "| --- | --- | --- | --- | --- |\n| 000417 | 25% | #DIV/0! | =SUM(B3:B9) | 2026-01-02 |\n"
     )
     assert converted.notices == (

@@ -65,6 +65,22 @@ def test_what_a_program_writes_as_title_is_none(converter: Converter, stated: st
     assert convert(converter, page, title="Fees of TCP/IP").title == "Fees of TCP/IP"
 
 
+def test_what_is_filled_into_a_form_is_read(converter: Converter) -> None:
+    look = b"BT /F0 11 Tf 2 5 Td (Ada Lovelace) Tj ET"
+    field = (
+        b"90 0 obj <</Type/Annot/Subtype/Widget/FT/Tx/T(name)/V(Ada Lovelace)/F 4"
+        b"/Rect[150 695 300 715]/AP<</N 91 0 R>>>> endobj\n"
+        b"91 0 obj <</Type/XObject/Subtype/Form/BBox[0 0 150 20]/Resources<</Font<</F0 3 0 R>>>>"
+        b"/Length %d>>stream\n%s\nendstream endobj\n" % (len(look), look)
+    )
+    file = pdf([[Text(50, 700, "Name of the ship's owner:")]])
+    file = file.replace(b"/Catalog", b"/Catalog/AcroForm<</Fields[90 0 R]>>")
+    file = file.replace(b"/Resources", b"/Annots[90 0 R]/Resources", 1)
+    file = file.replace(b"trailer", field + b"trailer")
+    assert KIND is not None
+    assert "Ada Lovelace" in converter.convert(KIND, "form.pdf", file).text
+
+
 BERTHS = [
     ["Berth", "Depth", "Largest", "Remark"],
     ["Alder", "6.2 m", "70 m", "no crane"],

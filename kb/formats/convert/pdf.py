@@ -41,6 +41,7 @@ def convert(data: bytes, name: str, ocr: str = "") -> Converted:
         if "password" in str(error).lower():
             raise ConverterError("is protected by a password") from error
         raise ConverterError("is damaged or no PDF file") from error
+    document.init_forms()
     pages = [page_lines(document, index) for index in range(len(document))]
     empty = [number for number, lines in enumerate(pages, start=1) if not lines]
     recognised: dict[int, list[Line]] = {}

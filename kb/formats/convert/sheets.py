@@ -169,8 +169,9 @@ class _Overlay:
             return f"={formula}"
         if cell.get("t") == "e":
             return written
-        if cell.get("t") == "inlineStr" and not value:  # calamine reads none of several fonts
-            return "".join(part.text or "" for part in cell.iterfind(".//{*}t"))
+        if cell.get("t") == "inlineStr":  # calamine loses blanks between parts in several fonts
+            parts = [part.text or "" for part in cell.iterfind("{*}is/{*}r/{*}t")]
+            return "".join(parts) or value
         code = self._codes.get(cell.get("s", ""))
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return shown_number(value, code) if code and is_number else value
