@@ -12,8 +12,6 @@ from kb.store import access_tokens
 
 
 class AccessTokens(Workspace):
-    """Who may use the file over HTTP."""
-
     def add_token(
         self,
         name: str,
@@ -25,7 +23,7 @@ class AccessTokens(Workspace):
         """Make a token for a person or program that uses the file over HTTP; shown this once.
 
         Raises:
-            UsageError: the name has a valid token already, or is blank or too long.
+            UsageError: the name is blank, too long, or has a valid token already.
         """
         with self.database.write() as connection:
             return access_tokens.add_token(
@@ -50,11 +48,7 @@ class AccessTokens(Workspace):
         ]
 
     def revoke_tokens(self, *names: str) -> None:
-        """End the tokens of these names at once, also for a running server; all or none.
-
-        Raises:
-            TokenNotFound: with the nearest names.
-        """
+        """End the tokens of these names at once, also for a running server; all or none."""
         with self.database.write() as connection:
             for name in names:
                 access_tokens.revoke_token(connection, name)
@@ -70,9 +64,8 @@ class AccessTokens(Workspace):
             return access_tokens.has_tokens(connection)
 
     def find_holder(self, shown: Sequence[str]) -> tuple[tuple[Any, bytes] | None, bool]:
-        """The holder of the first valid one of some tokens, with the hash by which the file knows
-        it (name, role, requests a minute; None: as the server has them), and whether the file asks
-        for any: it does once it had one, even when all are revoked.
+        """The holder of the first valid token with the token's hash, and whether the file asks for
+        tokens: it does once it has had one, even if all are revoked.
         """
         with self.database.read() as connection:
             for token in shown:

@@ -26,16 +26,13 @@ ENDS = ("source_document_id", "target_document_id")
 
 
 class Archives(Workspace):
-    """Research reports and captured pages."""
-
     def sync_archives(self) -> tuple[bool, list[str]]:
         """Register and sync the archives that environment and project name, where they are new.
 
-        Returns:
-            whether one was synced just now, and what is wrong with the project's configuration.
+        Returns whether one was synced, and what is wrong with the project's configuration.
 
         Raises:
-            SourceError: the environment names a folder that is not there.
+            SourceError: the environment names a folder that does not exist.
         """
         from kb.ingest.follow import sync_configured_archives  # here: it brings all that syncs
 
@@ -48,8 +45,8 @@ class Archives(Workspace):
         """Research reports and captured pages, best document first.
 
         Args:
-            fuzzy: also misspelt and longer words, below exact matches.
-            citations: with whom each document cites and who cites it.
+            fuzzy: also match misspelt and longer words, ranked below exact matches.
+            citations: add what each document cites and what cites it.
         """
         look_at_archives(self)
         answers, lost = self.ask_each(
@@ -76,7 +73,7 @@ class Archives(Workspace):
 def _citations(
     hits: Sequence[tuple[SearchedFile, ArchiveHit]],
 ) -> tuple[list[ArchiveCitations], str]:
-    """Who cites whom in each document's file, in order, and what was left out of it."""
+    """What each document cites and what cites it, in order, and a notice if that was cut."""
     ids: dict[SearchedFile, list[int]] = {}
     for file, hit in hits:
         ids.setdefault(file, []).append(hit.row["document_id"])
@@ -93,8 +90,7 @@ def _citations(
                 for id_ in ids[file]
             }
             rows = [row for way in ways.values() for row in (*way[0], *way[1])]
-            ends = {row[end] for row in rows for end in ENDS} - {None}
-            stored = document_names(connection, ends)
+            stored = document_names(connection, {row[end] for row in rows for end in ENDS} - {None})
         names = {id_: file.names.everywhere(name) for id_, name in stored.items()}
         for id_, (made, received) in ways.items():
             is_cut |= max(len(made), len(received)) > MAX_CITATIONS

@@ -1,6 +1,7 @@
-"""What resources, completions, prompts and changes are made of: names and documents to be seen.
+"""Names and documents for resources, completions, prompts and change notices.
 
-A client sees everybody's collections and those of the project that it activated.
+A client sees everybody's collections and those of the project that it activated; names that do not
+exist raise `CollectionNotFound` or `DocumentNotFound` with the nearest ones.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kb.store.names import ALL_KINDS, BROWSABLE_KINDS
 
 
 class Listed(NamedTuple):
-    """A document as a resource; `collection` is how its collection is called among all files."""
+    """A document as a resource; `collection` is what its collection is called among all files."""
 
     collection: str
     path: str
@@ -45,11 +46,7 @@ class Readable(NamedTuple):
 def list_visible(
     workspace: Workspace, number: int, offset: int, limit: int
 ) -> tuple[list[Listed], bool]:
-    """Documents of one of the files, and whether there are more of it.
-
-    Raises:
-        FileError: the only file cannot be read.
-    """
+    """Documents of a file, and whether it has more; an unreadable one has none beside others."""
     files = workspace.files
     file = files[number]
     rows: list[Row] = []
@@ -75,11 +72,7 @@ def list_visible(
 
 
 def read_visible(workspace: Workspace, collection: str, document: str) -> Readable:
-    """A document by its id.
-
-    Raises:
-        CollectionNotFound, DocumentNotFound: with the nearest names.
-    """
+    """A document by its id."""
     if not document:
         raise DocumentNotFound(f'Document "" not found in collection "{collection}".')
     with workspace.read_collection(
@@ -92,7 +85,7 @@ def read_visible(workspace: Workspace, collection: str, document: str) -> Readab
 
 
 def true_name(workspace: Workspace, collection: str) -> str:
-    """A collection's own name among all files, whatever alias it is asked by; "" for none."""
+    """A collection's own name among all files, whatever alias it is asked by, or ""."""
     file = workspace.files[0]
     with file.database.read() as connection:
         row = _visible_collection(workspace, file, connection, collection)
@@ -100,12 +93,12 @@ def true_name(workspace: Workspace, collection: str) -> str:
 
 
 def visible_names(workspace: Workspace) -> list[str]:
-    """The collections of all files as they are called; a file that cannot be read has none."""
+    """What the collections of all readable files are called."""
     return [file.names.called(row).collection for file, row in _visible_of_all(workspace)]
 
 
 def visible_documents(workspace: Workspace, collection: str) -> list[str]:
-    """The ids of a collection's documents, of all where there is none of this name."""
+    """The ids of a collection's documents; of all documents if there is no such collection."""
     listed = _visible_of_all(workspace)
     chosen = [(file, row) for file, row in listed if row["name"] == file.names.stored(collection)]
     paths: list[str] = []
@@ -116,11 +109,7 @@ def visible_documents(workspace: Workspace, collection: str) -> list[str]:
 
 
 def visible_headings(workspace: Workspace, collection: str, document: str) -> list[str]:
-    """The headings of a document; none where there is no such collection.
-
-    Raises:
-        DocumentNotFound: with the nearest ids.
-    """
+    """The headings of a document; none if there is no such collection."""
     for file, row in _visible_of_all(workspace):
         if row["name"] == file.names.stored(collection):
             with file.database.read() as connection:
@@ -131,21 +120,14 @@ def visible_headings(workspace: Workspace, collection: str, document: str) -> li
 
 
 def changed_documents(workspace: Workspace, collection: str, since: str, limit: int) -> list[Row]:
-    """Documents that were written or changed since a time, the newest first.
-
-    Args:
-        collection: "" for all that can be seen.
-
-    Raises:
-        CollectionNotFound: with the nearest names.
-    """
+    """Documents of a collection, or of all for "", changed since a time, newest first."""
     changed: list[Row] = []
     if collection:
         with workspace.read_collection(collection) as (connection, row, file):
             changed = _changed_in(file, connection, [row], since, limit)
     else:
         for file in workspace.files:
-            # What cannot be read is told by the tools that this leads to.
+            # The tools that this leads to report what cannot be read.
             with contextlib.suppress(FileError), file.database.read() as connection:
                 rows = _visible_collections(workspace, file, connection)
                 changed += _changed_in(file, connection, rows, since, limit)
@@ -182,7 +164,7 @@ def _visible_collections(
     connection: Connection,
     kinds: Container[str] = (*BROWSABLE_KINDS, "external"),
 ) -> list[Row]:
-    """Everybody's collections and those of the active project, which are in the first file."""
+    """Everybody's collections and the active project's, which are in the first file."""
     projects = (None, _project_id(workspace, file))
     rows = file.names.collections(connection, kinds)
     return [row for row in rows if row["project_id"] in projects]
@@ -193,7 +175,7 @@ def _visible_collection(
 ) -> Row | None:
     rows = _visible_collections(workspace, file, connection, ALL_KINDS)
     stored = file.names.stored(name)
-    # Many programs take the part before the slash for a host and write it in lower case.
+    # Many programs take the part before the slash for a host and lower its case.
     same = [row for row in rows if row["name"] == stored] or [
         row for row in rows if row["name"].casefold() == stored.casefold()
     ]

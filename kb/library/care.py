@@ -1,4 +1,4 @@
-"""How the files are, copies of them, and collections that move between them."""
+"""The state of the files, copies of them, and collections that move between files."""
 
 from __future__ import annotations
 
@@ -41,17 +41,15 @@ Named = str | os.PathLike[str]
 
 
 class Care(Workspace):
-    """How files are, copies of them, and collections that move between them."""
-
     def status(self) -> list[FileStatus]:
-        """What each file holds, what waits in it and what is wrong; the written one is first."""
+        """What each file holds, what waits in it and what is wrong; the writable one is first."""
         return [_status(file) for file in (self.database, *self.file.beside.databases())]
 
     def health(self, *, full: bool = False, progress: Progress = no_progress) -> list[Finding]:
-        """What is sound in the files, what is broken, and how it is mended.
+        """What is sound in the files, what is broken, and how to mend it.
 
         Args:
-            full: look through all of a large file too, of which only samples are looked at else.
+            full: read all of a large file, not only samples.
         """
         from kb.library.health import look_at_open  # here: it loads what looks at collections
 
@@ -73,7 +71,7 @@ class Care(Workspace):
             share: leave out what was asked, read and learned, and paths of this machine.
 
         Raises:
-            FileError: the destination exists already, or cannot be written.
+            FileError: the destination exists or cannot be written.
         """
         destination = Path(destination).expanduser()
         if destination.is_dir():
@@ -83,10 +81,9 @@ class Care(Workspace):
     def split(
         self, file: Named, names: Sequence[str], *, progress: Progress = no_progress
     ) -> MovedCollections:
-        """Move collections with their vectors into another file, made where there is none.
+        """Move collections with their vectors into another file, which is made if need be.
 
         Raises:
-            CollectionNotFound: with the nearest names.
             FileError, UsageError: the other file cannot be written, or is this one.
         """
         path = _another_file(self, file)
@@ -106,7 +103,6 @@ class Care(Workspace):
         """Move collections of another file, by default all, with their vectors into this one.
 
         Raises:
-            CollectionNotFound: with the nearest names.
             FileError, UsageError: the other file cannot be read or written, or is this one.
         """
         with Database(_another_file(self, file), create=False) as source:
@@ -126,7 +122,7 @@ class Care(Workspace):
         """Write a folder's documents as a bundle that `add` takes, with a manifest.
 
         Args:
-            name: of the bundle, by default that of the folder or of its manifest.
+            name: by default the folder's or its manifest's.
 
         Raises:
             SourceError: there is no document, or the bundle cannot be written.
@@ -203,8 +199,7 @@ def _replication(path: Path) -> dict[str, Any] | None:
         return None
     from kb.store.replication.state import replication_state
 
-    state = replication_state(path)
-    if state is None:
+    if (state := replication_state(path)) is None:
         return None
     remedy = f"; {state.remedy()}" if state.is_behind else ""
     return {**state.as_dict(), "message": f"{state.sentence()}{remedy}"}
@@ -218,11 +213,7 @@ def _another_file(base: Workspace, file: Named) -> Path:
 
 
 def _move(
-    names: Names,
-    source: Database,
-    target: Database,
-    collections: Sequence[str],
-    progress: Progress,
+    names: Names, source: Database, target: Database, collections: Sequence[str], progress: Progress
 ) -> MovedCollections:
     with source.read() as connection:
         rows = (

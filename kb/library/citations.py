@@ -1,4 +1,4 @@
-"""Who cites whom, and links that are broken."""
+"""Citations between documents, and broken links."""
 
 from __future__ import annotations
 
@@ -28,16 +28,11 @@ ENDS = ("source_document_id", "target_document_id")
 
 
 class Citing(Workspace):
-    """Who cites whom, and links that are broken."""
-
     def cite(self, document: str, *, collection: str = "", depth: int = 1) -> Citations:
         """What a document cites and what cites it, with lines and sentences.
 
         Args:
-            depth: 2 and more: the graph that far round the document too.
-
-        Raises:
-            DocumentNotFound: with the nearest ids.
+            depth: from 2 on, also the graph that far around the document.
         """
         with open_document(self, document, collection) as reading:
             connection, file = reading.connection, reading.file
@@ -81,13 +76,10 @@ class Citing(Workspace):
         depth: int = 1,
         states: bool = True,
     ) -> Graph:
-        """The citation graph of all documents, or round some of them.
+        """The citation graph of all documents, or around some of them.
 
         Args:
-            states: nodes and edges tell the state of links: see `BrokenLinks`.
-
-        Raises:
-            DocumentNotFound: with the nearest ids.
+            states: give nodes and edges the state of their links: see `BrokenLinks`.
         """
         roots: dict[Database, list[int]] = {}
         for document in documents:
@@ -110,12 +102,12 @@ class Citing(Workspace):
     def graph_picture(
         self, address: Address, within: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """What a page draws of the graph: nodes with their folders, edges with their sentences.
+        """The graph as a page draws it: nodes with their folders, edges with their sentences.
 
         Args:
-            address: from a document's collection, id and source to where it can be opened, or "".
-            within: ids (COLLECTION/id) of the first file's documents to draw; by default all with
-                a citation, of all files.
+            address: maps a document's collection, id and source to where it opens, or "".
+            within: ids (COLLECTION/id) of the first file's documents to draw; by default all
+                documents of all files that have a citation.
         """
         if within is not None:  # a picture shows the clusters of one file
             with self.database.read() as connection:
@@ -126,24 +118,19 @@ class Citing(Workspace):
         return picture_of((row for part in parts for row in part), address)
 
     def broken_links(self, *, collection: str = "") -> BrokenLinks:
-        """Broken links, by file and line; of all collections unless one is named.
-
-        With how many links are resolved, external, not in the tree and broken.
-
-        Raises:
-            CollectionNotFound: with the nearest names.
+        """Broken links by file and line, of all collections unless one is named; and how many links
+        are resolved, external, not in the tree and broken.
         """
         if collection:
             with self.read_collection(collection):
-                pass  # raises, with the near names
+                pass  # raises with the nearest names
 
         def look(
             file: SearchedFile, connection: Connection
         ) -> tuple[list[BrokenLink], dict[str, int]]:
             names: list[str] = []
             if collection:
-                row = file.names.find(connection, collection)
-                if row is None:
+                if (row := file.names.find(connection, collection)) is None:
                     return [], {}
                 names = [row["name"]]
             links, counts = links_and_states(connection, names)

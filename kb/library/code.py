@@ -1,4 +1,4 @@
-"""The files of the project that the file belongs to."""
+"""Searching the files of the project that the knowledge base belongs to."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from kb.results.memory import CodeMatch, CodeMatches
 
 
 class Code(Workspace):
-    """The verb that searches them."""
-
     def grep(
         self,
         pattern: str,
@@ -24,13 +22,11 @@ class Code(Workspace):
     ) -> CodeMatches:
         """The lines of the project's files that match a regular expression, by path.
 
-        What ignore files hide, secrets and binary files are left out.
+        Files hidden by ignore files, secrets and binary files are left out.
 
         Args:
             pattern: as ripgrep takes it: no look-around, no back-references.
             glob: of the files to search, such as "src/**/*.py"; by default all.
-            limit: the most matches.
-            context_lines: before and after each match.
 
         Raises:
             InvalidPattern: the pattern is malformed or too large.

@@ -1,4 +1,4 @@
-"""What goes into the file: sources added and synced, their passages embedded, all of it removed."""
+"""What goes into the file and out of it: sources added and synced, passages embedded, removals."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ Tell = Callable[[str], None]
 
 
 def _silence(_: str) -> None:
-    """Hears what workers have to say, where nobody else does."""
+    """The default listener to workers."""
 
 
 class Collecting(Workspace):
-    """What goes into the file, and out of it."""
-
     def add(
         self,
         *sources: str | os.PathLike[str],
@@ -52,20 +50,19 @@ class Collecting(Workspace):
     ) -> SyncResults:
         """Add folders, files, bundles, repositories or addresses as collections, and sync them.
 
-        Where one of them cannot be added, none is.
+        If one of them cannot be added, none is.
 
         Args:
             sources: paths or addresses, as on the command line.
-            name: of the collection; by default that of the source.
-            kind: "documents" unless another is given: "archive", "external".
-            include: globs of the files to take; by default all that can be read.
-            exclude: globs of those to leave out.
+            name: of the collection; by default the source's.
+            kind: "documents" (default), "archive" or "external".
+            include, exclude: globs of the files to take and to leave out.
             settings: how the source is read: `source`, `allow_private`, `url_field`,
                 `published`, `ocr`.
 
         Raises:
             SourceError: there is no such source, or nothing of the only one can be read.
-            UsageError: its name is another's, it is secret, or an address is malformed.
+            UsageError: the name is taken, the source secret, or an address malformed.
         """
         registrations = {}
         for source in [os.fspath(source) for source in sources]:
@@ -85,8 +82,7 @@ class Collecting(Workspace):
         reports, has_failed = _sync_each(self, [*registrations.values()], progress)
         for report in reports:
             if embed and report.is_stored and not error:
-                within = _synced_range(self, report.collection)
-                part, error = _embed(self, progress, within)
+                part, error = _embed(self, progress, _synced_range(self, report.collection))
                 total.embedded += part.embedded
                 total.reused += part.reused
         notice = ""
@@ -104,13 +100,11 @@ class Collecting(Workspace):
         collections: Sequence[str] = (),
         progress: Progress = no_progress,
     ) -> SyncedCollection:
-        """Add a source, without vectors, that is about to be searched.
+        """Add a source that is about to be searched, without vectors.
 
-        Args:
-            collections: where the search will look.
+        Nothing is added if one of the `collections` to search is neither there nor the new one.
 
         Raises:
-            CollectionNotFound: one is neither there nor the one to be added; nothing was added.
             SourceError, UsageError: as `add`.
         """
         registration = register(self.database, os.fspath(source))
@@ -119,9 +113,8 @@ class Collecting(Workspace):
             for name in collections:
                 if name != added:
                     self.names.collection(connection, name)
-        return _synced(
-            sync_collection(self.database, registration, reads_ahead=True, progress=progress)
-        )
+        report = sync_collection(self.database, registration, reads_ahead=True, progress=progress)
+        return SyncedCollection(**asdict(report))
 
     def sync(
         self,
@@ -133,13 +126,12 @@ class Collecting(Workspace):
         tell: Tell = _silence,
         progress: Progress = no_progress,
     ) -> SyncResults:
-        """Bring collections in line with their sources, by default all; embed all that waits.
+        """Bring collections, by default all, in line with their sources; embed all that waits.
 
         Args:
             force: read every file again, and let an empty folder empty its collection.
 
         Raises:
-            CollectionNotFound: with the nearest names.
             UsageError: there is nothing to sync, or a collection has no source.
         """
         rows = rows_to_sync(self, names)
@@ -153,24 +145,19 @@ class Collecting(Workspace):
         return _results(self, reports, *done, has_failed=has_failed)
 
     def sources_to_confirm(self, names: Sequence[str] = ()) -> list[Reach]:
-        """What `sync` would read outside of the file's project that its user has not named.
-
-        Raises:
-            CollectionNotFound, UsageError: as `sync`.
-        """
+        """What `sync` would read outside the project that the user has not confirmed."""
         return unconfirmed(self.database, rows_to_sync(self, names))
 
     def confirm_sources(self, sources: Sequence[Reach]) -> None:
-        """Let the file read these from now on."""
+        """Let the file read these sources from now on."""
         confirm(self.database, sources)
 
     def move(
         self, name: str, folder: str, *, embed: bool = True, progress: Progress = no_progress
     ) -> SyncResults:
-        """Say where the documents of a collection are now, and sync it.
+        """Change where the documents of a collection are, and sync it.
 
         Raises:
-            CollectionNotFound: with the nearest names.
             SourceError: there is no such folder, or nothing in it can be read.
         """
         with self.database.read() as connection:
@@ -185,14 +172,13 @@ class Collecting(Workspace):
         return _results(self, [report], *done)
 
     def remove(self, name: str, document: str | None = None, *, force: bool = False) -> Removed:
-        """Remove a collection, or a document that came by a call; sources stay as they are.
+        """Remove a collection, or a document that a call added; sources stay as they are.
 
         Args:
-            force: also what is nowhere but in this file.
+            force: remove what exists only in this file.
 
         Raises:
-            CollectionNotFound, DocumentNotFound: with the nearest names.
-            UsageError: it is nowhere else, or the document would be back with the next sync.
+            UsageError: it exists only in this file, or the next sync would bring it back.
         """
         if document is not None:
             return _remove_document(self, name, document)
@@ -210,10 +196,9 @@ class Collecting(Workspace):
         return Removed(collection=row["name"], documents=count)
 
     def embed(self, collection: str = "", *, progress: Progress = no_progress) -> Embedded:
-        """Give the passages of a collection, or of the whole file, the vectors that they lack.
+        """Embed the passages of a collection, or of the whole file, that have no vector.
 
         Raises:
-            CollectionNotFound: with the nearest names.
             EmbeddingError: the model cannot be used.
         """
         report = embed_pending(self.model, progress=progress, within=_range(self, collection))
@@ -221,11 +206,7 @@ class Collecting(Workspace):
         return Embedded(model=name, embedded=report.embedded, reused=report.reused)
 
     def passages_waiting(self, collection: str) -> int:
-        """How many passages of a collection have no vector yet.
-
-        Raises:
-            CollectionNotFound: with the nearest names.
-        """
+        """How many passages of a collection have no vector yet."""
         within = _range(self, collection)
         with self.database.read() as connection:
             return count_waiting(connection, within)
@@ -240,7 +221,7 @@ class Collecting(Workspace):
     ) -> Embedded:
         """Embed everything with a model, by default the one that suits the documents.
 
-        Searches go on with the old vectors until the end.
+        Searches use the old vectors until the end.
 
         Raises:
             EmbeddingError: the model cannot be used; nothing has changed.
@@ -252,7 +233,6 @@ class Collecting(Workspace):
 
 
 def _remove_document(base: Workspace, name: str, document: str) -> Removed:
-    """Remove one document that came by a call: others would be back with the next sync."""
     with base.database.read() as connection:
         row = base.names.collection(connection, name, ALL_KINDS)
         if row["kind"] == "discoveries":
@@ -271,7 +251,7 @@ def _remove_document(base: Workspace, name: str, document: str) -> Removed:
 
 @contextlib.contextmanager
 def _engine(workers: str, tell: Tell) -> Iterator[Engine]:
-    """What runs the model: this process, or the workers of a Dask scheduler."""
+    """Where the model runs: in this process, or on the workers of a Dask scheduler."""
     if not workers:
         yield THREADS
         return
@@ -288,11 +268,7 @@ def _sync_each(
     *,
     force: bool = False,
 ) -> tuple[list[SyncReport], bool]:
-    """Sync collections, and whether one failed: a missing folder must not keep others from it.
-
-    Raises:
-        SourceError: the only one that is added cannot be read.
-    """
+    """Sync collections, and whether one failed: a missing folder must not stop the others."""
     reports: list[SyncReport] = []
     has_failed = False
     for collection in collections:
@@ -322,7 +298,6 @@ def _failed(collection: Row | SourceRegistration, error: KbError) -> SyncReport:
 
 
 def _range(base: Workspace, name: str) -> ChunkRange:
-    """The chunks of a collection; "": of the whole file."""
     if not name:
         return WHOLE_FILE
     with base.database.read() as connection:
@@ -330,7 +305,7 @@ def _range(base: Workspace, name: str) -> ChunkRange:
 
 
 def _synced_range(base: Workspace, name: str) -> ChunkRange:
-    """The chunks of a collection that was synced, by its own name."""
+    """The chunks of a collection by its own name, which no alias hides."""
     with base.database.read() as connection:
         return collection_range(find_collection_id(connection, name) or 0)
 
@@ -338,7 +313,7 @@ def _synced_range(base: Workspace, name: str) -> ChunkRange:
 def _embed(
     base: Workspace, progress: Progress, within: ChunkRange, engine: Engine = THREADS
 ) -> tuple[EmbedReport, str]:
-    """Embed what waits in a range of the file; why that could not be done."""
+    """Embed what waits in a range of the file; what went wrong, or ""."""
     try:
         report = embed_pending(base.model, progress=progress, within=within, engine=engine)
     except EmbeddingError as error:
@@ -358,7 +333,7 @@ def _results(
         notice = f"searches use keywords alone: {error}"
     has_vectors = embedded.embedded or embedded.reused
     return SyncResults(
-        collections=[_synced(report) for report in reports],
+        collections=[SyncedCollection(**asdict(report)) for report in reports],
         embedded=embedded.embedded,
         reused=embedded.reused,
         notice=notice or None,
@@ -366,7 +341,3 @@ def _results(
         embedding_error=error,
         has_failed=has_failed,
     )
-
-
-def _synced(report: SyncReport) -> SyncedCollection:
-    return SyncedCollection(**asdict(report))

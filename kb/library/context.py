@@ -1,4 +1,4 @@
-"""The best evidence for a question, packed into so many characters."""
+"""The best evidence for a question, packed into a number of characters."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ from kb.store.contents import Origins, origins_of, sections_of_documents, texts_
 MAX_CANDIDATES = 50
 MAX_OMITTED = 8
 NAMES = "collection", "collectionId", "documentId", "documentTitle", "url"  # of a document
-OMITTED_SHARES = 8, 5  # at most this part of a long and of a short reply tells what was left out
+OMITTED_SHARES = 8, 5  # what was left out takes up to 1/8 of a long reply, 1/5 of a short
 OMITTED_CHARACTERS = 200  # of which a short reply is one
 
 
 class Packing(Workspace):
-    """The verb that answers for an assistant."""
-
     def context(
         self,
         query: str,
@@ -46,16 +44,14 @@ class Packing(Workspace):
     ) -> ContextResults:
         """The best evidence for a question, packed into so many characters of JSON.
 
-        Short sections are given whole, of longer ones the passage with its neighbours, by document;
-        what found no room is listed with its lines.
+        Short sections come whole, of longer ones the passage with its neighbours, by document;
+        what did not fit is listed with its lines.
 
         Args:
-            query, collections, filters: as for `search`.
             max_characters: 500 to 40,000.
 
         Raises:
-            CollectionNotFound: with the nearest names.
-            UsageError: `max_characters` is out of bounds, or a filter means nothing.
+            UsageError: `max_characters` is out of bounds, or a filter is malformed.
         """
         require_length(max_characters, "maxCharacters")
         shown = DocumentFilter.of(filters)
@@ -85,14 +81,13 @@ class Packing(Workspace):
         candidates = [
             candidate
             for candidate in candidates
-            # A document that another process changed between the two reads has other passages.
+            # A document that changed between the two reads has other passages.
             if candidate.document in texts
             and candidate.position <= len(texts[candidate.document].passages)
         ]
         usual, short = (max_characters // share for share in OMITTED_SHARES)
         room_for_omitted = max(usual, min(OMITTED_CHARACTERS, short))
-        room = max_characters - room_for_omitted - len(notice)
-        omitted = pack(candidates, texts, room)
+        omitted = pack(candidates, texts, max_characters - room_for_omitted - len(notice))
 
         documents = [
             _document(rows[key], text, origins[key[0]]) for key, text in texts.items() if text.parts
@@ -137,7 +132,7 @@ def _document(row: Mapping[str, Any], text: PackedText, origins: Origins) -> Con
 def _load(
     _: SearchedFile, connection: Connection, rows: Mapping[int, Mapping[str, Any]]
 ) -> tuple[Origins, dict[int, PackedText]]:
-    """Documents to take parts from, and their origins; `rows` has a row of each in the search."""
+    """Documents to take parts from, by id, and their origins; `rows` holds a hit of each."""
     document_ids = list(rows)
     passages = {
         document_id: [Passage(*row) for row in group]
@@ -174,7 +169,7 @@ def _omitted(
     texts: dict[tuple[int, int], PackedText],
     max_characters: int,
 ) -> list[OmittedPart]:
-    """Where the best of what was left out stands, a section once."""
+    """Where the best of what was left out is, each section once."""
     omitted: dict[tuple[object, ...], OmittedPart] = {}
     for candidate in candidates:
         text, row = texts[candidate.document], rows[candidate.document]

@@ -56,8 +56,6 @@ NO_EMBEDDINGS = "The document has no embeddings yet: run `kb sync`."
 
 
 class Documents(Workspace):
-    """Collections and documents, listed, read and related."""
-
     def list_collections(self) -> CollectionList:
         """The collections of all files, with their sizes and sources."""
         parts, notice = self.read_each(_collections_of)
@@ -65,7 +63,7 @@ class Documents(Workspace):
         return CollectionList(collections=rows, notice=notice or None)
 
     def count_waiting(self) -> int:
-        """How many passages wait for a vector, and are found by their words alone until then."""
+        """How many passages wait for a vector, and until then are found by their words alone."""
         counts, _ = self.read_each(lambda _, connection: count_waiting(connection))
         return sum(counts)
 
@@ -79,13 +77,10 @@ class Documents(Workspace):
     def list_documents(
         self, collection: str, *, limit: int | None = None, offset: int = 0, sort: str = "id"
     ) -> DocumentList:
-        """A collection's documents; all of them unless `limit` says otherwise.
+        """A collection's documents; all of them without a `limit`.
 
         Args:
-            sort: "id"; or "date": the newest first, each with its date.
-
-        Raises:
-            CollectionNotFound: with the nearest names.
+            sort: "id", or "date": newest first, each with its date.
         """
         with self.read_collection(collection) as (connection, row, file):
             key = row["collection_id"]
@@ -99,11 +94,7 @@ class Documents(Workspace):
         )
 
     def recent(self, *, limit: int = 20) -> Recent:
-        """The documents with the newest dates, and the files that were read last.
-
-        Args:
-            limit: the most of each.
-        """
+        """The documents with the newest dates and the files read last, at most `limit` of each."""
         parts, notice = self.read_each(
             lambda file, connection: (
                 [
@@ -136,12 +127,11 @@ class Documents(Workspace):
         Args:
             start_line: from 1; 0 for the beginning.
             end_line: included; 0 for the end.
-            start_character: how many characters of the first line to leave out.
+            start_character: how many characters of the first line to skip.
             max_tokens: about how many tokens the text may take; `notice` then says how to go on.
 
         Raises:
-            DocumentNotFound: with the nearest ids.
-            UsageError: the range is empty, or several documents are called so.
+            UsageError: the range is empty, or the name ambiguous.
         """
         with open_document(self, document, collection) as reading:
             row, total = reading.row, reading.row["line_count"]
@@ -166,16 +156,12 @@ class Documents(Workspace):
     def outline(
         self, document: str, *, collection: str = "", max_depth: int = 6, start_line: int = 0
     ) -> Outline:
-        """A document's headings with levels and lines, from a line on.
-
-        Raises:
-            DocumentNotFound: with the nearest ids.
-        """
+        """A document's headings with levels and lines, from a line on."""
         with open_document(self, document, collection) as reading:
             row = reading.row
             sections = sections_of(reading.connection, row["document_id"])
             location = _location_of(reading)
-        # A document that is text says in its front matter what it likes.
+        # The front matter of a document that is text may hold anything.
         is_converted = format_of(row["path"]) is not None
         remarks = json.loads(row["metadata"]).get(REMARKS) if is_converted else None
         return Outline(
@@ -207,11 +193,8 @@ class Documents(Workspace):
         """One section by its heading, given loosely, by a path (`Install > Linux`) or an anchor.
 
         Args:
-            max_characters: of a longer section that has subsections only the beginning is given,
-                and a list of these.
-
-        Raises:
-            DocumentNotFound, SectionNotFound: with the nearest names.
+            max_characters: a longer section that has subsections is cut to its beginning and a
+                list of these.
         """
         with open_document(self, document, collection) as reading:
             row = reading.row
@@ -273,15 +256,12 @@ class Documents(Workspace):
         """Documents of the same collection that are close in meaning to a document or a passage.
 
         Args:
-            passage: text to relate to; the whole document by default.
-            same_document: a row for each passage, those of the document too.
-
-        Raises:
-            DocumentNotFound: with the nearest ids.
+            passage: text to relate to; by default the whole document.
+            same_document: a row for each passage, the document's own included.
         """
         if not collection:
             collection, document = resolve(self, document, "")
-        # A wrong name is told before the model is loaded.
+        # A wrong name is reported before the model is loaded.
         with open_document(self, document, collection) as reading:
             model = reading.file.model
         vector = model.embed_passage(passage) if passage.strip() else None
@@ -325,7 +305,7 @@ def _places(sections: Sequence[Row], *, has_ends: bool = False) -> list[SectionA
 
 
 def _first_of(below: Sequence[Row], max_tokens: int | None) -> Sequence[Row]:
-    """The first subsections that a list of so many tokens has room for."""
+    """The first subsections, as many as a list of so many tokens can name."""
     room = math.inf if max_tokens is None else max_tokens
     for count, row in enumerate(below[:MAX_SUBSECTIONS]):
         room -= estimate_tokens(row["heading"]) + SUBSECTION_TOKENS
@@ -361,6 +341,6 @@ def _collections_of(file: SearchedFile, connection: Connection) -> list[Collecti
 
 
 def _location_of(reading: OpenDocument) -> Callable[[int, int], dict[str, Any]]:
-    """From lines of a document to its pages, slides, sheets or cells there."""
+    """Maps lines of a document to its pages, slides, sheets or cells."""
     document_id = reading.row["document_id"]
     return partial(origins_of(reading.connection, [document_id]).location, document_id)

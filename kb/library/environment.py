@@ -1,4 +1,4 @@
-"""What kb stands on: Python, SQLite, ripgrep, the models, the disk, the configuration."""
+"""What kb depends on: Python, SQLite, ripgrep, models, disk space, configuration."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kb.results.findings import BROKEN, HINT, SOUND, Finding
 from kb.settings import DATABASE_VARIABLES, VERSION, paths_named_by
 from kb.store.database import Database
 
-ROOM = 2  # copies of the file that should fit on the disk: one is made by a migration
+ROOM = 2  # copies of the file that should fit on the disk: a migration makes one
 
 
 def program() -> Iterator[Finding]:
-    """Python, kb, and what they load."""
+    """Python, kb, and the libraries that they load."""
     yield Finding(
         "environment",
         SOUND,
@@ -49,11 +49,7 @@ def program() -> Iterator[Finding]:
 
 
 def models(current: str | None) -> Iterator[Finding]:
-    """The packaged models, and the one of the file if it is another one.
-
-    Args:
-        current: the name of the file's model.
-    """
+    """The packaged models, and the file's own, `current`, if it is another."""
     for name, check in packaged_models().items():
         try:
             check()
@@ -64,8 +60,7 @@ def models(current: str | None) -> Iterator[Finding]:
             yield Finding("models", SOUND, f"{name} is installed, and is the one it should be")
     if current is not None and current not in packaged_models():
         try:
-            embedder = make_embedder(current)
-            embedder.embed(["hello"])
+            make_embedder(current).embed(["hello"])
         except EmbeddingError as error:
             yield Finding(
                 "models",
@@ -81,7 +76,7 @@ def models(current: str | None) -> Iterator[Finding]:
 
 
 def disk(path: Path) -> Iterator[Finding]:
-    """Room beside the file, and whether it can be written."""
+    """Space beside the file, and whether it can be written."""
     folder = path.parent
     try:
         free, size = shutil.disk_usage(folder).free, path.stat().st_size
@@ -126,7 +121,7 @@ def _project_complaints(project: Path, allowed: tuple[Path, ...]) -> list[str]:
     try:
         find_config(project)
     except ConfigurationError:
-        return []  # there need be none
+        return []  # a project need not have one
     try:
         return list(load_project(start=project, allowed=allowed).warnings)
     except ConfigurationError as error:

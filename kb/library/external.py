@@ -1,16 +1,11 @@
-"""A project's own documentation folder: activated, searched, never written."""
+"""A project's own documentation folder: activated and searched, never written."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Unpack
 
-from kb.errors import (
-    DamagedFileError,
-    ExternalDocsNotConfigured,
-    FileError,
-    ProjectNotActivated,
-)
+from kb.errors import DamagedFileError, ExternalDocsNotConfigured, FileError, ProjectNotActivated
 from kb.ingest.report import Progress
 from kb.library.workspace import Workspace
 from kb.results.external import (
@@ -41,8 +36,6 @@ UNFINISHED = (
 
 
 class External(Workspace):
-    """A project's own documentation folder."""
-
     def activate(
         self,
         config_path: str = "",
@@ -54,13 +47,13 @@ class External(Workspace):
         """Make a project the active one and sync its external documentation.
 
         Args:
-            config_path: its configuration or folder; by default the nearest one upwards.
-            branch: what the documents are filed under; by default as git says.
+            config_path: its configuration or folder; by default the nearest upwards.
+            branch: to file the documents under; by default git's.
             seconds: how long to embed.
 
         Raises:
-            ConfigurationError: the configuration is missing or cannot be used.
-            PermissionDenied: it is another project's than the one that is served.
+            ConfigurationError: the configuration is missing or unusable.
+            PermissionDenied: another project is being served.
         """
         result = self.project.activate(config_path, branch, progress=progress, seconds=seconds)
         active, report = result.active, result.report
@@ -96,12 +89,11 @@ class External(Workspace):
         min_relevance_score: float = 0.7,
         **filters: Unpack[FilterOptions],
     ) -> ExternalResults:
-        """The documentation of the active project: documents at or above a relevance, best first.
+        """The active project's documentation: documents of some relevance or more, best first.
 
         Args:
-            limit: 0: as the project's configuration says.
-            min_relevance_score: 0 to 1; the configuration's wins over it.
-            filters: as for `search`.
+            limit: 0 for the project's configured limit.
+            min_relevance_score: 0 to 1; the configuration overrides it.
 
         Raises:
             ProjectNotActivated, ExternalDocsNotConfigured: there is nothing to search.
@@ -152,7 +144,7 @@ class External(Workspace):
 def _matches(
     workspace: Workspace, active: ActiveProject, text: str, documents: DocumentFilter
 ) -> tuple[list[ExternalRow], int, str]:
-    """One row for each document, best first, how many passages wait for vectors, and a notice."""
+    """One row per document, best first; how many passages wait for vectors; and a notice."""
     assert active.collection is not None
     collection_id = active.collection["collection_id"]
     with workspace.database.read() as connection:
@@ -192,6 +184,6 @@ def _not_configured(config_file: str) -> ExternalDocsNotConfigured:
 
 
 def docs_path(active: ActiveProject) -> str:
-    """The folder as the configuration writes it."""
+    """The documentation folder as the configuration spells it."""
     docs = active.project.config.external_docs
     return docs.path if docs is not None else ""

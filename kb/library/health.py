@@ -1,4 +1,4 @@
-"""Whether a file is sound with all that is in it: its tables, vectors, collections and tokens."""
+"""Whether a file and all that is in it are sound: tables, vectors, collections, tokens."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from kb.text.counted import counted, most_first, some_of
 from kb.text.secrets import secrets_in
 
 CHECKS = 6  # of a sound file
-MOST_TOLD = 5  # files of a collection that have a finding of their own
+MOST_TOLD = 5  # files of a collection that get a finding of their own
 
 
 def look_at_file(
     path: Path, *, is_offered: bool = False, full: bool = True, progress: Progress = no_progress
 ) -> Iterator[Finding]:
-    """The file with all that is in it; what keeps it from being opened is a finding too.
+    """Check the file and all that is in it; that it cannot be opened is a finding too.
 
     Args:
         is_offered: whether a server offers it to other machines.
-        full: look through all of a large file too, of which only samples are looked at else.
+        full: read all of a large file, not only samples.
     """
     if not path.exists():
         yield Finding("file", HINT, f"there is no knowledge base at {path}", "`kb add FOLDER`")
@@ -52,7 +52,7 @@ def look_at_file(
             yield from look_at_open(database, is_offered=is_offered, full=full, progress=progress)
     except FileError as error:
         yield Finding("file", BROKEN, error.message)
-    # Of a value that is not what it was: a text that is NULL, a count of 0, a name that is gone.
+    # From a damaged value: a text that is NULL, a count of 0, a name that is gone.
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         yield Finding(
             "file",
@@ -63,7 +63,7 @@ def look_at_file(
 
 
 def collection_names(path: Path) -> set[str]:
-    """The collections of a file that can be opened."""
+    """The collections of a file; none if it cannot be opened."""
     try:
         with Database(path, create=False) as database, database.read() as connection:
             return {row["name"] for row in all_collections(connection)}
@@ -74,7 +74,7 @@ def collection_names(path: Path) -> set[str]:
 def mend(
     path: Path, make_embedder: Callable[[str], Embedder], progress: Progress = no_progress
 ) -> Iterator[str]:
-    """Mend what is broken and can be made anew without losing anything; yields what was.
+    """Mend what is broken and can be rebuilt without loss; yields what was mended.
 
     Raises:
         KbError: the file cannot be opened or written, or the model cannot be used.
@@ -95,7 +95,7 @@ def mend(
 def look_at_open(
     database: Database, *, is_offered: bool, full: bool, progress: Progress
 ) -> Iterator[Finding]:
-    """As `look_at_file`, of an open file."""
+    """As `look_at_file`, for an open file."""
     with database.read() as connection:
         full = full or connection.size()[0] < WHOLE_BYTES
         problems = quick(connection, BUILDS)
@@ -124,7 +124,7 @@ def look_at_open(
 def _collection(database: Database, collection: Row) -> Iterator[Finding]:
     name, source = collection["name"], collection["source"]
     if is_remote(source):
-        return  # what is elsewhere is not fetched for a look
+        return  # remote sources are not fetched for a check
     if unconfirmed(database, [collection]):
         yield Finding(
             "collections",
@@ -215,7 +215,7 @@ def _secrets(
 
 
 def _copies(database: Database) -> Iterator[Finding]:
-    """Documents that stand in the file more than once, of which a search shows the best alone."""
+    """Documents stored more than once, of which a search shows only the best."""
     with database.read() as connection:
         groups = [" = ".join(group) for group in copies(connection)]
     if groups:

@@ -1,4 +1,4 @@
-"""The knowledge base as a Python user has it: one class, its verbs in a module a topic."""
+"""The class `KnowledgeBase`, whose verbs are in one module per topic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kb.library.workspace import Workspace
 
-# Of each topic its module and class there, and the verbs.
+# Each topic's module and class, and its verbs.
 TOPICS = {
     "access_tokens.AccessTokens": "add_token list_tokens revoke_tokens forget_tokens "
     "asks_for_tokens find_holder valid_hashes",
@@ -27,7 +27,7 @@ TOPICS = {
 
 
 class _Verb:
-    """A method that is loaded when it is first used: to make all types of results takes 45 ms."""
+    """A method that is loaded when first used: making all the result types takes 45 ms."""
 
     def __init__(self, topic: str) -> None:
         self._module, self._class = topic.split(".")
@@ -85,12 +85,16 @@ class KnowledgeBase(_Verbs):
     `COLLECTION/id`, by its path on disk or by the end of its id.
 
     Args that several verbs have:
-        embed: give the passages their vectors too; without it they are found by words alone.
+        embed: give the passages vectors; without them they are found by words alone.
+        limit: the most rows.
+        filters: which documents may be found, and how rows are shown: see `FilterOptions`.
         progress: called with a stage ("documents", "embedding"), what is done and what there is.
-        workers: the address of a Dask scheduler whose workers run the model, not this process.
-        tell: hears what the workers have to say.
+        workers: the address of a Dask scheduler whose workers run the model instead.
+        tell: hears messages about the workers.
 
-    Errors are those of `kb.errors`.
+    Errors are those of `kb.errors`. A name that does not exist raises `CollectionNotFound`,
+    `DocumentNotFound`, `IndexNotFound` and so on, with the nearest names; an ambiguous one
+    `UsageError`.
     """
 
     def __enter__(self) -> Self:
@@ -100,7 +104,7 @@ class KnowledgeBase(_Verbs):
         self.close()
 
     def close(self) -> None:
-        """Close the file; the `.db` alone is complete then."""
+        """Close the file; the `.db` alone is then complete."""
         self.stop()
         if self.shards is not None:
             self.shards.close()

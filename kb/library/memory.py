@@ -1,4 +1,4 @@
-"""What assistants and people put in by calls: discoveries, and documents of named indexes."""
+"""What assistants and people add by calls: discoveries, and documents of named indexes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ MAX_HIGHLIGHTS = 3
 
 
 class Memory(Workspace):
-    """The verbs that need no source."""
-
     def record(
         self,
         content: str,
@@ -51,15 +49,14 @@ class Memory(Workspace):
         """Keep something learned about a project, or merge it with what says the same.
 
         Args:
-            content: a sentence or two that stand by themselves, 10 to 1,000 characters.
-            type: "pattern", "rule", "decision" or "issue"; by default told from the words.
-            module: what it is about; the whole project by default.
+            content: one or two self-contained sentences, 10 to 1,000 characters.
+            type: "pattern", "rule", "decision" or "issue"; by default judged by the words.
+            module: what it is about; by default the whole project.
             supersedes: the id, or its beginning, of a discovery that this one corrects.
             allow_secrets: keep it though it looks like a password or key.
 
         Raises:
-            DiscoveryNotFound: there is none to supersede.
-            UsageError: it is too short or long, or holds what looks like a secret.
+            UsageError: it is too short or long, or seems to contain a secret.
         """
         from kb.ingest.discoveries import record_discovery
 
@@ -78,11 +75,10 @@ class Memory(Workspace):
         module: str = "",
         limit: int = 5,
     ) -> Discoveries:
-        """The discoveries that answer a question, best first; without one all, by module.
+        """The discoveries that answer a question, best first; without a question all, by module.
 
         Raises:
-            NoEmbeddings: none has a vector yet.
-            EmbeddingError: the query cannot be embedded.
+            NoEmbeddings, EmbeddingError: none has a vector yet, or the query cannot be embedded.
         """
         if not query:
             return _list_discoveries(self, type, module)
@@ -110,11 +106,10 @@ class Memory(Workspace):
         return False
 
     def forget(self, discovery: str) -> ForgottenDiscovery:
-        """Take a discovery back by its id or the beginning of it, with every trace in the file.
+        """Delete a discovery with every trace of it, by its id or the beginning of that.
 
         Raises:
-            DiscoveryNotFound: none has this id.
-            UsageError: several have, or it is in a file that is only read.
+            UsageError: several match, or it is in a file that is only read.
         """
         from kb.ingest.forget import find_discovery, forget_discovery
 
@@ -135,11 +130,7 @@ class Memory(Workspace):
             raise
 
     def search_index(self, query: str, *, index: str = "default", limit: int = 10) -> IndexResults:
-        """The documents of a named index that a query finds by its words, best first.
-
-        Raises:
-            IndexNotFound: with near names.
-        """
+        """The documents of a named index that match a query by its words, best first."""
         place = _index_to_search(self, index)
         parsed = parse_query(query)
         if place is None or not (parsed.terms or parsed.must or parsed.must_not):
@@ -179,10 +170,9 @@ class Memory(Workspace):
         metadata: Mapping[str, Any] | None = None,
         index: str = "default",
     ) -> AddedDocument:
-        """Put a text into a named index, or replace the one with the same id wholly.
+        """Put a text into a named index, replacing the one with the same id.
 
         Raises:
-            IndexNotFound: there is no such index.
             UsageError: the content is blank or too large, or the metadata are not JSON.
         """
         from kb.ingest.index_documents import add_document
@@ -196,8 +186,8 @@ class Memory(Workspace):
 
         Args:
             backend: "sqlite", kept in the file, or "memory".
-            lowercase: upper and lower case are the same.
-            min_length: words of fewer characters are left out.
+            lowercase: ignore case.
+            min_length: leave out words of fewer characters.
 
         Raises:
             IndexExists, UnknownBackend: with what there is.
@@ -221,22 +211,20 @@ def _list_discoveries(base: Workspace, type_: str, module: str) -> Discoveries:
 
 
 def _index_to_search(base: Workspace, name: str) -> Index | None:
-    """An index of any file, by its name; None for the default one while nothing is in it."""
+    """An index of any file by its name; None for the default one while it is empty."""
 
     def look(file: SearchedFile, connection: Connection) -> Index | None:
-        row = file.names.find(connection, name, ("index",))
-        if row is None:
+        if (row := file.names.find(connection, name, ("index",))) is None:
             return None
         options = IndexOptions.from_json(row["options"])
         return Index(name, file.database, row["collection_id"], options)
 
     places, _ = base.read_each(look)
-    # Raises with what there is.
+    # `find_index` raises with what there is.
     return next(filter(None, places), None) or find_index(base.file, name)
 
 
 def _shown(query: Query, options: IndexOptions) -> ParsedQuery:
-
     def text(operand: Operand) -> str:
         written = operand.text.lower() if options.lowercase else operand.text
         return written + ("*" if operand.is_prefix else "")

@@ -1,4 +1,4 @@
-"""Names in a file that nobody has opened yet, as a shell completes them."""
+"""Names in a file that is not open, for shell completion; none if it cannot be read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kb.store.database import Database
 
 
 def collection_names(file: Path, prefix: str, limit: int) -> list[str]:
-    """Collections whose names begin so; none of a file that cannot be read."""
+    """Collections whose names begin with a prefix."""
     return _read(file, lambda read: collection_names_from(read, prefix, limit))
 
 
 def document_ids(file: Path, prefix: str, collection: str, limit: int) -> list[str]:
-    """Documents, of one collection if it is named, whose ids begin so."""
+    """Documents, of one collection if it is named, whose ids begin with a prefix."""
     return _read(
         file, lambda connection: document_paths_from(connection, prefix, collection, limit)
     )

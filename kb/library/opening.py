@@ -1,4 +1,4 @@
-"""From what a caller names to an open knowledge base."""
+"""Opens knowledge bases."""
 
 from __future__ import annotations
 
@@ -40,12 +40,8 @@ def open_knowledge_base(
         path = root / FILE_NAME
     named = [path] if isinstance(path, str | os.PathLike) else path
     first, *others = [Path(path).expanduser() for path in named]
-    refusal = (
-        f"{first} was opened to be read only: open it without read_only to write"
-        if read_only
-        else ""
-    )
-    database = Database(first, create=not read_only, refusal=refusal)
+    refusal = f"{first} was opened to be read only: open it without read_only to write"
+    database = Database(first, create=not read_only, refusal=refusal if read_only else "")
     return on_database(database, project=root, model=model, beside=AttachedFiles(others))
 
 
@@ -59,7 +55,7 @@ def on_database(
     allowed_docs: Sequence[str] = (),
     beside: AttachedFiles | None = None,
 ) -> KnowledgeBase:
-    """The knowledge base of a file that is open; the arguments are those of the parts."""
+    """The knowledge base of an open file; the arguments are those of its parts."""
     return KnowledgeBase(
         OpenFile(database, project=project, beside=beside),
         ModelInUse(database, model, reranker=reranker, make_embedder=make_embedder),
@@ -68,10 +64,8 @@ def on_database(
 
 
 def open_files(path: Path, others: Sequence[Path], *, create: bool) -> Opened:
-    """The file that is written, and those that are read beside it.
-
-    Where the first of several cannot be opened, the next one answers, and nothing is written.
-    """
+    """The file to write and those to read beside it. If the first cannot be opened, the next that
+    can answers for it, and nothing is written."""
     try:
         return Database(path, create=create), AttachedFiles(others)
     except FileError as error:
@@ -85,13 +79,10 @@ def open_files(path: Path, others: Sequence[Path], *, create: bool) -> Opened:
 
 
 def open_replica(address: str, writer: str) -> Opened:
-    """A copy that follows what is kept at an address, and refuses what would be written to it.
-
-    Args:
-        writer: where to write instead.
+    """A copy that follows the one at an address; a refused write names `writer` as the place.
 
     Raises:
-        SourceError, UsageError: there is no copy, or the address is none.
+        SourceError, UsageError: there is no copy, or the address is malformed.
     """
     from kb.store.replication import follow
     from kb.store.replication.destination import parse_destination

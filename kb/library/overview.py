@@ -1,4 +1,4 @@
-"""What a person sees of the files: collections, a document, what was done and learned."""
+"""What the page shows of the files: collections, a document, what was done and learned."""
 
 from __future__ import annotations
 
@@ -33,15 +33,13 @@ from kb.store.sessions import details_of_session, files_of_session, newest_sessi
 
 
 class DocumentView(NamedTuple):
-    """A document with all that is shown round it.
+    """A document with all that is shown around it.
 
     Attributes:
-        collection: its collection as `Names.shown` has it, and under "name" its own name.
-        document: the row, with its `content`.
-        file: where it was read; "" where that is no file.
-        folder: of its source; None where the file may not read it.
-        is_markdown: whether its text is Markdown.
-        ends: the documents that it cites or that cite it, by row id, with `shown`: how their
+        collection: as `Names.shown` has it, and its own name as "name".
+        file: where it was read; "" if that is not a file.
+        folder: of its source; None if the file may not read it.
+        ends: the documents that it cites or that cite it, by row id, with `shown`: what their
             collection is called.
     """
 
@@ -59,11 +57,7 @@ class DocumentView(NamedTuple):
 def view_document(
     workspace: Workspace, collection: str, document: str, max_citations: int
 ) -> DocumentView:
-    """A document, its outline and its citations.
-
-    Raises:
-        CollectionNotFound, DocumentNotFound: with the nearest names.
-    """
+    """A document, its outline and its citations."""
     with workspace.read_collection(collection) as (connection, row, file):
         stored = file.names.document(connection, row, document, collection)
         sections = sections_of(connection, stored["document_id"])
@@ -81,18 +75,17 @@ def view_document(
 
 
 def source_folder(workspace: Workspace, collection: str) -> Path:
-    """Where the documents of a collection lie.
+    """Where the documents of a collection are.
 
     Raises:
-        CollectionNotFound: with the nearest names.
-        SourceError: nobody has said that the file may read it.
+        SourceError: nobody has confirmed that the file may read it.
     """
     with workspace.read_collection(collection) as (connection, row, file):
         return _folder(file, connection, row)
 
 
 def list_everything(workspace: Workspace) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The collections of all files, each with its file, and how much there is in all."""
+    """The collections of all files, each with its file, and totals."""
     rows: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     for file, connection in _read_each(workspace):
@@ -113,11 +106,7 @@ def list_everything(workspace: Workspace) -> tuple[list[dict[str, Any]], Counter
 def list_collection(
     workspace: Workspace, name: str, limit: int, offset: int
 ) -> tuple[Row, list[Row], int]:
-    """A collection's row, some of its documents, and their number.
-
-    Raises:
-        CollectionNotFound: with the nearest names.
-    """
+    """A collection's row, some of its documents, and their number."""
     with workspace.read_collection(name) as (connection, row, _):
         documents = documents_page(connection, row["collection_id"], limit, offset)
         return row, documents, count_documents(connection, row["collection_id"])
@@ -145,16 +134,15 @@ def recent_sessions(workspace: Workspace, sessions: int, events: int) -> list[di
 
 
 def statistics_of_calls(workspace: Workspace) -> list[dict[str, Any]]:
-    """How the calls of each tool went, over all files."""
+    """Statistics of the calls of each tool, over all files."""
     return call_statistics(logged_calls(connection) for _, connection in _read_each(workspace))
 
 
 def discoveries_of_files(workspace: Workspace) -> list[dict[str, Any]]:
-    """Every discovery; `elsewhere` is the file of one that is not in the file that is written."""
+    """Every discovery; `elsewhere` is the file of one that is not in the writable file."""
     rows: list[dict[str, Any]] = []
     for file, connection in _read_each(workspace):
-        is_written = file.database is workspace.database
-        elsewhere = "" if is_written else file.database.path.name
+        elsewhere = "" if file.database is workspace.database else file.database.path.name
         rows += [{**row, "elsewhere": elsewhere} for row in all_discoveries(connection)]
     return rows
 
@@ -164,7 +152,7 @@ def _folder(file: SearchedFile, connection: Connection, row: Row) -> Path:
 
 
 def _read_each(workspace: Workspace) -> Iterator[tuple[SearchedFile, Connection]]:
-    """A read of each file that is on the disk, one after the other."""
+    """Reads each file on disk in turn."""
     for file in workspace.files:
         if not file.database.in_memory:
             with file.database.read() as connection:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from kb.errors import UsageError
 from kb.text.counted import counted
 
-# About what tokenizers of current models make of English; of everything else a character each.
+# Roughly what current models' tokenizers make of English; everything else counts a token each.
 ASCII_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some lines of a text; `rest` names the arguments that continue it, "" when it is whole."""
+    """Some lines of a text; `rest` names the arguments that continue it, "" if it is whole."""
 
     content: str
     start_line: int
@@ -24,10 +24,9 @@ class Part:
 
 
 def first_line(start: int, end: int, total: int, what: str) -> int:
-    """The first line of the range that a caller asks for, 0 standing for either end of the text.
+    """The first line of the range that a caller asks for; 0 stands for either end of the text.
 
     Args:
-        total: how many lines there are.
         what: the text, as an error names it.
 
     Raises:
@@ -52,9 +51,7 @@ def read_lines(
 
     Args:
         last: 0 for the end of the text.
-        max_tokens: the budget; None for all.
-        skipped: characters of the first line to leave out; how a line longer than a reply is
-            continued.
+        skipped: characters of the first line to skip, to continue a line longer than a reply.
 
     Raises:
         UsageError: the first line has no more than `skipped` characters.
@@ -78,7 +75,7 @@ def read_lines(
 
 
 def body_of_markdown(document: str, text: str) -> str | None:
-    """The text of a document behind its front matter; None where it is no Markdown."""
+    """The text of a document after its front matter; None if it is not Markdown."""
     from kb.formats.front_matter import read_front_matter
     from kb.formats.parse import is_markdown
 
@@ -96,10 +93,9 @@ def estimate_tokens(text: str) -> int:
 
 
 def lines_within(lines: Sequence[str], tokens: int | None) -> tuple[str, int, bool]:
-    """The first lines that fit into a budget, at least one, joined; their number; whether cut.
+    """The first lines within a budget, joined; their number; whether that cut something off.
 
-    A first line that alone is too long is cut inside.
-    """
+    At least one line: one that is too long is cut inside."""
     if tokens is None:
         return "\n".join(lines), len(lines), False
     for count, line in enumerate(lines):
@@ -107,7 +103,7 @@ def lines_within(lines: Sequence[str], tokens: int | None) -> tuple[str, int, bo
         if cost > tokens:
             if count:
                 return "\n".join(lines[:count]), count, True
-            # Of the densest text every character may be a token.
+            # In the densest text every character may be a token.
             return line[: max(tokens, 1)], 1, True
         tokens -= cost
     return "\n".join(lines), len(lines), False

@@ -1,4 +1,4 @@
-"""A copy of a file that is kept elsewhere, and the way back."""
+"""Copies of a file kept elsewhere, and the way back."""
 
 from __future__ import annotations
 
@@ -19,23 +19,19 @@ stop = replication.stop
 def replicate(
     file: Path, address: str, tell: Callable[[str], None], *, goes_on: bool, once: bool
 ) -> None:
-    """Copy a file to an address until a signal ends this process; raises as `parse_destination`
-    and `kb.store.replication.replicate`."""
+    """Copy a file to an address until a signal ends this process; raises as
+    `kb.store.replication.replicate`."""
     replication.replicate(file, parse_destination(address), tell, goes_on=goes_on, once=once)
 
 
 def restore(address: str, file: Path, at: str = "") -> Restored:
-    """Write a file from its copy, by default the newest; raises as `parse_destination` and
+    """Write a file from its copy, by default the newest; raises as
     `kb.store.replication.litestream`."""
     return restore_file(parse_destination(address), file, at)
 
 
 def require_state(file: Path) -> State:
-    """How far the copy of a file is.
-
-    Raises:
-        FileError, UsageError: there is no file, or it is not replicated.
-    """
+    """How far the copy of a file is; raises FileError or UsageError if there is none."""
     if not file.exists():
         raise FileError(f"there is no knowledge base at {file}: make one with `kb add FOLDER`")
     if (state := replication_state(file)) is None:

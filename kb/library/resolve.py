@@ -1,4 +1,4 @@
-"""From what somebody types to a document: its id, its path on disk, the end of its id."""
+"""Finds the document that somebody names: by its id, its path on disk, or the end of its id."""
 
 from __future__ import annotations
 
@@ -24,12 +24,7 @@ _LINES = re.compile(r"(.+?):(\d++)(-?)(\d*+)$")  # "a.md:3", "a.md:3-5", "a.md:3
 
 
 def resolve_lines(workspace: Workspace, text: str, name: str) -> tuple[str, str, int, int]:
-    """As `resolve`, for a document with lines behind it: the first and the last, 0 for none.
-
-    Raises:
-        DocumentNotFound: nothing is called so.
-        UsageError: several are, or line 0 is meant.
-    """
+    """As `resolve`, for a document with a range of lines: the first and the last, 0 for none."""
     try:
         return *resolve(workspace, text, name), 0, 0
     except DocumentNotFound:
@@ -43,16 +38,16 @@ def resolve_lines(workspace: Workspace, text: str, name: str) -> tuple[str, str,
 
 
 def resolve(workspace: Workspace, text: str, name: str) -> tuple[str, str]:
-    """The collection and id of the document that somebody means.
+    """The collection and id of the document that a text names.
 
     Tried in order: an id in the named or any collection, `COLLECTION/id`, a path on disk inside
-    a collection's folder, the end of one id.
+    a collection's folder, the end of one id. Raises DocumentNotFound or UsageError (ambiguous).
     """
     parts, _ = workspace.read_each(partial(_documents, name, text))
     listed = [collection for part in parts for collection in part]
     if name and not listed:
         with workspace.read_collection(name):
-            pass  # raises, with the near names
+            pass  # raises with the nearest names
     typed = _normal(text)
     by_name = {item.shown: item for item in listed}
     documents = [(shown, path) for shown, item in by_name.items() for path in item.paths]
@@ -84,7 +79,7 @@ def resolve(workspace: Workspace, text: str, name: str) -> tuple[str, str]:
 
 
 class OpenDocument(NamedTuple):
-    """A document's row, with its text, and the read of the file that holds it."""
+    """A document's row, with its text, and the open read of its file."""
 
     row: Row
     connection: Connection
@@ -93,30 +88,21 @@ class OpenDocument(NamedTuple):
 
     @property
     def names(self) -> dict[str, Any]:
-        """What its collection is called, and its id, as fields of a result."""
-        called = self.file.names.called(self.collection)
-        return {**called._asdict(), "document": self.row["path"]}
+        """The fields of a result that name it."""
+        return {**self.file.names.called(self.collection)._asdict(), "document": self.row["path"]}
 
 
 @contextlib.contextmanager
 def open_document(workspace: Workspace, document: str, collection: str) -> Iterator[OpenDocument]:
-    """A document by its collection and id or, without a collection, by what somebody types.
-
-    Raises:
-        CollectionNotFound, DocumentNotFound: with the nearest names.
-        UsageError: several documents are called so.
-    """
+    """A document by its collection and id or, without a collection, as `resolve` finds it."""
     if not collection:
         collection, document = resolve(workspace, document, "")
     with workspace.read_collection(collection) as (connection, row, file):
-        shown = file.names.called(row).collection
-        stored = file.names.document(connection, row, document, shown)
+        stored = file.names.document(connection, row, document, file.names.called(row).collection)
         yield OpenDocument(stored, connection, row, file)
 
 
 class _Listed(NamedTuple):
-    """A collection with the ids of its documents."""
-
     shown: str  # how it is called among all files
     row: Row
     paths: list[str]
@@ -131,16 +117,14 @@ def _documents(name: str, text: str, file: SearchedFile, connection: Connection)
         rows = [r for r in named if r["project_id"] is None or text.startswith(r["name"])]
     return [
         _Listed(
-            file.names.called(row).collection,
-            row,
-            document_paths(connection, row["collection_id"]),
+            file.names.called(row).collection, row, document_paths(connection, row["collection_id"])
         )
         for row in rows
     ]
 
 
 def _normal(text: str) -> str:
-    """A name as it compares: a Mac writes accents apart, keyboards do not."""
+    """A name as it compares: a Mac decomposes accents, keyboards do not."""
     return unicodedata.normalize("NFC", text)
 
 

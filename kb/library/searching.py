@@ -24,8 +24,6 @@ FilteredQuestion = tuple[str, Sequence[str], FilterOptions]
 
 
 class Searching(Workspace):
-    """Passages by words and meaning."""
-
     def search(
         self,
         query: str,
@@ -41,17 +39,14 @@ class Searching(Workspace):
 
         Args:
             query: words or a question; operators `+must -mustnot "exact phrase" prefix* tag:NAME`.
-            collections: where to look; all of them by default.
-            limit: the most rows.
+            collections: where to look; by default in all.
             max_distance: leave out rows with a greater cosine distance (0 to 2).
             hybrid: words and meaning together; False: meaning alone.
             rerank: spend more time on a finer order of the best candidates.
-            filters: which documents may be found, and how rows are shown: see `FilterOptions`.
 
         Raises:
-            CollectionNotFound: with the nearest names.
-            EmbeddingError: `hybrid` is off, and there are no vectors to be had.
-            UsageError: a filter means nothing.
+            EmbeddingError: `hybrid` is off, and there are no vectors.
+            UsageError: a filter is malformed.
         """
         from kb.results.search import SearchResults
 
@@ -72,10 +67,10 @@ class Searching(Workspace):
         rerank: bool = False,
         **filters: Unpack[FilterOptions],
     ) -> BatchResults:
-        """Several searches, whose queries are embedded together: as `search`, each.
+        """Several searches as `search`, whose queries are embedded together.
 
         Args:
-            queries: texts, or tuples of a text, the collections to look in, and filters of its own.
+            queries: texts, or tuples of a text, the collections to look in, and its own filters.
         """
         requests = []
         for query in queries:
@@ -97,16 +92,16 @@ class Searching(Workspace):
         only_first: bool = False,
         **filters: Unpack[FilterOptions],
     ) -> tuple[list[dict[str, Any]], str]:
-        """As `search`, for a reader's eyes: rows as the tools send them, and what to tell of them.
+        """As `search`, for a reader's eyes: rows as the tools send them, and a notice.
 
-        To each row come `snippet` with `marks` (start and end of each matched word), `file` ("" for
-        what is no file), and `changedSinceSync`. Rows are plain objects, since to make the types of
-        results would take a tenth of a search by words.
+        Each row also has `snippet` with `marks` (start and end of each matched word), `file` (""
+        if there is none) and `changedSinceSync`. Rows are plain dicts: making the result types
+        would take a tenth of the time of a search by words.
 
         Args:
-            distances: with the distance of each row, which takes the model.
-            explain: with the ranks of each row, and the reasons for its score.
-            only_first: in the file that is written, of several.
+            distances: include each row's distance, which needs the model.
+            explain: include each row's ranks and the reasons for its score.
+            only_first: search only the writable file.
         """
         from kb.search.results import search_for_people
 
@@ -120,20 +115,20 @@ class Searching(Workspace):
         files = [SearchedFile(self.model, self.names)] if only_first else self.files
         if self.shards and not only_first:
             files += self.shards.files(self.model, self.names)
-        lost = "" if only_first else self.lost  # what is lost from now on is in the notice
+        lost = "" if only_first else self.lost  # what is lost during the search is in the notice
         rows, notice = search_for_people(files, request, explain=explain)
         return rows, " ".join(filter(None, (notice, lost)))
 
 
 def answer(base: Workspace, requests: Sequence[SearchRequest]) -> tuple[list[SearchResult], str]:
-    """As `run_batch`, over all files of a knowledge base and what its archives hold now."""
+    """As `run_batch`, over all files of a knowledge base and the current state of its archives."""
     from kb.search.run import run_batch
 
     look_at_archives(base)
     files = base.files
     if base.shards:
         files += base.shards.files(base.model, base.names)
-    lost = base.lost  # what is lost from now on is in the notice
+    lost = base.lost  # what is lost during the search is in the notice
     answers, notice = run_batch(files, requests)
     return answers, " ".join(filter(None, (notice, lost)))
 
@@ -154,7 +149,7 @@ def _answer(base: Workspace, requests: Sequence[SearchRequest]) -> BatchResults:
 
 
 def look_at_archives(workspace: Workspace) -> None:
-    """Sync the archives whose folders changed; they are looked at every few seconds at most."""
+    """Sync the archives whose folders changed; looks every few seconds at most."""
     file = workspace.file
     if file.database.read_only:
         return
@@ -176,6 +171,6 @@ def _look_at_archive(workspace: Workspace, row: Row) -> None:
         return
     since = parse_time(row["synced_at"]).timestamp() if row["synced_at"] else 0.0
     if file.archive_folders.has_changed(local(row["source"]), since):
-        from kb.ingest.follow import sync_changed_archive  # here: it brings all that syncs
+        from kb.ingest.follow import sync_changed_archive  # here: it loads all that syncs
 
         sync_changed_archive(file, row)

@@ -1,4 +1,4 @@
-"""What a file may read: sources as people name them, and those that this user has confirmed."""
+"""Sources as people name them, and those that this user lets a file read."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def register(
 
     Raises:
         SourceError: there is no such folder.
-        UsageError: the name is blank or belongs to something else, the source is secret, an
-            address is malformed, or what should recognise text is not installed.
+        UsageError: the name is blank or taken, the source secret, an address malformed, or text
+            recognition not installed.
     """
     if settings and not can_recognise(settings.get("ocr", "")):
         raise UsageError(f"text recognition needs what `{INSTALL_OCR}` adds")
@@ -67,7 +67,7 @@ def register(
 
 
 def stored_source(source: str) -> tuple[str, str]:
-    """How what somebody typed is stored, and what it is called."""
+    """How a source is stored, and its default name."""
     if is_git(source):
         repository = git_address(source)
         return repository.stored, repository.name
@@ -85,7 +85,7 @@ def _local_source(source: str) -> tuple[str, str]:
         raise SourceError(f"there is no folder or file {source}", path=str(root))
     if why := secret_root(root) or _private_key(root):
         raise UsageError(f"{source} is not added, since secrets are never stored: {why}")
-    # A link is known by the name that was typed, not by that of what it leads to.
+    # A link keeps the name that was typed, not that of its target.
     typed = Path(source).expanduser().name
     name = root.name if typed in ("", ".", "..") or source.lower().startswith("file:") else typed
     return storable(root), storable(name)
@@ -98,7 +98,7 @@ def _private_key(root: Path) -> str:
         except SecretFile:
             return "it is a private key"
         except SourceError:
-            pass  # the sync tells what is wrong with it
+            pass  # the sync reports it
     return ""
 
 
@@ -106,8 +106,8 @@ def rows_to_sync(workspace: Workspace, names: Sequence[str]) -> list[Row]:
     """The named collections, or all that have a source.
 
     Raises:
-        CollectionNotFound, UsageError: one is not there, has no source, or is of a project's
-            other branch than the one that is checked out.
+        CollectionNotFound, UsageError: one does not exist, has no source, or belongs to another
+            branch of a project than the one checked out.
     """
     with workspace.database.read() as connection:
         if names:
@@ -115,7 +115,7 @@ def rows_to_sync(workspace: Workspace, names: Sequence[str]) -> list[Row]:
             for row in rows:
                 _require_branch(connection, row)
         else:
-            # A project's external docs are synced by its activation, on the branch of then.
+            # A project's external docs are synced by its activation, on its branch at that time.
             rows = [
                 row
                 for row in workspace.names.collections(connection, ALL_KINDS)
@@ -140,10 +140,10 @@ def _require_branch(connection: Connection, row: Row) -> None:
 
 
 def trust(file: Path, names: Sequence[str]) -> list[Reach]:
-    """Let the collections of a file, by default all, read what they name; what that is.
+    """Let the collections of a file, by default all, read their sources; returns these.
 
     Raises:
-        CollectionNotFound, FileError: there is none, or the file cannot be opened.
+        CollectionNotFound, FileError: one does not exist, or the file cannot be opened.
     """
     if not names:
         Mark(file).confirm_file()  # before it is opened, which its tables may forbid

@@ -35,10 +35,9 @@ class Workspace:
     """An open file with its model and a project, shared by all verbs.
 
     Args:
-        file: the file; several workspaces may share it.
-        model: the file's embedding model, shared as well.
-        allowed_docs: folders outside a project that its external docs may lie in.
-        may_choose: whether another project than the one of the file may be activated.
+        file, model: several workspaces may share them.
+        allowed_docs: folders outside a project that its external docs may be in.
+        may_choose: whether a project other than the file's may be activated.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Workspace:
         self.shards: Shards | None = None
 
     def another(self, *, may_choose: bool = True) -> Self:
-        """The same file for another client, with a project of its own."""
+        """The same file for another client, with its own project."""
         another = type(self)(
             self.file, self.model, allowed_docs=self._allowed_docs, may_choose=may_choose
         )
@@ -64,28 +63,24 @@ class Workspace:
         return another
 
     def use_shards(self, workers: str, patterns: Sequence[str], seconds: float = 0.0) -> None:
-        """Search files on the machines of a Dask scheduler's workers as well.
+        """Also search files on the machines of a Dask scheduler's workers.
 
         Args:
             workers: the scheduler's address.
-            patterns: of the files there, or folders of them.
+            patterns: of the files there, or of folders of them.
             seconds: how long a question waits for them; 0: five.
 
         Raises:
-            UsageError: the extra is not installed, or the address is none.
+            UsageError: the extra is not installed, or the address malformed.
         """
         from kb.library.shards import SECONDS, Shards  # here: Dask takes half a second
 
         self.shards = Shards(workers, patterns, seconds or SECONDS)
 
     def on_file(self, path: Path) -> Self:
-        """Another file, without a project, with the same choices of models.
-
-        Raises:
-            FileError: it cannot be opened.
-        """
+        """Another file, without a project, with the same choices of models."""
         database = Database(path, create=False)
-        # By its name, though nothing lies there: the files of a project are not served.
+        # Named after the file though nothing is there: the files of a project are not served.
         file = OpenFile(database, project=path.with_suffix(""), has_project=False)
         return type(self)(file, self.model.beside(database))
 
@@ -99,7 +94,7 @@ class Workspace:
 
     @property
     def lost(self) -> str:
-        """What to tell of files that could not be read when they were last looked for."""
+        """A notice of files that could not be read when they were last looked for."""
         lost = self.shards.unavailable if self.shards else []
         return " ".join([*self.file.beside.unavailable, *lost])
 
@@ -108,28 +103,22 @@ class Workspace:
         """The project in whose files the client works."""
         from kb.project.in_use import ProjectInUse  # here: most commands need none
 
-        return ProjectInUse(
-            self.file,
-            self.model,
-            self._allowed_docs,
-            may_choose=self._may_choose,
-        )
+        return ProjectInUse(self.file, self.model, self._allowed_docs, may_choose=self._may_choose)
 
     @cached_property
     def memory_model(self) -> ModelInUse:
-        """The model of the indexes that lie in memory."""
+        """The model of the indexes in memory."""
         return self.model.beside(self.file.memory)
 
     @property
     def models(self) -> list[ModelInUse]:
-        """The model of the file, and of what lies in memory if anything does."""
+        """The model of the file, and of the indexes in memory if there are any."""
         return [self.model, *([self.memory_model] if self.file.has_memory else [])]
 
     @property
     def files(self) -> list[SearchedFile]:
-        """All that is read as one: the file, what lies in memory, and the files beside it."""
-        beside = self.file.beside.databases()
-        if not beside:
+        """All that is read as one: the file, indexes in memory, and the files beside it."""
+        if not (beside := self.file.beside.databases()):
             files = [SearchedFile(self.model, self.file.names)]
         else:
             files = self._named_files([self.database, *beside])
@@ -138,13 +127,13 @@ class Workspace:
         return files
 
     def _named_files(self, databases: Sequence[Database]) -> list[SearchedFile]:
-        """Files whose collections carry their file's name where another has the same."""
+        """Files whose collections carry their file's name if another has the same."""
         names: list[set[str]] = []
         for database in databases:
             try:
                 with database.read() as connection:
                     rows = self.names.collections(connection)
-            except FileError:  # told when it is searched
+            except FileError:  # the search reports it
                 rows = []
             names.append({row["name"] for row in rows})
         count = Counter(name for part in names for name in part)
@@ -161,9 +150,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def read_collection(
-        self,
-        name: str,
-        find: Callable[[SearchedFile, Connection], Row | None] | None = None,
+        self, name: str, find: Callable[[SearchedFile, Connection], Row | None] | None = None
     ) -> Iterator[tuple[Connection, Row, SearchedFile]]:
         """A read of the file that holds a collection, the collection's row, and that file.
 
@@ -171,7 +158,7 @@ class Workspace:
             find: finds it in a file; by default by its name or alias.
 
         Raises:
-            CollectionNotFound: with the nearest names, and which files could not be looked into.
+            CollectionNotFound: with the nearest names, and which files could not be read.
         """
         files = self.files
         notices = [self.lost] if self.lost else []
@@ -200,10 +187,10 @@ class Workspace:
     def ask_each(
         self, work: Callable[[SearchedFile], T], unsaid: tuple[type[KbError], ...] = ()
     ) -> tuple[list[tuple[SearchedFile, T]], str]:
-        """What some work on each file gives, and what to tell of the files where it fails.
+        """The result of `work` for each file, and a notice of the files for which it failed.
 
         Args:
-            unsaid: what goes without saying while other files answer.
+            unsaid: errors that the notice leaves out.
 
         Raises:
             FileError, EmbeddingError: it fails for every file.
@@ -223,7 +210,7 @@ class Workspace:
         return done, " ".join(filter(None, [*notices, self.lost]))
 
     def read_each(self, work: Callable[[SearchedFile, Connection], T]) -> tuple[list[T], str]:
-        """What some work on a read of each file gives; else as `ask_each`."""
+        """The result of `work` on a read of each file; else as `ask_each`."""
 
         def read(file: SearchedFile) -> T:
             with file.database.read() as connection:
@@ -233,17 +220,14 @@ class Workspace:
         return [answer for _, answer in answers], notice
 
     def call_log(self) -> CallLog:
-        """Counts the calls of tools in the file."""
         return CallLog(self.database)
 
     def session_log(self) -> SessionLog:
-        """Notes in the file what one client does."""
         return SessionLog(self.database)
 
     def embed_added(self, should_stop: Callable[[], bool]) -> bool:
-        """Embed what waits in named indexes and archives; whether some waits on.
-
-        Other folders that were synced without vectors are left alone.
+        """Embed what waits in named indexes and archives, not in folders synced without vectors;
+        whether some still waits.
 
         Raises:
             EmbeddingError: the model cannot be used.
@@ -275,26 +259,22 @@ class Workspace:
             return quick(connection, BUILDS)
 
     def waiting_log(self) -> Finding | None:
-        """That writes wait beside the `.db`, when others keep them from being merged into it."""
+        """That writes wait beside the `.db` because others keep them from being merged."""
         return log_finding(self.database)
 
     def require_sound(self, failure: Exception) -> None:
-        """Say that the file is damaged where that explains a failure.
-
-        Raises:
-            DamagedFileError, ReplacedFileError: it is.
-        """
+        """Raise DamagedFileError or ReplacedFileError where that explains a failure."""
         from kb.store.health import require_sound  # here: it is hardly ever needed
 
         require_sound(self.database, failure)
 
     def held_log(self) -> str:
-        """What a copy of the `.db` alone would lack and why, a sentence; "" where it is whole."""
+        """What a copy of the `.db` alone would lack and why, a sentence; "" if nothing."""
         if not self.database.log.waits:
             return ""
         return f"{held_log(self.database).sentence()}. To copy all, {COPY}."
 
     def stop(self) -> None:
-        """End what follows the project's folder; the file stays open for others."""
+        """Stop following the project's folder; the file stays open for others."""
         if "project" in vars(self):
             self.project.stop()
