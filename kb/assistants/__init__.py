@@ -1,1 +1,1 @@
-"""Installing kb into assistants, and looking whether all is sound."""
+"""Installing kb into assistants, and checking that it works there."""

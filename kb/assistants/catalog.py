@@ -1,4 +1,4 @@
-"""The clients that kb installs into: a record each (`kb/assets/assistants.toml`), one engine."""
+"""The assistants that kb installs into, one record each in `kb/assets/assistants.toml`."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Assistant:
 
     name: str  # on the command line
     title: str  # for people
-    # The first that exists is meant, else the first whose folder does; see `Machine.path`.
+    # The first that exists, else the first whose folder does; see `Machine.path`.
     user_files: Sequence[str]
-    keys: Sequence[str]  # what the servers lie under
+    keys: Sequence[str]  # above the servers
     format: ModuleType
     project_files: Sequence[str] = ()  # likewise, from the project's root
     extra: Mapping[str, Any] = field(default_factory=dict)  # what an entry holds beside the command
     is_one_list: bool = False  # command and arguments are one list
     other_keys: Sequence[str] = ()  # where a later version of the client keeps its servers
-    # Where the servers of the user's file are started, and what stands for the open folder there.
+    # Where the servers of the user's file start, and what stands for the open folder there.
     starts_in: Literal["project", "home", "root"] = "project"
     open_folder: str = ""
     instructions: str = "AGENTS.md"  # what its assistant reads before it begins
-    then: str = "start it anew"  # what makes it read the file
-    then_in_project: str = ""  # what else it asks for before it uses a project's file
+    then: str = "start it anew"  # makes it read the file
+    then_in_project: str = ""  # what else it needs before it uses a project's file
 
 
 FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml}
@@ -48,17 +48,16 @@ ASSISTANTS = {
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Whose settings are meant. Tests put another one here."""
+    """Whose settings are meant; tests have others."""
 
     platform: str = sys.platform
     home: Path = field(default_factory=Path.home)
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def path(self, template: str) -> Path | None:
-        """The file that a template means here; None where it means none, as on other systems."""
+        """The file that a template means here; None if it means none on this system."""
         name, _, rest = template.removeprefix("{").partition("}")
-        folder = self._folder(name)
-        if folder is None:
+        if (folder := self._folder(name)) is None:
             return None
         first, *others = Path(rest.lstrip("/")).parts
         if "*" in first:
@@ -89,16 +88,16 @@ class Machine:
 
 
 def user_file(assistant: Assistant, machine: Machine) -> Path:
-    """The user's own configuration of a client, which need not be there."""
+    """The user's own configuration of a client, which may be missing."""
     places = [(name, path) for name in assistant.user_files if (path := machine.path(name))]
     for template, path in places:
-        if "*" in template:  # an application that is installed in this way looks nowhere else
+        if "*" in template:  # an application that is installed this way looks nowhere else
             return path
     return _first_there([path for _, path in places])
 
 
 def project_file(assistant: Assistant, project: Path) -> Path | None:
-    """A project's configuration of a client; None for a client that has none."""
+    """A project's configuration of a client; None if the client has none."""
     if not assistant.project_files:
         return None
     return _first_there([project / name for name in assistant.project_files])
@@ -110,7 +109,7 @@ def _first_there(paths: Sequence[Path]) -> Path:
 
 
 def make_entry(assistant: Assistant, command: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
-    """What a client's file says of the server."""
+    """A client's entry for the server."""
     extra = dict(assistant.extra)
     if assistant.is_one_list:
         if list(keys) == assistant.other_keys:
@@ -122,7 +121,7 @@ def make_entry(assistant: Assistant, command: Sequence[str], keys: Sequence[str]
 
 
 def command_of(entry: Any) -> list[str]:
-    """The command of an entry, whatever client's; empty where there is none."""
+    """The command of any client's entry, or []."""
     if not isinstance(entry, Mapping):
         return []
     command, arguments = entry.get("command"), entry.get("args")
@@ -132,7 +131,7 @@ def command_of(entry: Any) -> list[str]:
 
 
 def servers_keys(assistant: Assistant, values: Mapping[str, Any]) -> Sequence[str]:
-    """What the servers lie under in this very file."""
+    """The keys above the servers in this very file."""
     inner = look_up(values, assistant.other_keys) if assistant.other_keys else None
     return (
         assistant.other_keys

@@ -1,4 +1,4 @@
-"""One configuration file of a client: read, replaced at once, with a copy of what was before."""
+"""One configuration file of a client: read, and replaced atomically, with a backup."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ class ConfigText:
 
     @property
     def text(self) -> str:
-        """Its text, without a byte order mark.
-
-        Raises:
-            Malformed: it is not UTF-8.
-        """
+        """Its text without a byte order mark; raises Malformed if it is not UTF-8."""
         try:
             return (self.data or b"").decode().removeprefix(_BOM)
         except UnicodeDecodeError as error:
@@ -38,17 +34,12 @@ class ConfigText:
             raise Malformed("it is not UTF-8", *line_and_column(before, len(before))) from error
 
     def encoded(self, text: str) -> bytes:
-        """Another text as this file would hold it."""
-        has_mark = (self.data or b"").startswith(_BOM.encode())
-        return (_BOM + text if has_mark else text).encode()
+        """Another text in this file's encoding."""
+        return (_BOM + text if (self.data or b"").startswith(_BOM.encode()) else text).encode()
 
 
 def read(path: Path) -> ConfigText:
-    """The file, which need not be there.
-
-    Raises:
-        ConfigurationError: it is there and cannot be read.
-    """
+    """The file, which may be missing; raises ConfigurationError if it cannot be read."""
     try:
         return ConfigText(path, path.read_bytes())
     except FileNotFoundError:
@@ -61,18 +52,14 @@ def read(path: Path) -> ConfigText:
 
 
 def text_of(file: ConfigText) -> str:
-    """The text of a file, or an error with the place.
-
-    Raises:
-        ConfigurationError: it is not UTF-8.
-    """
+    """The text of a file; raises ConfigurationError, with the place, if it is not UTF-8."""
     with placed(file.path):
         return file.text
 
 
 @contextlib.contextmanager
 def placed(path: Path) -> Iterator[None]:
-    """Turn the editors' complaints into an error with the file's name and the place."""
+    """Turn the editors' errors into one with the file's name and the place."""
     try:
         yield
     except Malformed as error:
@@ -86,11 +73,7 @@ def placed(path: Path) -> Iterator[None]:
 
 
 def require_writable(path: Path) -> None:
-    """Refuse a file that its owner has protected; replacing it would go round that.
-
-    Raises:
-        ConfigurationError: it is read-only, or its folder is.
-    """
+    """Raise ConfigurationError if the file or its folder is read-only: replacing would evade it."""
     place = _real(path)
     while not place.exists():
         place = place.parent
@@ -98,20 +81,15 @@ def require_writable(path: Path) -> None:
     if folder == place and place == _real(path):
         raise _refused(path, f"{path} is a folder: it should be a file")
     for item in dict.fromkeys((place, folder)):
-        # The superuser may write everywhere; what is marked read-only is meant to stay.
+        # The superuser may write everywhere, but what is marked read-only is meant to stay.
         if is_marked_read_only(item) or not os.access(item, os.W_OK):
             how = "make it writable, or put the lines in yourself (--print shows them)"
             raise _refused(path, f"{item} is read-only and was left as it is: {how}")
 
 
 def replace(old: ConfigText, data: bytes, *, model: Path | None = None) -> None:
-    """Put other bytes in the file's place at once, if it still is what was read.
-
-    Links are followed, permissions are kept, or are those of another file.
-
-    Raises:
-        ConfigurationError: it was changed meanwhile, or cannot be written.
-    """
+    """Replace the file's content atomically, if it still is what was read, else ConfigurationError.
+    Follows links, and keeps permissions or takes those of another file, `model`."""
     try:
         _real(old.path).parent.mkdir(parents=True, exist_ok=True)
         with replacing(old.path, model=model) as file:
@@ -127,7 +105,7 @@ def replace(old: ConfigText, data: bytes, *, model: Path | None = None) -> None:
 
 
 def delete(old: ConfigText) -> None:
-    """Remove a file that holds nothing any more, and its folder if that was all there was."""
+    """Remove a file that became empty, and its folder if that contained nothing else."""
     try:
         old.path.unlink()
     except OSError as error:
@@ -138,13 +116,13 @@ def delete(old: ConfigText) -> None:
 
 
 def backup_path(path: Path) -> Path:
-    """Where the copy of a file lies: beside the file itself, not beside a link to it."""
+    """Where the copy of a file is: beside the file itself, not beside a link to it."""
     real = _real(path)
     return real.with_name(real.name + BACKUP_SUFFIX)
 
 
 def keep_backup(old: ConfigText) -> Path | None:
-    """Keep what was before, with the file's own permissions. None where there was nothing."""
+    """Keep the previous content, with the file's permissions; None if there was none."""
     if old.data is None:
         return None
     path = backup_path(old.path)

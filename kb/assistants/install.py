@@ -1,8 +1,7 @@
 """Put the server into a client's configuration, and take it out again.
 
-A file is changed by one entry; all else stays byte for byte. What was before lies beside it as
-long as kb is in there: taking kb out of a file that nobody else has touched since brings back
-exactly that.
+A change concerns one entry; all else stays byte for byte. The previous content is kept beside the
+file as long as kb is in it: removing kb from a file that nobody else has touched restores it.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ ADDED, CHANGED, UNCHANGED, REMOVED, ABSENT = "added", "changed", "unchanged", "r
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to become of one file. Nothing is written before `apply`."""
+    """A planned change of one file. Nothing is written before `apply`."""
 
     assistant: Assistant
     old: ConfigText
-    new: bytes | None  # None: the file goes
+    new: bytes | None  # None: the file is deleted
     status: str
-    entry: Mapping[str, Any] | None  # what the file will say of the server
+    entry: Mapping[str, Any] | None  # the server's, after the change
 
     @property
     def path(self) -> Path:
@@ -47,7 +46,7 @@ class Change:
 
 
 def plan_install(assistant: Assistant, path: Path, name: str, command: Sequence[str]) -> Change:
-    """How the server comes into a file, or what there is already is brought up to date.
+    """Plan to add the server to a file, or to update it there.
 
     Raises:
         ConfigurationError: the file is broken, with the place, or read-only.
@@ -66,30 +65,23 @@ def plan_install(assistant: Assistant, path: Path, name: str, command: Sequence[
             )
         entry = make_entry(assistant, command, keys[:-1])
         if present is not None:
-            # Whatever else was written into our entry is kept.
+            # Additions to our entry are kept.
             entry = {key: entry[key] for key in entry if key in ("command", "args")}
         text = assistant.format.put(old.text, keys, entry)
         entry = look_up(assistant.format.read(text), keys)
     if text == old.text and old.data is not None:
         return Change(assistant, old, old.data, UNCHANGED, entry)
     config_file.require_writable(path)
-    status = ADDED if present is None else CHANGED
-    return Change(assistant, old, old.encoded(text), status, entry)
+    return Change(assistant, old, old.encoded(text), ADDED if present is None else CHANGED, entry)
 
 
 def plan_uninstall(assistant: Assistant, path: Path, name: str) -> Change:
-    """How the server goes out of a file.
-
-    Raises:
-        ConfigurationError: the file is broken, with the place, or read-only.
-        UsageError: the server of that name is not this program.
-    """
+    """Plan to remove the server from a file; raises as `plan_install`."""
     old = config_file.read(path)
     with placed(path):
         values = assistant.format.read(old.text)
         keys = [*servers_keys(assistant, values), name]
-        entry = look_up(values, keys)
-        if entry is None:
+        if (entry := look_up(values, keys)) is None:
             return Change(assistant, old, old.data, ABSENT, None)
         if not is_ours(command_of(entry)):
             raise UsageError(f'the server "{name}" of {path} is not kb: it was left as it is')
@@ -100,7 +92,7 @@ def plan_uninstall(assistant: Assistant, path: Path, name: str) -> Change:
 
 
 def apply(change: Change) -> Path | None:
-    """Write a change. Returns where the copy of what was before lies, if one was made."""
+    """Write a change. Returns the path of the backup, if one was made."""
     if change.status in (UNCHANGED, ABSENT):
         return None
     backup = config_file.backup_path(change.path)
@@ -117,11 +109,7 @@ def apply(change: Change) -> Path | None:
 
 
 def installed(assistant: Assistant, path: Path) -> dict[str, Mapping[str, Any]]:
-    """The entries of a file that start kb, by their names.
-
-    Raises:
-        ConfigurationError: the file is broken, or cannot be read.
-    """
+    """The entries of a file that start kb, by name; raises ConfigurationError if it is broken."""
     old = config_file.read(path)
     with placed(path):
         values = assistant.format.read(old.text)
@@ -132,7 +120,7 @@ def installed(assistant: Assistant, path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def snippet(assistant: Assistant, name: str, command: Sequence[str]) -> str:
-    """The lines of a file that holds this server alone."""
+    """The lines of a file with this server alone."""
     keys = [*assistant.keys, name]
     text: str = assistant.format.put("", keys, make_entry(assistant, command, assistant.keys))
     return text
@@ -145,7 +133,7 @@ def _as_before(
     entry: Mapping[str, Any],
     backup: ConfigText,
 ) -> bytes | None:
-    """The file without the entry; None when nothing is left of a file that kb has made."""
+    """The file without the entry; None if nothing is left of a file that kb made."""
     if backup.data is not None and _only_adds(assistant, old, keys, entry, backup):
         return backup.data
     text = assistant.format.remove(old.text, keys)
@@ -153,7 +141,7 @@ def _as_before(
         before = assistant.format.read(backup.text) if backup.data is not None else {}
     except Malformed:
         before = {}
-    # The objects that were made for the entry go with it.
+    # Objects that were made for the entry are removed too.
     for depth in range(len(keys) - 1, 0, -1):
         inside = look_up(assistant.format.read(text), keys[:depth])
         if inside == {} and look_up(before, keys[:depth]) is None:
@@ -170,7 +158,7 @@ def _only_adds(
     entry: Mapping[str, Any],
     backup: ConfigText,
 ) -> bool:
-    """Whether the file is nothing but the copy with the entry in it, which that has not."""
+    """Whether the file is exactly the backup with the entry added."""
     try:
         if look_up(assistant.format.read(backup.text), keys) is not None:
             return False

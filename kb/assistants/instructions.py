@@ -1,4 +1,4 @@
-"""The lines for AGENTS.md and its like that make an assistant use the server."""
+"""The lines for AGENTS.md and the like that make an assistant use the server."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from kb.text.assets import asset
 
 BEGIN, END = "<!-- kb: begin -->", "<!-- kb: end -->"
 LINES: str = asset("agents")["lines"]
-# Without a line end behind it the file had none before the lines came, and gets none again.
+# Without a line end after it: the file had none before the lines came, and gets none again.
 _BLOCK = re.compile(
     rf"(?P<before>\r?\n)?{re.escape(BEGIN)}.*?{re.escape(END)}(?P<after>\r?\n)?", re.DOTALL
 )
 
 
 def write(path: Path) -> bool:
-    """Put the lines at the end of a file, in the place of older ones. False: they are there.
-
-    Raises:
-        ConfigurationError: the file cannot be read or written.
-    """
+    """Put the lines at the end of a file, or in place of older ones; False: they are there. Raises
+    ConfigurationError if the file cannot be read or written, as `erase`."""
     old = config_file.read(path)
     before = config_file.text_of(old)
     line_end = "\r\n" if "\r\n" in before else "\n"
@@ -41,20 +38,12 @@ def write(path: Path) -> bool:
 
 
 def are_in(path: Path) -> bool:
-    """Whether a file has lines of ours, present or older ones.
-
-    Raises:
-        ConfigurationError: the file cannot be read.
-    """
+    """Whether a file has our lines, current or older ones."""
     return _BLOCK.search(config_file.text_of(config_file.read(path))) is not None
 
 
 def erase(path: Path) -> bool:
-    """Take the lines out again; a file of nothing else goes. False: they are not there.
-
-    Raises:
-        ConfigurationError: the file cannot be read or written.
-    """
+    """Remove the lines, and a file of nothing else; False: they are not there."""
     old = config_file.read(path)
     before = config_file.text_of(old)
     if (block := _BLOCK.search(before)) is None:

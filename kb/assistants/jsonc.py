@@ -1,8 +1,8 @@
 """Edit one entry of a JSON file that people keep by hand; everything else stays byte for byte.
 
 Comments and trailing commas are allowed, as the assistants allow them. Python's parser, which gets
-the text with these blanked out, says where a broken file is broken. A change is tried in each place
-that its keys stand in, until the text says what it said but for this change.
+the text with these blanked out, finds errors. A change is tried at each place where its keys occur,
+until the text differs in meaning by this change alone.
 """
 
 from __future__ import annotations
@@ -16,21 +16,17 @@ from typing import Any
 from kb.assistants.texts import Malformed, line_and_column, look_up, says_the_same
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?(?:\*/|\Z)|\s+|.', re.DOTALL)
-_SPACE = r"(?:\s|(?>//[^\r\n]*|/\*(?s:.)*?\*/))*"  # atomic: a comment ends where it ends
+_SPACE = r"(?:\s|(?>//[^\r\n]*|/\*(?s:.)*?\*/))*"  # atomic: comments are not reconsidered
 _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 
 
 def read(text: str) -> dict[str, Any]:
-    """The values of a file; an empty one, or one of comments alone, holds nothing.
-
-    Raises:
-        Malformed: it is not JSON, or not an object.
-    """
+    """The values of a file; {} for an empty one, or one of comments alone. Raises Malformed."""
     load = partial(json.loads, parse_constant=partial(_refuse, text))
     blanked = text
     try:
         try:
-            values: Any = load(text)  # most files have no comment, and some have megabytes
+            values: Any = load(text)  # most files have no comments, and some have megabytes
         except json.JSONDecodeError:
             blanked = _blanked(text)
             if not blanked.strip():
@@ -47,11 +43,8 @@ def read(text: str) -> dict[str, Any]:
 
 
 def put(text: str, keys: Sequence[str], value: Any) -> str:
-    """The text with `value` under `keys`; an object that is there keeps what else it holds.
-
-    Raises:
-        Malformed: the file is broken, or one of the keys holds no object.
-    """
+    """The text with `value` under `keys`; an existing object keeps its other members. Raises
+    Malformed if the file is broken, or one of the keys is not above an object."""
     values = read(text)
     present = look_up(values, keys)
     if isinstance(value, Mapping) and isinstance(present, Mapping):
@@ -74,11 +67,7 @@ def put(text: str, keys: Sequence[str], value: Any) -> str:
 
 
 def remove(text: str, keys: Sequence[str]) -> str:
-    """The text without what is under `keys`, if anything is.
-
-    Raises:
-        Malformed: the file is broken.
-    """
+    """The text without what is under `keys`; raises Malformed if the file is broken."""
     while look_up(read(text), keys) is not None:
         for changed in _without_entry(text, keys[-1]):
             if says_the_same(read, text, changed, keys, None, is_step=True):
@@ -92,7 +81,7 @@ def remove(text: str, keys: Sequence[str]) -> str:
 def _with_entry(
     text: str, values: Mapping[str, Any], keys: Sequence[str], value: Any
 ) -> Iterator[str]:
-    """The text with a new first member of the innermost object that there is of the keys."""
+    """The text with a new first member of the innermost existing object of the keys."""
     depth = max(d for d in range(len(keys)) if d == 0 or look_up(values, keys[:d]) is not None)
     for key in reversed(keys[depth + 1 :]):
         value = {key: value}
@@ -108,8 +97,7 @@ def _with_entry(
         else:
             is_line = re.match(r"[ \t]*(?:/\*|[^\s/])", rest) is not None
         if is_line and brace[1] is None:
-            is_tight = '": ' not in text and '"' in text
-            separators = (",", ":") if is_tight else (", ", ": ")
+            separators = (",", ":") if '": ' not in text and '"' in text else (", ", ": ")
             entry = json.dumps({keys[depth]: value}, ensure_ascii=False, separators=separators)
             blank = re.match(r"[ \t]*", rest)
             start = brace.end() + (blank.end() if blank and not is_empty else 0)
@@ -130,7 +118,7 @@ def _with_entry(
 
 
 def _without_entry(text: str, key: str) -> Iterator[str]:
-    """The text without a member of that name, each with the comma and the space that go with it."""
+    """The text without a member of that name, and without its comma and space."""
     for start, _, end in _members(text, key):
         before, after = text[:start], text[end:]
         for shorter in (before.rstrip(), before):  # a comment before it may need its line's end
@@ -143,7 +131,7 @@ def _without_entry(text: str, key: str) -> Iterator[str]:
 
 
 def _members(text: str, key: str) -> Iterator[tuple[int, int, int]]:
-    """Where members of that name may stand: begin of the key and of the value, end of the value."""
+    """Where members of that name may be: start of the key and of the value, end of the value."""
     for name in _outermost_first(rf"{re.escape(json.dumps(key))}{_SPACE}:\s*", text):
         for end in re.finditer(r"[}\]]", text[name.end() :]):
             member = text[name.start() : name.end() + end.end()]
@@ -156,13 +144,13 @@ def _members(text: str, key: str) -> Iterator[tuple[int, int, int]]:
 
 
 def _outermost_first(pattern: str, text: str) -> list[re.Match[str]]:
-    # An assistant's file of megabytes has such a key for each project, and its own outside of them.
+    # An assistant's file of megabytes has such a key for each project, and its own at the top.
     matches = re.finditer(pattern, text, re.DOTALL)
     return sorted(matches, key=lambda match: len(_indent_of_line(text, match.start())))
 
 
 def _rendered(text: str, value: Any, indent: str) -> str:
-    """A value as a file would write it: a line a key, lists on one line."""
+    """A value as a file would write it: one line per key, lists on one line."""
     if not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False)
     line_end, inner = "\r\n" if "\r\n" in text else "\n", indent + _unit(text)
@@ -184,14 +172,14 @@ def _indent_of_line(text: str, position: int) -> str:
 
 
 def _refuse(text: str, name: str) -> None:
-    """Python would read NaN and the infinities, which are not JSON."""
+    """Refuse NaN and the infinities, which Python reads and JSON lacks."""
     raise Malformed(f"{name} is not a JSON value", *line_and_column(text, text.find(name)))
 
 
 def _blanked(text: str) -> str:
     """The text with spaces for comments and trailing commas, each character in its place."""
     parts: list[str] = []
-    before, comma = "", None  # the last sign, and the place of a comma that stands behind a value
+    before, comma = "", None  # the last sign, and the index of a comma after a value
     for token in _TOKEN.finditer(text):
         sign = token[0]
         if sign.startswith(("//", "/*")):

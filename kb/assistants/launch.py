@@ -1,4 +1,4 @@
-"""How an assistant starts the server, and whether that answers."""
+"""How an assistant starts the server, and whether it answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROOT_OPTION = "--root"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which project and which files are meant, and whether one project's or the user's settings."""
+    """Which project and files, and whether the project's or the user's settings are meant."""
 
     project: Path
     databases: Sequence[Path] = ()  # none: the project's own
@@ -41,9 +41,9 @@ class Place:
 def server_command(assistant: Assistant, program: Sequence[str], place: Place) -> list[str]:
     """The whole command for a client's file.
 
-    A server finds the project by the folder it is started in. Clients that start the servers of
-    the user's file elsewhere get the project as an argument: by the client's own word for the
-    folder that is open, or else the present one, which then is the one project they serve.
+    A server finds the project by its working directory. Clients that start the servers of the
+    user's file elsewhere get the project as an argument: the client's own word for the open folder,
+    or else the present project, which is then the only one they serve.
     """
     command = [*program]
     for path in place.databases:
@@ -67,14 +67,9 @@ def serves_one_project(assistant: Assistant, place: Place) -> bool:
 
 
 def start_once(assistant: Assistant, entry: Mapping[str, Any], place: Place) -> Answer:
-    """Start the server of an entry where the client will, and have it answer.
-
-    Where there is no knowledge base yet an empty folder stands for the project, so that none is
-    made by looking.
-
-    Raises:
-        NoAnswer: with what it wrote on stderr.
-    """
+    """Start the server of an entry where the client will, and have it answer; raises as `ask`. If
+    there is no knowledge base yet, an empty folder stands for the project, so that the check
+    creates none."""
     command = command_of(entry)
     environment = entry.get("env") or entry.get("environment")
     with _project_folder(place) as folder:
@@ -90,7 +85,7 @@ def start_once(assistant: Assistant, entry: Mapping[str, Any], place: Place) -> 
 
 @contextmanager
 def _project_folder(place: Place) -> Iterator[Path]:
-    """The project, or an empty folder where it has no knowledge base."""
+    """The project, or an empty folder if it has no knowledge base."""
     if place.databases or (place.project / ".kb").is_dir():
         yield place.project.absolute()
         return
@@ -99,7 +94,7 @@ def _project_folder(place: Place) -> Iterator[Path]:
 
 
 def look_at_assistants(project: Path) -> Iterator[Finding]:
-    """Start the server as each client in whose files it is, and see whether it answers."""
+    """Start the server as each client that has it installed does, and check that it answers."""
     any_installed = False
     for assistant in ASSISTANTS.values():
         files = {
@@ -138,14 +133,12 @@ def _answer(
     )
 
 
-ANSWER_SECONDS = 60  # what the slowest of the clients waits
+ANSWER_SECONDS = 60  # as long as the slowest client waits
 STDERR_CHARACTERS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
-
     name: str
     version: str
     tools: int
@@ -157,18 +150,12 @@ class NoAnswer(KbError):
 
 
 def ask(command: Sequence[str], folder: Path, environment: Any = None) -> Answer:
-    """Run the command in a folder, shake hands, list the tools and end it.
+    """Run the command in a folder, shake hands, list the tools and end it; raises NoAnswer.
 
-    It gets the few variables that every client passes on (home, user, PATH and the like), so that
-    what works here does not hang on this shell.
-
-    Args:
-        environment: more variables, as a client's file gives them; whatever stands there.
-
-    Raises:
-        NoAnswer: with what it wrote on stderr.
+    It gets only the variables that every client passes on (home, user, PATH and the like), so that
+    success does not depend on this shell, and those of `environment`, from a client's file.
     """
-    import anyio  # here: it and the client take half a second, which other commands need not wait
+    import anyio  # here: with the client it takes half a second
     from mcp.client import Client as Connection
     from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 

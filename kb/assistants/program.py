@@ -1,4 +1,4 @@
-"""The command that starts this very program from anywhere, or this one on any machine."""
+"""The command that starts this very program from anywhere, or kb on any machine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 PROGRAM_NAMES = ("kb", "kbfile")
 DISTRIBUTION = "kbfile"
-# What runs a package without installing it keeps it where it may be gone tomorrow: there the
-# runner is what can be started again.
+# Runners that keep a package, without installing it, where it may be gone tomorrow: then the runner
+# is the command.
 _RUNNERS = {
     ("uv", "archive-v0"): ("uvx", DISTRIBUTION),
     ("uv", "builds-v0"): ("uvx", DISTRIBUTION),
@@ -20,14 +20,8 @@ _RUNNERS = {
 
 
 def program(argument: str | None = None, executable: str | None = None) -> list[str]:
-    """The absolute command, without arguments of its own.
-
-    Links are not followed: `~/.local/bin/kb` stays right when an upgrade moves what it points at.
-
-    Args:
-        argument: how the program was called (sys.argv[0]).
-        executable: the interpreter (sys.executable).
-    """
+    """The absolute command, without arguments, of the program `argument` (by default sys.argv[0]).
+    Links are not followed: `~/.local/bin/kb` stays right when an upgrade moves its target."""
     called = Path(argument if argument is not None else sys.argv[0])
     python = executable or sys.executable
     for (name, folder), (runner, *rest) in _RUNNERS.items():
@@ -43,14 +37,8 @@ def program(argument: str | None = None, executable: str | None = None) -> list[
 
 
 def shared_program(command: Sequence[str], executable: str | None = None) -> list[str]:
-    """The command for a file that a project shares: nothing of this machine is in it.
-
-    By its name where it is this program that is on the path, else by uv, which fetches it.
-
-    Args:
-        command: as `program` has it.
-        executable: as there.
-    """
+    """The command for a file that a project shares, without anything of this machine in it: the
+    program's name if it is on the path, else uv, which fetches it. `command` is of `program`."""
     folders = {os.path.dirname(executable or sys.executable), os.path.dirname(command[0])}
     for name in PROGRAM_NAMES:
         path = shutil.which(name)
@@ -60,9 +48,8 @@ def shared_program(command: Sequence[str], executable: str | None = None) -> lis
 
 
 def is_ours(command: Sequence[str]) -> bool:
-    """Whether a command starts kb, this one or one that was installed elsewhere."""
+    """Whether a command starts kb, this one or another installation."""
     names = [Path(part.replace("\\", "/")).name.removesuffix(".exe") for part in command]
     if "serve" not in names:
         return False
-    before = names[: names.index("serve")]
-    return any(name in PROGRAM_NAMES for name in before)
+    return any(name in PROGRAM_NAMES for name in names[: names.index("serve")])

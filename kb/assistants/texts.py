@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Malformed(Exception):
-    """A file that cannot be edited, with the place; both numbers from 1."""
+    """A file that cannot be edited, and why, with the place; both numbers from 1."""
 
     def __init__(self, reason: str, line: int, column: int) -> None:
         super().__init__(reason)
@@ -17,13 +17,13 @@ class Malformed(Exception):
 
 
 def line_and_column(text: str, position: int) -> tuple[int, int]:
-    """Where a character stands, as an editor counts: both from 1."""
+    """The place of a character as editors count: both numbers from 1."""
     before = text[:position].replace("\r\n", "\n").replace("\r", "\n")
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def look_up(values: Any, keys: Sequence[str]) -> Any:
-    """What is under keys, None if nothing is."""
+    """What is under keys, or None."""
     for key in keys:
         values = values.get(key) if isinstance(values, Mapping) else None
     return values
@@ -38,11 +38,8 @@ def says_the_same(
     *,
     is_step: bool = False,
 ) -> bool:
-    """Whether an edited text says what it said, but for `value` under `keys` (None: not there).
-
-    Args:
-        is_step: whether it suffices that something else is there than before.
-    """
+    """Whether an edited text means the same except for `value` under `keys` (None: nothing there);
+    for a step of an edit it suffices that something else is there than before."""
     try:
         values, expected = read(after), read(before)
     except Malformed:
@@ -53,7 +50,7 @@ def says_the_same(
 
 
 def _without(values: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """What is not under keys; objects that hold nothing are the same as none."""
+    """What is not under keys; empty objects count as absent."""
     kept = {}
     for key, inner in values.items():
         if keys and key == keys[0]:

@@ -1,8 +1,8 @@
 """Edit one table of a TOML file that people keep by hand; everything else stays byte for byte.
 
 tomlkit, which is made for such edits, moves lines: a table that it puts after
-`mcp_servers.other.command = "x"` swallows the dotted lines that follow. So a change is tried in
-each place that its keys stand in, until `tomllib` reads what it read but for this change.
+`mcp_servers.other.command = "x"` swallows the dotted lines that follow. So a change is tried at
+each place where its keys occur, until `tomllib` reads the same except for this change.
 """
 
 from __future__ import annotations
@@ -23,11 +23,7 @@ _NEXT_COMMENTS = re.compile(r"(?:^[ \t]*(?:#.*)?(?:\n|\Z))+\Z", re.MULTILINE)
 
 
 def read(text: str) -> dict[str, Any]:
-    """The values of a file.
-
-    Raises:
-        Malformed: it is not TOML.
-    """
+    """The values of a file; raises Malformed if it is not TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -41,12 +37,9 @@ def read(text: str) -> dict[str, Any]:
 
 
 def put(text: str, keys: Sequence[str], value: Mapping[str, Any]) -> str:
-    """The text with `value` under `keys`; a table that is there is written anew, with what else
-    it holds.
-
-    Raises:
-        Malformed: the file is broken, or writes these keys in a way that is not edited here.
-    """
+    """The text with `value` under `keys`; an existing table is rewritten with its other members.
+    Raises Malformed if the file is broken, or writes these keys in a way that is not edited
+    here."""
     present = look_up(read(text), keys)
     value = {**(present or {}), **value}
     if present == value:
@@ -60,11 +53,7 @@ def put(text: str, keys: Sequence[str], value: Mapping[str, Any]) -> str:
 
 
 def remove(text: str, keys: Sequence[str]) -> str:
-    """The text without what is under `keys`, if anything is.
-
-    Raises:
-        Malformed: as `put`.
-    """
+    """The text without what is under `keys`; raises Malformed as `put`."""
     while look_up(read(text), keys) is not None:
         for changed in _without_part(text, keys):
             if says_the_same(read, text, changed, keys, None, is_step=True):
@@ -91,7 +80,7 @@ def _with_table(text: str, keys: Sequence[str], value: Mapping[str, Any]) -> Ite
 
 
 def _without_part(text: str, keys: Sequence[str]) -> Iterator[str]:
-    """The text without something that may be a part of a table."""
+    """The text without something that may be part of a table."""
     headers = [(header.start(), header[0]) for header in _HEADER.finditer(text)]
     for start, line in reversed(headers):
         if keys[-1] in line:
@@ -118,7 +107,7 @@ def _dotted(keys: Sequence[str]) -> str:
 
 
 def _rendered(value: Any) -> str:
-    """JSON's strings, numbers, booleans and flat lists are TOML's too."""
+    """JSON's strings, numbers, booleans and flat lists are also TOML's."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(_line([key], inner) for key, inner in value.items())} }}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

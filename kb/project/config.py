@@ -1,8 +1,8 @@
-"""A project as its configuration file and git describe it. Nothing of either is trusted.
+"""A project as its configuration file and git describe it, neither of which is trusted.
 
-A cloned repository brings both along. So a configuration names documents inside the project
-only (unless the user allows more), nothing in it is run and no model is taken from it; git's
-files are read, git itself is not started.
+A cloned repository brings both along. So a configuration names documents inside the project only
+(unless the user allows more), nothing in it is run and no model is taken from it; git's files are
+read, git itself is not started.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from kb.text.nearest import nearest
 CONFIG_FILES = (".kb/config.json", ".csharp-compounding-docs/config.json")
 MAXIMUM_CONFIG_BYTES = 1_000_000
 
-
 Patterns = list[Annotated[str, Field(min_length=1, max_length=500)]]
 
 
@@ -41,7 +40,7 @@ class ExternalDocs(BaseModel):
 
 
 class SemanticSearch(BaseModel):
-    """Settings that win over a search's own parameters."""
+    """Settings that override a search's own parameters."""
 
     model_config = ConfigDict(strict=True)
 
@@ -50,14 +49,14 @@ class SemanticSearch(BaseModel):
 
 
 class ProjectConfig(BaseModel):
-    """What kb reads of a configuration file; other programs' keys are passed over."""
+    """What kb reads of a configuration file; other programs' keys are ignored."""
 
     model_config = ConfigDict(strict=True)
 
     project_name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=100)]
     external_docs: ExternalDocs | None = None
     semantic_search: SemanticSearch | None = None
-    archives: Any = None  # read by kb/project/in_use.py: a fault there stops no activation
+    archives: Any = None  # read by kb/project/in_use.py: an error there stops no activation
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Project:
     """A project on one branch in one folder: a tenant of the file."""
 
     root: Path  # absolute, links resolved
-    config_file: str  # as people know it: relative to the root, "/" on every system
+    config_file: str  # as people know it: relative to the root, with "/"
     config: ProjectConfig
     branch: str
     branch_is_given: bool  # by the caller, not read from git
@@ -74,12 +73,11 @@ class Project:
 
     @property
     def path_hash(self) -> str:
-        """What tells folders apart."""
         return path_hash(self.root)
 
     @property
     def key(self) -> dict[str, str]:
-        """What its row in the file is found by."""
+        """Identifies its row in the file."""
         return {
             "name": self.config.project_name,
             "branch": self.branch,
@@ -102,13 +100,11 @@ def load_project(
     """Read and check a project's configuration, and find its branch.
 
     Args:
-        config_path: a configuration file, or a project's folder; "": searched from `start`
-            upwards.
+        config_path: a configuration file or a project's folder; "": searched from `start` upwards.
         branch: "": read from git.
-        allowed: folders outside the project that the user lets external docs lie in.
+        allowed: folders outside the project that external docs may be in.
 
-    Raises:
-        ConfigurationError: no such file, or it cannot be used; all that is wrong with it at once.
+    Raises ConfigurationError, which lists all that is wrong with the file.
     """
     file = _named_config(config_path, start) if config_path else find_config(start)
     name = f"{file.parent.name}/{file.name}"
@@ -146,11 +142,7 @@ def load_project(
 
 
 def find_config(start: Path) -> Path:
-    """The configuration file of the nearest folder upwards that has one.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
+    """The configuration file of the nearest folder upwards; raises ConfigurationError."""
     start = start.absolute()
     for folder in (start, *start.parents):
         for name in CONFIG_FILES:
@@ -165,12 +157,9 @@ def find_config(start: Path) -> Path:
 
 
 def allowed_folders(given: Sequence[str], warn: Callable[[str], None]) -> tuple[Path, ...]:
-    """Folders outside a project that the user lets external docs lie in.
-
-    Those of the command line, and `external_docs.allowed_paths` of the user's own config.json.
-
-    Args:
-        warn: called with what is wrong with the user's file, which then allows nothing.
+    """Folders outside a project that external docs may be in: those of the command line, and
+    `external_docs.allowed_paths` of the user's own config.json. `warn` hears what is wrong with
+    that file, which then allows nothing.
     """
     file = user_configuration() / "config.json"
     texts = list(given)
@@ -204,8 +193,8 @@ def _folder(text: str, warn: Callable[[str], None]) -> Path | None:
 def _named_config(config_path: str, start: Path) -> Path:
     try:
         path = (start / Path(config_path).expanduser()).absolute()
-        # The file, the project's folder, or the folder that holds the file. A file of another
-        # name is none: its folder, which the tools may then read, need not be a project.
+        # The file, the project's folder, or the file's own folder. A file of another name is
+        # refused: its folder, which the tools could then read, need not be a project.
         candidates = [path, *(path / name for name in CONFIG_FILES), path / "config.json"]
         for file in candidates:
             if f"{file.parent.name}/{file.name}" in CONFIG_FILES and is_there(file):
@@ -248,7 +237,7 @@ def _validated(content: Any) -> tuple[dict[str, list[str]], ProjectConfig | None
 
 
 def _wrong_patterns(patterns: Any) -> Iterator[tuple[str, str]]:
-    """Which of the patterns cannot be used, and why; "" stands for all where they are too many."""
+    """The unusable patterns, and why; "" stands for all if there are too many."""
     if not isinstance(patterns, list):
         return
     from kb.disk.globs import Globs, require_few  # here: most projects have no pattern
@@ -259,7 +248,7 @@ def _wrong_patterns(patterns: Any) -> Iterator[tuple[str, str]]:
     except UsageError as error:
         yield "", error.message
         return
-    with contextlib.suppress(UsageError):  # together they are kept for the walk
+    with contextlib.suppress(UsageError):  # the walk reuses them as one
         Globs(list(texts.values()), descend=False)
         return
     for where, text in texts.items():
@@ -289,7 +278,7 @@ def folder_inside(root: Path, path: str, allowed: Sequence[Path]) -> tuple[Path 
 
 
 def _unknown_keys(content: dict[str, Any], name: str) -> list[str]:
-    """Keys that look like misspelt ones. Keys of other programs are none of our business."""
+    """Keys that look misspelt. Other programs' keys are none of our business."""
     models: list[tuple[str, Any, type[BaseModel]]] = [
         ("", content, ProjectConfig),
         ("external_docs.", content.get("external_docs"), ExternalDocs),

@@ -29,8 +29,6 @@ from kb.text.file_names import on_disk, storable
 
 @dataclass(slots=True)
 class Activation:
-    """What an activation did."""
-
     active: ActiveProject
     report: SyncReport | None  # None: no external docs
     warnings: list[str] = field(default_factory=list)
@@ -40,22 +38,20 @@ class Activation:
 def bring_up(
     database: Database, model: ModelInUse, project: Project, progress: Progress, seconds: float
 ) -> Activation:
-    """The tenant's row and collection, and its documents synced and embedded."""
+    """Store the project's row and collection; sync and embed its documents."""
     _take_along(database, project)
     docs = project.config.external_docs
     if docs is None or project.docs_folder is None:
         with database.write() as connection:
-            project_id = _store_project(connection, project)
-            stored = external_collection(connection, project_id)
-            if stored is not None:
+            project_id = store_project(connection, project.key, storable(project.root))
+            if (stored := external_collection(connection, project_id)) is not None:
                 delete_collection(connection, stored["collection_id"])
         active = ActiveProject(project, project_id, None)
         return Activation(active, None, list(project.warnings))
     registration = _ExternalDocs(project, docs, project.docs_folder)
-    database.mark.confirm_source(
-        storable(project.docs_folder)
-    )  # inside of it, or allowed by the user
-    # The folder is there: when its last document goes, these docs follow the folder.
+    # Inside the project, or allowed by the user.
+    database.mark.confirm_source(storable(project.docs_folder))
+    # The folder exists, so if its last document goes, these docs become empty too.
     report = sync_collection(database, registration, may_become_empty=True, progress=progress)
     with database.read() as connection:
         stored_id = find_project(connection, project.key)
@@ -77,11 +73,9 @@ def bring_up(
 
 
 def _take_along(database: Database, project: Project) -> None:
-    """Go on with what is stored of a project that was moved to where it is, its file with it.
-
-    It is the same one where a project of its name lay at a single other place that is gone, and the
-    file lies inside of it: nobody else's documents are then in that file under that name.
-    """
+    """Keep what is stored of a project that was moved together with its file: one whose name has
+    one other place, which is gone, while the file is inside the project, so that it is nobody
+    else's."""
     root = project.root.resolve()
     if database.in_memory or not database.path.resolve().is_relative_to(root):
         return
@@ -95,14 +89,9 @@ def _take_along(database: Database, project: Project) -> None:
 
 
 def as_stored(database: Database, project: Project) -> Activation:
-    """A project in a file that is only read: with the documents that are in it.
-
-    Raises:
-        ConfigurationError: it was never activated where the file is written.
-    """
+    """A project in a read-only file, with the documents that are in it."""
     with database.read() as connection:
-        stored_id = find_project(connection, project.key)
-        if stored_id is None:
+        if (stored_id := find_project(connection, project.key)) is None:
             raise ConfigurationError(
                 f"this file is only read, and the project {project.config.project_name} is not in "
                 "it: activate it where the file is written"
@@ -114,7 +103,7 @@ def as_stored(database: Database, project: Project) -> Activation:
 
 @dataclass(frozen=True, slots=True)
 class _ExternalDocs(Registration):
-    """The registration of a project and its external docs: made when they have been read."""
+    """The registration of a project and its external docs, made once these have been read."""
 
     project: Project
     docs: ExternalDocs
@@ -123,8 +112,7 @@ class _ExternalDocs(Registration):
 
     def plan(self, connection: Connection) -> Plan:
         key = self.project.key
-        project_id = find_project(connection, key)
-        stored = external_collection(connection, project_id) or {}
+        stored = external_collection(connection, find_project(connection, key)) or {}
         globs = {
             "include": json.dumps(self.docs.include_patterns, ensure_ascii=False),
             "exclude": json.dumps(self.docs.exclude_patterns, ensure_ascii=False),
@@ -134,9 +122,5 @@ class _ExternalDocs(Registration):
         return Plan(planned, is_stored=stored == planned and stored["synced_at"] is not None)
 
     def store(self, connection: Connection) -> int:
-        project_id = _store_project(connection, self.project)
+        project_id = store_project(connection, self.project.key, storable(self.project.root))
         return store_collection(connection, {**self.plan(connection).row, "project_id": project_id})
-
-
-def _store_project(connection: Connection, project: Project) -> int:
-    return store_project(connection, project.key, storable(project.root))

@@ -1,4 +1,4 @@
-"""The project in use: activated with its external docs in the file, and followed."""
+"""The project in use: activated, with its external docs in the file and followed."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ class ProjectInUse:
 
     Args:
         knowledge: the file, and where to look for a configuration.
-        model: what embeds external docs.
-        allowed_docs: folders outside a project that its external docs may lie in.
-        may_choose: whether another project than the one that is served may be activated.
+        allowed_docs: folders outside a project that its external docs may be in.
+        may_choose: whether a project other than the one being served may be activated.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class ProjectInUse:
         self._allowed_docs = allowed_docs
         self._may_choose = may_choose
         self._active: ActiveProject | None = None
-        self._watcher: FolderWatcher | None = None  # brings the active project's docs in line
+        self._watcher: FolderWatcher | None = None  # keeps the active project's docs in sync
         self._keeps_fresh = False
 
     @property
@@ -78,11 +77,10 @@ class ProjectInUse:
         return archives, [*problems, *wrong]
 
     def keep_fresh(self) -> None:
-        """Follow the folders of projects that are activated from now on: a server does."""
+        """Follow the folders of projects that are activated from now on, as a server does."""
         self._keeps_fresh = True
 
     def stop(self) -> None:
-        """End what runs in the background."""
         if self._watcher is not None:
             self._watcher.stop()
             self._watcher = None
@@ -95,18 +93,18 @@ class ProjectInUse:
         progress: Progress | None = None,
         seconds: float = math.inf,
     ) -> Activation:
-        """Make a project the active one, with its external docs in line with its folder.
+        """Make a project the active one, with its external docs in sync with its folder.
 
-        The project that was active stays so until this one is ready, then its watcher ends.
+        The previous one stays active until this one is ready; then its watcher ends.
 
         Args:
-            seconds: embed for about so long; the rest is left to the watcher.
+            seconds: how long to embed; the watcher does the rest.
 
         Raises:
-            ConfigurationError: the configuration is missing or cannot be used.
-            PermissionDenied: it is another project's than the one that is served.
+            ConfigurationError: the configuration is missing or unusable.
+            PermissionDenied: another project is being served.
         """
-        from kb.project.external_docs import as_stored, bring_up  # here: it brings all that syncs
+        from kb.project.external_docs import as_stored, bring_up  # here: it loads all that syncs
 
         if not self.knowledge.has_project:
             raise PermissionDenied(
@@ -137,7 +135,7 @@ class ProjectInUse:
         return result
 
     def restore(self) -> None:
-        """Take up the project of the working directory if an earlier command activated it."""
+        """Use the project of the working directory if an earlier command activated it."""
         try:
             allowed = allowed_folders(
                 self._allowed_docs, lambda message: log.warning("%s", message)
@@ -146,16 +144,13 @@ class ProjectInUse:
         except ConfigurationError:
             return
         with self.knowledge.database.read() as connection:
-            project_id = find_project(connection, project.key)
-            if project_id is not None:
+            if (project_id := find_project(connection, project.key)) is not None:
                 collection = external_collection(connection, project_id)
                 self._active = ActiveProject(project, project_id, collection)
 
     def refresh(self) -> bool:
-        """Bring the active project's docs in line, on the branch that is checked out by now.
-
-        Returns whether some of them still wait to be embedded.
-        """
+        """Sync the active project's docs, on the branch checked out by now; whether some still wait
+        to be embedded."""
         from kb.ingest.follow import SLICE_SECONDS
         from kb.project.external_docs import bring_up
 
@@ -166,7 +161,7 @@ class ProjectInUse:
             project = active.project
             try:
                 docs = project.config.external_docs
-                # A link put in the folder's place since the activation must not lead elsewhere.
+                # A link that replaced the folder since the activation must not lead elsewhere.
                 if docs is None or (project.root / docs.path).resolve() != project.docs_folder:
                     log.warning("%s is not the folder it was: activate the project again", docs)
                     return False
@@ -186,7 +181,7 @@ class ProjectInUse:
         old, self._active = self._active, active
         folder = active.project.docs_folder
         if self._watcher is not None and old is not None and old.project.docs_folder == folder:
-            return  # to end one takes half a second
+            return  # ending one takes half a second
         self.stop()
         if self._keeps_fresh and folder is not None:
             self._watcher = FolderWatcher(folder, self.refresh, self.knowledge.database.path)
@@ -207,15 +202,9 @@ SOURCES = {"research": RESEARCH, "url_content": URL_CONTENT}  # by key
 def configured_archives(
     start: Path, allowed: Sequence[Path]
 ) -> tuple[dict[str, tuple[Path, str]], list[str]]:
-    """The folders of archives, and what is wrong with those that cannot be used.
-
-    Args:
-        start: where the configuration is looked for, upwards; without one there are no archives.
-        allowed: folders outside the project that the user lets documents lie in.
-
-    Returns:
-        by key as people know it, the folder and what it holds; problems in words.
-    """
+    """By their keys as people know them, the folders of archives and what they hold; and what is
+    wrong with those that are unusable. The configuration is looked for from `start` upwards;
+    folders in `allowed` may be outside the project."""
     try:
         file = find_config(start)
     except ConfigurationError:

@@ -1,4 +1,4 @@
-"""A project at a glance, one of its modules, and what was done in sessions."""
+"""A project at a glance, one of its modules, and what happened in sessions."""
 
 from __future__ import annotations
 
@@ -81,11 +81,8 @@ def project_overview(project: ProjectInUse) -> dict[str, Any]:
 
 
 def module_overview(project: ProjectInUse, name: str) -> dict[str, Any]:
-    """A module's files, those read most and last first, and what was learned about it.
-
-    Raises:
-        ModuleNotFound: neither a file nor a discovery belongs to it.
-    """
+    """A module's files, those read most and last first, and what was learned about it. Raises
+    ModuleNotFound if neither a file nor a discovery belongs to it."""
     by_module: dict[str, list[SourceFile]] = {}
     for file in _project_files(project):
         by_module.setdefault(module_of(file.path).casefold(), []).append(file)
@@ -119,14 +116,13 @@ def module_overview(project: ProjectInUse, name: str) -> dict[str, Any]:
 
 
 def module_names(project: ProjectInUse) -> list[str]:
-    """The modules that hold files, or of which something was learned."""
+    """The modules that contain files, or about which something was learned."""
     with project.knowledge.database.read() as connection:
         learned = {row.get("module", "") for row in all_discoveries(connection)}
     return sorted({*learned, *(module_of(file.path) for file in _project_files(project))} - {""})
 
 
 def current_session(database: Database, session_id: str) -> dict[str, Any]:
-    """What happened in the session under way."""
     if not session_id:
         return {"session": "none", "notice": "no session is under way: one begins with a client"}
     with database.read() as connection:
@@ -149,7 +145,7 @@ def current_session(database: Database, session_id: str) -> dict[str, Any]:
 
 
 def recent_sessions(database: Database) -> dict[str, Any]:
-    """The newest sessions, each with the numbers of what happened in it."""
+    """The newest sessions, each with counts of what happened in it."""
     with database.read() as connection:
         rows = newest_sessions(connection, MOST_SESSIONS)
     return {
@@ -160,7 +156,7 @@ def recent_sessions(database: Database) -> dict[str, Any]:
 
 
 def _project_files(project: ProjectInUse) -> list[SourceFile]:
-    """The files of the project that the tools show; none where only its file was copied."""
+    """The files of the project that the tools show; none if only its knowledge base was copied."""
     if not files_are_here(project):
         return []
     exclude = [f"{name}/" for name in SKIPPED_FOLDERS]
@@ -180,7 +176,7 @@ MOST_DEPENDENCIES = 30
 
 
 def read_stack(root: Path, paths: Iterable[str]) -> list[dict[str, Any]]:
-    """One row a manifest, those nearest to the root first; a broken one is only named."""
+    """One row per manifest, the nearest to the root first; of a broken one just its name."""
     manifests = [path for path in paths if PurePosixPath(path).name in MANIFESTS]
     manifests.sort(key=lambda path: (path.count("/"), path))
     rows = []
@@ -191,7 +187,7 @@ def read_stack(root: Path, paths: Iterable[str]) -> list[dict[str, Any]]:
             text = read_bytes(root / on_disk(path), MAXIMUM_BYTES).decode("utf-8-sig")
             row |= {key: value for key, value in read(text).items() if value}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            # Anybody's file: whatever it holds in place of what we look for.
+            # It may be anybody's file, with anything in place of what we look for.
             row["unreadable"] = True
         rows.append(row)
     return rows
@@ -222,7 +218,7 @@ def _requirements(text: str) -> dict[str, Any]:
 
 
 def _by_expressions(name: str, dependency: str) -> Callable[[str], dict[str, Any]]:
-    """Reads what is called by one expression and lists what another one finds."""
+    """Reads a name by one expression and dependencies by another."""
 
     def read(text: str) -> dict[str, Any]:
         names = re.findall(name, text, re.MULTILINE) if name else []

@@ -1,4 +1,4 @@
-"""What one source file shows of another: signatures and documentation of the names that it uses."""
+"""What one source file shows of another: signatures and documentation of the names it uses."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kb.formats.syntax_tree import Node, TooComplexError, deadline, parse_source
 
 SHORT_FILE = 400  # characters: cutting would save nothing
 MAX_DATA_LINES = 12  # of a struct, an enumeration, a constant
-MAX_DEPTH = 8  # of nodes that only wrap definitions
+MAX_DEPTH = 8  # of nodes that just wrap definitions
 MAX_LINE = 300  # characters
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _RENAMED = re.compile(r"(\w+)\s+as\s+(\w+)")
 _CONSTRUCTORS = frozenset({"__init__", "constructor", "initialize", "new"})
-# Bodies that are left out or looked into; every other body is data, such as a struct's fields.
+# Bodies that are left out or searched; every other body is data, such as a struct's fields.
 _CODE = frozenset({"block", "statement_block", "compound_statement", "constructor_body"})
 _CONTAINERS = frozenset({"class_body", "declaration_list"})
 _VALUES = frozenset(
@@ -32,17 +32,15 @@ _VALUES = frozenset(
 
 
 def names_in(shown: str, whole: str) -> set[str]:
-    """The names that some lines of a file use, those included that the file renames."""
+    """The names that some lines of a file use, and the originals of those that it renames."""
     names = set(_WORD.findall(shown))
     return names | {name for name, alias in _RENAMED.findall(whole) if alias in names}
 
 
 def signatures(path: str, source: str, names: set[str]) -> str:
-    """The signatures of those names that a file defines, or the lines that hand them on.
-
-    Of a class come its fields, its constructor and those methods that are named as well. A short
-    file is given whole; one without a grammar shows nothing.
-    """
+    """The signatures of those names that a file defines, or the lines that re-export them. Of a
+    class come its fields, its constructor and those methods that are named too. A short file
+    comes whole; one without a grammar shows nothing."""
     grammar = grammar_of(splitext(path)[1].lower())
     if len(source) <= SHORT_FILE or grammar is None:
         return source if len(source) <= SHORT_FILE else ""
@@ -77,7 +75,7 @@ class _Outline:
         for child in node.named_children:
             if time.thread_time() > self._until:
                 raise TooComplexError("too many definitions")
-            if child.type == "impl_item":  # of Rust: methods, when their type is named
+            if child.type == "impl_item":  # Rust: methods, if their type is named
                 if self._names.intersection(_WORD.findall(name_of(child)[len("impl") :])):
                     yield from self.lines(child, depth + 1)
             elif (name := self._defined(child)) == "":
@@ -87,7 +85,7 @@ class _Outline:
                 yield from self._definition(child, depth)
 
     def _defined(self, node: Node) -> str:
-        """The name that a node defines; "" for one that defines none."""
+        """The name that a node defines, or ""."""
         name = name_of(node) if node.type in self._symbols else ""
         if not name and node.type in _VALUES:
             fields = (node.child_by_field_name(field) for field in ("left", "name"))
@@ -126,13 +124,13 @@ class _Outline:
 
 
 def _is_default(node: Node) -> bool:
-    """Whether JavaScript hands this out under whatever name the importing file gives it."""
+    """Whether this is a JavaScript default export, which the importing file names as it likes."""
     parent = node.parent
     return parent is not None and any(child.type == "default" for child in parent.children)
 
 
 def _handed_on(root: Node, names: set[str], path: str) -> set[int]:
-    """The lines that hand a name on, or all, from where another file defines it."""
+    """The lines that re-export one of the names, or all, from where another file defines them."""
     lines: set[int] = set()
     for node in root.named_children:
         source = text(node)

@@ -1,6 +1,6 @@
 """What a source file is: its language, its imports, its module and its role in the project.
 
-All but the imports are told from the path alone, by the tables of `kb/assets/source-files.toml`.
+All but the imports depend on the path alone, by the tables of `kb/assets/source-files.toml`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kb.text.decode import NoTextError, decode
 
 
 class Tables(NamedTuple):
-    """What `kb/assets/source-files.toml` holds."""
+    """The contents of `kb/assets/source-files.toml`."""
 
     languages: dict[str, str]  # by ending
     roles: list[tuple[str, re.Pattern[str]]]
@@ -42,8 +42,8 @@ class Dependency:
 def imports(root: Path, path: str) -> list[Dependency]:
     """The project's files that a file imports, in order of appearance.
 
-    What is not part of the project is left out: the standard library, installed packages, names
-    that lead nowhere. A file in a language without grammar imports nothing.
+    Leaves out what is not part of the project: the standard library, installed packages, names that
+    lead nowhere. A file in a language without grammar imports nothing.
 
     Raises:
         ImportsFailed: the file is binary, or a syntax error may hide imports.
@@ -60,7 +60,7 @@ def imports(root: Path, path: str) -> list[Dependency]:
 
 
 def language_of(path: str) -> str:
-    """The language of a file by its name, in lower case; "" for one that we do not know."""
+    """The language of a file by its name, in lower case; "" if unknown."""
     name = posixpath.basename(path)
     if language := asset("source-files")["names"].get(name):
         return str(language)
@@ -71,11 +71,9 @@ def language_of(path: str) -> str:
 
 
 def module_of(path: str) -> str:
-    """The part of the project that a file belongs to: its nearest folder with a telling name.
-
-    Folders such as `src` or `lib` tell nothing; one with tests does only when no other is
-    there. A file in none has the module "root".
-    """
+    """The part of the project that a file belongs to: its nearest folder with a telling name, or
+    "root". Folders such as `src` or `lib` tell nothing, and test folders only if there is no
+    other."""
     folders = [folder for folder in posixpath.dirname(path).split("/") if folder not in ("", ".")]
     telling = [folder for folder in folders if folder.lower() not in _tables().containers]
     subjects = [folder for folder in telling if folder.lower() not in _tables().tests]
@@ -83,11 +81,9 @@ def module_of(path: str) -> str:
 
 
 def role_of(path: str) -> str:
-    """What a file is for, by the first of these that fits; "core" for all other code.
-
-    test, config, documentation, types (only declarations), migration, style, data, entry (where
-    a program or package starts), script.
-    """
+    """What a file is for, by the first that fits of: test, config, documentation, types (only
+    declarations), migration, style, data, entry (where a program or package starts), script; "core"
+    for all other code."""
     path = posixpath.normpath(path)
     for role, rule in _tables().roles:
         if rule.search(path):

@@ -1,7 +1,7 @@
-"""The project's files as the tools see them: on disk where they are, else as stored.
+"""The project's files as the tools see them: on disk if they are there, else as stored.
 
 A knowledge base file that was copied elsewhere has no files beside it, but the texts of all its
-documents. Paths are the same in both: a stored document is called as it lies in the project.
+documents. Paths are the same in both: a stored document is named by its place in the project.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TextFile:
     path: str
     text: str  # line ends as "\n"
     size: int  # bytes
-    modified: str  # UTC; "" when it is not known
+    modified: str  # UTC; "" if unknown
     origin: str  # DISK or STORED
     notice: str = ""
 
@@ -52,10 +52,10 @@ class TextFile:
 
 
 def files_are_here(project: ProjectInUse) -> bool:
-    """Whether the project's folder holds any file but the knowledge base itself."""
+    """Whether the project's folder contains any file but the knowledge base itself."""
     if not project.knowledge.has_project:
         return False
-    project.knowledge.beside.databases()  # open from here on, and no files of the project
+    project.knowledge.beside.databases()  # open from here on, so they are no files of the project
     for folder, folders, names in os.walk(project.root):
         folders[:] = [
             name
@@ -69,12 +69,9 @@ def files_are_here(project: ProjectInUse) -> bool:
 
 
 def documents_are_here(project: ProjectInUse, connection: Connection) -> bool:
-    """Whether the documents lie on this machine, and not only in the knowledge base file.
-
-    Told by some documents of each collection that comes from inside the project, or where there is
-    none, from elsewhere on this machine: any of them is at its place. A file without such
-    documents says nothing, and the project is what its folder holds.
-    """
+    """Whether the documents are on this machine, and not just in the knowledge base file: any of
+    some documents of each collection from inside the project, or failing that from elsewhere, is
+    in its place. Without such documents, whether the project's folder contains files."""
     root = Path(os.path.realpath(project.root))
     rows = [
         row
@@ -86,7 +83,7 @@ def documents_are_here(project: ProjectInUse, connection: Connection) -> bool:
         has_documents = False
         for row in sample:
             for path in paths_at_both_ends(connection, row["collection_id"]):
-                # Documents of a bundle are as near as the bundle.
+                # Documents of a bundle are wherever the bundle is.
                 places = local(row["source"]), document_file(row["source"], path)
                 if any(map(os.path.isfile, places)):
                     return files_are_here(project)
@@ -97,11 +94,11 @@ def documents_are_here(project: ProjectInUse, connection: Connection) -> bool:
 
 
 def read_text(project: ProjectInUse, path: str) -> TextFile:
-    """A file of the project, from the disk or, where the documents are not here, as stored.
+    """A file of the project, from the disk or, if the documents are not here, as stored.
 
     Raises:
-        PermissionDenied: as `kb.disk.inside.read_inside`, or it is a private key.
-        FileNotFound, FileTooLarge: as there.
+        PermissionDenied, FileNotFound, FileTooLarge: as `kb.disk.inside.read_inside`, or it is a
+            private key.
         SourceError: it is binary.
     """
     try:
@@ -128,14 +125,14 @@ def grep_project(
     limit: int,
     context_lines: int = CONTEXT_LINES,
 ) -> tuple[GrepResult, str, str]:
-    """Search the project's files: what was found, where, and what to tell the reader.
+    """Search the project's files: the matches, where they are, and a notice.
 
-    Where the documents are not here, their stored texts are searched together with the files that
-    are: of a project whose documents were moved away, the rest.
+    If the documents are not here, their stored texts are searched together with the files that are:
+    of a project whose documents were moved away, the rest.
 
     Raises:
         InvalidPattern: the pattern is malformed or too large.
-        UsageError: a glob that can match nothing.
+        UsageError: the glob can match nothing.
     """
     search = (pattern, file_pattern, case_sensitive, limit, context_lines)
     with contextlib.ExitStack() as reads:
@@ -169,7 +166,7 @@ def _databases(project: ProjectInUse) -> list[Database]:
 
 
 def _stored_texts(project: ProjectInUse, connection: Connection) -> Iterator[tuple[str, str]]:
-    """Path and text of every stored document that is not on disk; hidden names are left out."""
+    """Path and text of every stored document that is not on disk, without hidden names."""
     root = str(project.root) if files_are_here(project) else ""
     for called, collection_id, path in sorted(_stored_paths(project, connection)):
         if is_hidden_from_tools(called) or (root and os.path.exists(f"{root}/{called}")):
@@ -187,7 +184,7 @@ def _stored_paths(project: ProjectInUse, connection: Connection) -> Iterator[tup
 
 
 def _place(row: Row, folder: str) -> str:
-    """Where in the project a collection's documents lie; its name where the file does not tell."""
+    """Where in the project a collection's documents are; its name if the file does not say."""
     place = kept(row["source"], folder)
     if place == ".":
         return ""
@@ -202,12 +199,8 @@ def _path_at(place: str, path: str) -> str:
 
 
 def _read_stored(project: ProjectInUse, path: str, error: FileNotFound) -> TextFile:
-    """The stored document that a path names: as it lies in the project, by its collection's name,
-    or by itself.
-
-    Raises:
-        FileNotFound: the error itself, where the documents are here; else with near names.
-    """
+    """The stored document that a path names: by its place in the project, by its collection's name,
+    or by itself. Raises `error` if the documents are here, else FileNotFound with near names."""
     with project.knowledge.database.read() as connection:
         if documents_are_here(project, connection):
             raise error
@@ -245,7 +238,7 @@ def _stored_at(project: ProjectInUse, connection: Connection, path: str) -> tupl
 
 
 def _inner(place: str, path: str) -> str:
-    """What `_path_at` made a path of; "" for one that lies elsewhere."""
+    """Inverts `_path_at`; "" for a path elsewhere."""
     if place in ("", path):
         return posixpath.basename(path) if place else path
     return path.removeprefix(f"{place}/") if path.startswith(f"{place}/") else ""

@@ -1,7 +1,6 @@
 """What the library answers: frozen dataclasses whose fields are the contract's in snake case.
 
-`to_dict` gives the object that goes over the wire: its keys in the case of the tool that answers
-so, and without what is None.
+`to_dict` gives the object that is sent: its keys in the case of the tool's family, without None.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from kb.results.memory import *  # noqa: F403
     from kb.results.search import *  # noqa: F403
 
-# To make a dataclass takes up to a millisecond: a search makes those that it needs.
+# Making a dataclass takes up to a millisecond, so a search makes only those that it needs.
 _MODULES = (
     *("base", "search", "documents", "citations", "care", "findings"),
     *("memory", "archives", "external", "context"),

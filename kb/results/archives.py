@@ -1,4 +1,4 @@
-"""Documents of archives that a query finds, and who cites whom round them."""
+"""Documents of archives that a query finds, with their citations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ArchiveDocument(Result):
 
 
 class Highlight(Result):
-    """Excerpts of a field as HTML with `<mark>` round the words that match."""
+    """Excerpts of a field as HTML with `<mark>` around matching words."""
 
     field: str
     snippets: list[str]
@@ -47,8 +47,6 @@ class ArchiveRow(Row):
 
 
 class ArchiveResults(Listing[ArchiveRow]):
-    """Documents, best first."""
-
     unsent = ("citations_cut",)
 
     results: list[ArchiveRow]

@@ -19,11 +19,11 @@ def camel_case(name: str) -> str:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Result:
-    """Base of all results, and of their parts: each class below it is a frozen dataclass."""
+    """Base of all results and of their parts; each subclass becomes a frozen dataclass."""
 
-    # How pydantic, which the protocol uses, writes the keys of a schema.
+    # For pydantic, which writes the protocol's schemas.
     __pydantic_config__: ClassVar[dict[str, Any]] = {"alias_generator": camel_case}
-    unsent: ClassVar[tuple[str, ...]] = ()  # fields that are for callers in Python alone
+    unsent: ClassVar[tuple[str, ...]] = ()  # fields for callers in Python alone
 
     def __init_subclass__(cls, *, kw_only: bool = True) -> None:
         super().__init_subclass__()
@@ -38,7 +38,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Self:
-        """A result without nested ones, made of what `to_dict` gives."""
+        """A result without nested ones, from what `to_dict` gives."""
         values = {name: row.get(key) for name, key in cls._keys()}
         return cls(**{name: value for name, value in values.items() if value is not None})
 
@@ -49,13 +49,13 @@ class Result:
 
 
 class SnakeResult(Result):
-    """One whose keys are its fields' names: those of the external and index families."""
+    """A result whose keys are its fields' names: those of the external and index families."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {}
 
 
 class Listing(Result, Generic[T]):
-    """One that is a list of rows, above all."""
+    """A result that is above all a list of rows."""
 
     listed: ClassVar[str] = "results"  # the field that holds the rows
 
@@ -75,13 +75,13 @@ def plain(value: Any) -> Any:
 
 
 class Row(Result):
-    """One row of a list; `truncated` where a budget left no room for all of its text."""
+    """One row of a list; `truncated` if a budget cut its text."""
 
     truncated: bool | None = None
 
 
 class Located(Row):
-    """Where the text stands in a file that was converted; the end where it is another one."""
+    """Where the text is in a converted file; the end if it differs."""
 
     page: int | None = None
     end_page: int | None = None
@@ -94,7 +94,5 @@ class Located(Row):
 
 
 class InCollection(Result):
-    """What lies in a collection."""
-
-    collection: str  # an alias where there is one
-    collection_id: str | None = None  # the id where `collection` is an alias
+    collection: str  # an alias if there is one
+    collection_id: str | None = None  # the id if `collection` is an alias

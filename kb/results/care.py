@@ -1,4 +1,4 @@
-"""How a file is, and what became of copies, bundles and collections that moved between files."""
+"""The state of files, and the outcome of syncs, copies, bundles and moved collections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CollectionStatus(Result):
     passages: int
     embedded: int  # passages with a vector
     source: str
-    synced: str | None  # None: it has no source, or no sync of it has ended yet
+    synced: str | None  # None: it has no source, or no sync has ended yet
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,16 +74,12 @@ class ToolCalls(Result):
 
 
 class Copied(Result):
-    """A copy of a file."""
-
     copy: str
     bytes: int
     without_source: list[str] | None = None  # collections, in a copy for others
 
 
 class Packed(Result):
-    """A bundle that was written."""
-
     unsent = ("left_out",)
 
     bundle: str
@@ -94,7 +90,7 @@ class Packed(Result):
 
 class MovedCollection(Result):
     collection: str
-    name: str  # in the other file, where its own may have been taken
+    name: str  # in the other file, where its own may be taken
     documents: int
     waiting: int  # passages without a vector there
 
@@ -104,11 +100,11 @@ class MovedCollections(Listing[MovedCollection]):
     listed = "moved"
 
     moved: list[MovedCollection]
-    file: str  # that holds them now
+    file: str  # that contains them now
 
 
 class TokenStatus(Result):
-    """A token of a person or program that may use the file over HTTP, without the token itself."""
+    """A person's or program's token for the file over HTTP, without the secret itself."""
 
     name: str
     role: str  # "read" or "write"
@@ -116,11 +112,10 @@ class TokenStatus(Result):
     created: str
     expires: str | None
     revoked: str | None
-    requests_per_minute: int | None  # None: as the server has it
+    requests_per_minute: int | None  # None: the server's
 
     def to_dict(self) -> dict[str, Any]:
-        nothing = dict.fromkeys(("expires", "revoked", "requestsPerMinute"))
-        return nothing | super().to_dict()
+        return dict.fromkeys(("expires", "revoked", "requestsPerMinute")) | super().to_dict()
 
 
 class SyncedCollection(Result):
@@ -135,9 +130,9 @@ class SyncedCollection(Result):
     unchanged: int
     total: int
     renamed: int  # counted under `updated` too
-    errors: list[dict[str, str]]  # path and message; path "" where it is the whole collection
+    errors: list[dict[str, str]]  # path and message; the path "" is the whole collection
     notices: list[dict[str, str]]
-    is_stored: bool  # False: nothing was there for a new collection, so it was not made
+    is_stored: bool  # False: a new collection had nothing, so it was not made
 
 
 class SyncResults(Listing[SyncedCollection]):
@@ -148,9 +143,9 @@ class SyncResults(Listing[SyncedCollection]):
 
     collections: list[SyncedCollection]
     embedded: int
-    reused: int  # had the text of one that has a vector
+    reused: int  # whose text already has a vector
     notice: str | None = None
-    model: str = ""  # that of the vectors, where any were made
+    model: str = ""  # of the vectors, if any were made
     embedding_error: str = ""  # why no vectors could be made
     has_failed: bool = False  # a whole collection could not be synced
 
@@ -160,7 +155,7 @@ class Embedded(Result):
 
     model: str
     embedded: int
-    reused: int  # had the text of one that has a vector
+    reused: int  # whose text already has a vector
 
 
 class Removed(Result):
@@ -168,7 +163,7 @@ class Removed(Result):
 
     collection: str
     document: str | None = None
-    documents: int = 1  # how many went
+    documents: int = 1  # how many were removed
 
     def to_dict(self) -> dict[str, Any]:
         if self.document is None:

@@ -1,4 +1,4 @@
-"""Who cites whom."""
+"""Citations between documents, and broken links."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kb.results.base import Listing, Result
 class CitationRow(Result):
     """A citation of a document, or by it.
 
-    `document` is the other document as COLLECTION/path, "" where the file does not hold it;
-    `confidence` 1 for a link, less for documents that only resemble each other.
+    `document` is the other one as COLLECTION/path, "" if it is not in the file; `confidence` is 1
+    for a link, less for documents that only resemble each other.
     """
 
     way: str  # "cites" or "cited by"
@@ -28,19 +28,19 @@ _ENDS = {"source": "from", "target": "to"}
 
 
 class GraphNode(Result, kw_only=False):
-    """A document, or a cited page that the file does not hold."""
+    """A document, or a cited page that is not in the file."""
 
     unsent = ("is_external", "state")
 
-    id: str  # COLLECTION/path, also of a file that is missing; else the address as written
+    id: str  # COLLECTION/path, even of a missing file; else the address as written
     label: str  # title, or the address
     type: str  # "source" cites, "target" is cited, "both"; a lone document is a source
     is_external: bool = False
-    state: str = ""  # of the links to it: see `BrokenLinks`; "" where nobody asked for states
+    state: str = ""  # of the links to it: see `BrokenLinks`; "" unless asked for
 
 
 class GraphEdge(Result, kw_only=False):
-    """A document cites something; the surest of its citations of it counts."""
+    """From a document to what it cites, by the surest of its citations."""
 
     unsent = ("state",)
     __pydantic_config__ = {"alias_generator": lambda name: _ENDS.get(name, name)}  # noqa: RUF012
@@ -48,11 +48,11 @@ class GraphEdge(Result, kw_only=False):
     source: str
     target: str
     confidence: float
-    state: str = ""  # of the worst of its links
+    state: str = ""  # the worst of its links'
 
 
 class Graph(Result, kw_only=False):
-    """Nodes (documents first, in the order of their ids) and edges, one for each ordered pair."""
+    """Nodes (documents first, in the order of their ids) and edges, one per ordered pair."""
 
     unsent = ("notice",)
 
@@ -62,7 +62,7 @@ class Graph(Result, kw_only=False):
 
 
 class Citations(Listing[CitationRow]):
-    """What a document cites, then what cites it; the graph where more than one step is asked."""
+    """What a document cites, then what cites it; the graph if more than one step is asked for."""
 
     listed = "citations"
 

@@ -9,7 +9,7 @@ MIN_CHARACTERS, MAX_CHARACTERS = 500, 40_000  # that evidence may be packed into
 
 
 def require_length(max_characters: int, name: str) -> None:
-    """Raise UsageError where evidence cannot be packed into so many characters."""
+    """Raise UsageError if evidence cannot be packed into so many characters."""
     if not MIN_CHARACTERS <= max_characters <= MAX_CHARACTERS:
         raise UsageError(
             f"{name} must be {MIN_CHARACTERS} to {MAX_CHARACTERS:,}, not {max_characters}",
@@ -28,10 +28,8 @@ class ContextPart(Located):
 
 
 class ContextDocument(InCollection):
-    """A document with the parts that answer, in its order; `score` is that of its best part.
-
-    `also_in` names its copies and translations that answer as well.
-    """
+    """A document with the parts that answer, in its order; `score` is its best part's, and
+    `also_in` names copies and translations that answer too."""
 
     document_id: str
     document_title: str
@@ -43,7 +41,7 @@ class ContextDocument(InCollection):
 
 
 class OmittedPart(Result):
-    """What found no room: where to read it."""
+    """What did not fit, and where to read it."""
 
     collection: str
     document_id: str

@@ -8,13 +8,13 @@ from kb.results.base import InCollection, Listing, Located, Result, Row
 
 
 class CollectionInfo(InCollection):
-    """A collection: how it is called, what it holds and where that comes from."""
+    """A collection: what it is called, what it contains and where that comes from."""
 
     document_count: int
     description: str | None = None
     version: str | None = None
     kind: str
-    source: str  # "" where documents come in by calls
+    source: str  # "" if documents come in by calls
     base_url: str | None = None  # of a manifest
     metadata: dict[str, Any] | None = None  # of a manifest
 
@@ -32,7 +32,7 @@ class DocumentInfo(Row):
     id: str
     title: str
     size: int
-    date: str | None = None  # where the list is sorted by it
+    date: str | None = None  # if the list is sorted by it
 
 
 class RecentDocument(InCollection):
@@ -70,8 +70,6 @@ class DocumentList(InCollection, Listing[DocumentInfo]):
 
 
 class DocumentPart(InCollection, Located):
-    """Text of a document."""
-
     document: str
     url: str | None = None
 
@@ -82,7 +80,7 @@ class DocumentContent(DocumentPart):
     title: str
     content: str
     total_lines: int
-    start_line: int | None = None  # None where `content` is the whole document
+    start_line: int | None = None  # None if `content` is the whole document
     end_line: int | None = None
     notice: str | None = None
 
@@ -113,7 +111,7 @@ class SectionAlternative(Result):
 
 
 class SectionContent(DocumentPart):
-    """A section from its heading to its last line, trailing blanks left out."""
+    """A section from its heading to its last line, without trailing blank lines."""
 
     section: str
     level: int

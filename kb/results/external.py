@@ -1,4 +1,4 @@
-"""A project's own documentation: its activation, and what a search of it gives."""
+"""A project's own documentation: its activation, and search results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ class SyncProblem(SnakeResult):
 
 
 class ExternalDocsReport(SnakeResult):
-    """What became of the files of a documentation."""
-
     path: str
     added: int
     updated: int
@@ -44,7 +42,7 @@ class ExternalRow(SnakeResult, Row):
     path: str
     title: str
     summary: str | None = None
-    date: str | None = None  # where the search filters or sorts by it
+    date: str | None = None  # if the search filters or sorts by it
     char_count: int
     relevance_score: float
     start_line: int

@@ -1,4 +1,4 @@
-"""What was found out about a file, or about what it stands on."""
+"""What checks find out about a file, or about what it depends on."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ SOUND, HINT, BROKEN = "sound", "hint", "broken"
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The outcome of one check."""
 
     check: str
     state: str  # SOUND, HINT (nothing is lost or wrong) or BROKEN
     message: str
     remedy: str = ""
-    repair: str = ""  # what `--fix` does about it: a key of `REPAIRS`, or of the caller's own
+    repair: str = ""  # what `--fix` does about it: a key of `REPAIRS`, or the caller's own
 
     def as_dict(self) -> dict[str, str]:
         return {key: value for key, value in self._asdict().items() if value}
 
 
 class Reach(NamedTuple):
-    """Something outside of the project that a collection reads."""
+    """Something outside the project that a collection reads."""
 
     name: str  # of the collection
     source: str
@@ -29,5 +29,4 @@ class Reach(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What is read, in words."""
         return f"private addresses named by {self.source}" if self.is_private else self.source

@@ -18,7 +18,7 @@ class Discovery(Row):
     date: str  # UTC
     score: float | None = None  # of a search
     source: str
-    superseded_by: str | None = None  # the id of the one that corrects it
+    superseded_by: str | None = None  # the id of its correction
 
 
 class NearDiscovery(Result):
@@ -60,7 +60,7 @@ class CodeMatch(Result):
     file: str
     line: int
     column: int
-    text: str  # of a long line what is around the match, "…" for the rest
+    text: str  # of a long line the part around the match, with "…" for the rest
     before: list[str]
     after: list[str]
 
@@ -68,8 +68,7 @@ class CodeMatch(Result):
 class CodeMatches(Listing[CodeMatch]):
     """The first matches by path and line, and how many lines match in all.
 
-    `searched` says where: "disk", or "stored" for the texts in the file. `truncated`: the time was
-    over before all was searched.
+    `searched` is "disk", or "stored" for the texts in the file. `truncated`: time ran out.
     """
 
     listed = "matches"

@@ -1,10 +1,8 @@
-"""What the owner of a token may do with the file; apart, since every command asks for it."""
+"""What the owner of a token may do with the file; apart, since every command imports it."""
 
 from __future__ import annotations
 
 from typing import Literal
-
-__all__ = ["READ", "ROLES", "WRITE", "Role"]
 
 Role = Literal["read", "write"]
 READ: Role = "read"

@@ -9,22 +9,21 @@ SCORE_WORDS = ((0.9, "very likely"), (0.7, "likely"), (0.4, "maybe"), (0.0, "unl
 
 
 def score_word(score: float) -> str:
-    """The word for a score from 0 to 1."""
     return next(word for least, word in SCORE_WORDS if score >= least)
 
 
 class SearchRow(InCollection, Located):
     """A passage that answers a query.
 
-    `relevance_score` is 0 to 1, the probability that it does; `distance` the cosine distance, 0 to
-    2, None while it has no vector; `chunk_index` counts from 1. `also_in` names copies and
-    translations of the document that would be rows too.
+    `relevance_score` is the probability that it does, 0 to 1; `distance` the cosine distance, 0 to
+    2, None without a vector; `chunk_index` counts from 1. `also_in` names copies and translations
+    of the document that would be rows too.
     """
 
     document_id: str
     document_title: str
     url: str | None = None
-    date: str | None = None  # where the search filters or sorts by it
+    date: str | None = None  # if the search filters or sorts by it
     section_heading: str | None = None
     content: str
     relevance_score: float
@@ -37,8 +36,6 @@ class SearchRow(InCollection, Located):
 
 
 class SearchResults(Listing[SearchRow]):
-    """Rows, best first."""
-
     results: list[SearchRow]
     truncated: bool | None = None
     notice: str | None = None

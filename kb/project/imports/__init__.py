@@ -1,7 +1,7 @@
 """Imports of source files, resolved to files of the project.
 
-Each language has a grammar, which finds what is imported, and a function, which gives the files of
-each import in order ("" or nothing for what is not part of the project).
+Each language has a grammar, which finds the imports, and a function, which yields the files of each
+in order ("" or nothing for what is not part of the project).
 """
 
 from __future__ import annotations
@@ -18,14 +18,10 @@ from kb.project.imports.syntax import Grammar, Import, literal, read_imports
 
 
 def imported_files(project: Project, path: str, language: str, source: bytes) -> Iterator[str]:
-    """The project's files that a source imports, in order of appearance, each once.
-
-    Raises:
-        SyntaxProblem: a syntax error may hide imports.
-    """
+    """The project's files that a source imports, in order of appearance, each once. Raises
+    SyntaxProblem if a syntax error may hide imports."""
     language = "tsx" if path.endswith(".tsx") else language
-    entry = _LANGUAGES.get(language)
-    if entry is None:
+    if (entry := _LANGUAGES.get(language)) is None:
         return
     grammar, resolve = entry
     seen = {"", path}
@@ -42,14 +38,13 @@ _HEADER_FOLDERS = ("include", "inc")
 
 
 def _resolve_c(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
-    """The files that are included."""
     above = folders_above(path)
     header_folders = [posixpath.join(at, name) for at in above for name in _HEADER_FOLDERS]
     for name in _HEADER_FOLDERS:
         header_folders += [*project.folders_like(f"*/{name}"), *project.folders_like(f"*/*/{name}")]
     quoted = [*above, *(posixpath.join(at, "src") for at in above), *header_folders]
     for item in imports:
-        # In angle brackets the compiler's own come first, and beside the file it does not look.
+        # In angle brackets the compiler's own come first; it does not look beside the file.
         folders = header_folders if item.kind == "system" else quoted
         yield project.first(posixpath.join(folder, item.target) for folder in folders)
 
@@ -65,10 +60,8 @@ def _read_c(node: Node) -> Iterator[Import]:
 
 
 def _is_broken_c(token: Node) -> bool:
-    """Whether what stands behind `#include` names neither a file nor a macro for one.
-
-    By its line: among macros that puzzle the grammar it sees no strings any more.
-    """
+    """Whether what follows `#include` names neither a file nor a macro for one. Judged by the line:
+    among macros that confuse the grammar there are no string nodes."""
     return _NAMED.match(_rest_of_line(token)) is None
 
 
@@ -84,8 +77,8 @@ LONGEST_LINE = 1_000
 _NAMED = re.compile(
     rb"""[ \t]*+(?:"(?P<quoted>[^"]+)"|<(?P<system>[^>]+)>|[A-Za-z_]\w*+(?![./\w]))"""
 )
-# The token: its node is not there wherever macros puzzle the grammar, and macros make correct files
-# look wrong, so no other error counts.
+# The token: its node is missing where macros confuse the grammar. Macros make correct files look
+# wrong, so no other error counts.
 _C_NODES = frozenset({"#include"})
 _C = Grammar(_C_NODES, _read_c, _C_NODES, _is_broken_c, has_head=False)
 
@@ -94,10 +87,9 @@ _C = Grammar(_C_NODES, _read_c, _C_NODES, _is_broken_c, has_head=False)
 
 
 def _resolve_go(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
-    """The files of the imported packages."""
     modules = _go_modules(project, path)
     for item in imports:
-        # The longest name first: one module may lie inside another.
+        # The longest name first: one module may be inside another.
         for name in sorted(modules, key=len, reverse=True):
             if item.target == name or item.target.startswith(name + "/"):
                 folder = posixpath.join(modules[name], item.target[len(name) :].lstrip("/"))
@@ -112,16 +104,16 @@ def _go_modules(project: Project, path: str) -> dict[str, str]:
     for folder in folders_above(path):
         module = project.text(posixpath.join(folder, "go.mod"))
         work = project.text(posixpath.join(folder, "go.work"))
-        for name in _go_module_name(module):
+        for name in _GO_MODULE.findall(module):
             modules.setdefault(name, folder)
         for name, place in _GO_REPLACED.findall(module + work):
             modules.setdefault(name, posixpath.join(folder, place))
         for place in _GO_USED.findall(work):
             member = posixpath.join(folder, place)
-            for name in _go_module_name(project.text(posixpath.join(member, "go.mod"))):
+            for name in _GO_MODULE.findall(project.text(posixpath.join(member, "go.mod"))):
                 modules.setdefault(name, member)
     for folder in project.packages_beside(path, "go.mod"):
-        for name in _go_module_name(project.text(posixpath.join(folder, "go.mod"))):
+        for name in _GO_MODULE.findall(project.text(posixpath.join(folder, "go.mod"))):
             modules.setdefault(name, folder)
     return modules
 
@@ -130,10 +122,6 @@ def _go_modules(project: Project, path: str) -> dict[str, str]:
 _GO_REPLACED = re.compile(r"^[ \t]*+(?:replace[ \t]++)?(\S++).*=>[ \t]*+(\.\S*+)", re.MULTILINE)
 _GO_USED = re.compile(r"^[ \t]*+(?:use[ \t]++)?(\.\S*+)[ \t]*+$", re.MULTILINE)
 _GO_MODULE = re.compile(r'^[ \t]*+module[ \t]++"?([^\s"]++)', re.MULTILINE)
-
-
-def _go_module_name(go_mod: str) -> list[str]:
-    return _GO_MODULE.findall(go_mod)
 
 
 def _read_go(node: Node) -> Iterator[Import]:
@@ -156,7 +144,7 @@ _SOURCE_ROOTS = ("src/main/java", "*/src/main/java", "*/*/src/main/java", "src/t
 
 
 def _resolve_java(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
-    """The files of the imported classes, and those of a package taken in as a whole."""
+    """The files of the imported classes, and of packages imported as a whole."""
     imports = list(imports)
     packages = [item.target for item in imports if item.kind == "package"]
     roots = _source_roots(project, path, packages)
@@ -167,19 +155,17 @@ def _resolve_java(project: Project, path: str, imports: Iterable[Import]) -> Ite
         if item.target.endswith(".*"):
             package = posixpath.join(*parts)
             files = (project.files_in(posixpath.join(root, package), ".java") for root in roots)
-            whole = next(filter(None, files), [])
-            if whole:
+            if whole := next(filter(None, files), []):
                 yield from whole
                 continue
         yield _class_file(project, roots, parts)
 
 
 def _class_file(project: Project, roots: Sequence[str], parts: Sequence[str]) -> str:
-    # The name may go on behind the class, to one inside it or to a static member.
+    # After the class the name may continue to one inside it or to a static member.
     for length in range(len(parts), max(len(parts) - 3, 0), -1):
         name = posixpath.join(*parts[:length]) + ".java"
-        file = project.first(posixpath.join(root, name) for root in roots)
-        if file:
+        if file := project.first(posixpath.join(root, name) for root in roots):
             return file
     return ""
 
@@ -220,15 +206,13 @@ def _resolve_python(project: Project, path: str, imports: Iterable[Import]) -> I
         module = item.target.lstrip(".")
         dots, parts = len(item.target) - len(module), module.split(".")
         if dots:
-            above = folders_above(path)
-            bases = above[dots - 1 : dots]
+            bases = folders_above(path)[dots - 1 : dots]
         elif parts[0] in sys.stdlib_module_names:
-            bases = roots[:1]  # where a module of the project really hides the library's
+            bases = roots[:1]  # where a module of the project hides the library's
         else:
             bases = roots
         for base in bases:
-            files = list(_python_files(project, posixpath.join(base, *parts), item.names))
-            if files:
+            if files := list(_python_files(project, posixpath.join(base, *parts), item.names)):
                 yield from files
                 break
 
@@ -240,7 +224,7 @@ def _python_files(project: Project, module: str, names: Iterable[str]) -> Iterat
 
 
 def _module_file(project: Project, module: str) -> str:
-    # In the order in which Python looks; stubs for what has no source.
+    # In Python's order; stubs for what has no source.
     return project.first(
         module + end for end in ("/__init__.py", ".py", "/__init__.pyi", ".pyi") if module
     )
@@ -262,8 +246,7 @@ def _import_roots(project: Project, path: str) -> list[str]:
 
 
 def _configured_roots(project: Project, folder: str) -> Iterator[str]:
-    configuration = project.toml(posixpath.join(folder, "pyproject.toml"))
-    tools = table(configuration, "tool")
+    tools = table(project.toml(posixpath.join(folder, "pyproject.toml")), "tool")
     yield from strings(table(tools, "pytest", "ini_options").get("pythonpath"))
     yield from strings(table(tools, "setuptools", "packages", "find").get("where"))
     yield from strings([table(tools, "setuptools", "package-dir").get("")])
@@ -299,7 +282,6 @@ _RUBY_METHODS = ("require", "require_relative", "require_dependency", "load", "a
 
 
 def _resolve_ruby(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
-    """The files that are required."""
     above = folders_above(path)
     load_path = [posixpath.join(folder, name) for folder in above for name in _LOAD_PATH]
     for item in imports:
@@ -321,7 +303,7 @@ def _read_ruby(node: Node) -> Iterator[Import]:
 
 
 def _is_broken_ruby(word: Node) -> bool:
-    """Whether it is `require` with something behind it, on its line, that cannot be read."""
+    """Whether it is `require`, followed on its line by something unreadable."""
     if text(word) not in ("require", "require_relative"):
         return False
     statement, after = word.parent, word.next_sibling
@@ -333,7 +315,7 @@ def _is_broken_ruby(word: Node) -> bool:
     return is_near and after is not None and after.is_error
 
 
-# To the grammar the keywords are methods like others.
+# The grammar sees these keywords as methods.
 _RUBY = Grammar(frozenset({"call"}), _read_ruby, frozenset({"identifier"}), _is_broken_ruby)
 
 

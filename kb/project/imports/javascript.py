@@ -17,7 +17,7 @@ _TYPESCRIPT: tuple[str, ...] = (".ts", ".tsx", ".d.ts", ".mts", ".cts")
 _JAVASCRIPT: tuple[str, ...] = (".js", ".jsx", ".mjs", ".cjs")
 _OTHER = (".json", ".vue", ".svelte")
 
-# TypeScript sources name the file that will be compiled from the one they mean.
+# TypeScript sources name the output of the file that they mean.
 _SOURCES = {
     ".js": (".ts", ".tsx", ".d.ts"),
     ".jsx": (".tsx", ".d.ts"),
@@ -27,14 +27,12 @@ _SOURCES = {
 
 
 def resolve(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
-    """The files that are imported, exported from, or required."""
     mapping = path_mapping(project, path)
     packages = workspace_packages(project, path)
     for item in imports:
-        specifier = item.target.split("?")[0]  # "./icon.svg?raw": how a bundler is to load it
+        specifier = item.target.split("?")[0]  # "./icon.svg?raw": how a bundler should load it
         for base in _bases(project, path, specifier, mapping, packages):
-            file = _file(project, base, prefer_typescript=path.endswith(_TYPESCRIPT))
-            if file:
+            if file := _file(project, base, prefer_typescript=path.endswith(_TYPESCRIPT)):
                 yield file
                 break
 
@@ -72,11 +70,10 @@ def _file(project: Project, base: str, *, prefer_typescript: bool, is_main: bool
     if file or not project.is_folder(base):
         return file
     index = [posixpath.join(base, "index" + ending) for ending in endings]
-    # Not again for the folder that a package.json names: two may name each other.
+    # Not again for a folder that a package.json names: two may name each other.
     if not is_main and project.file(posixpath.join(base, "package.json")):
         for target in package_targets(project, base, ""):
-            file = _file(project, target, prefer_typescript=prefer_typescript, is_main=True)
-            if file:
+            if file := _file(project, target, prefer_typescript=prefer_typescript, is_main=True):
                 return file
     return project.first(index)
 
@@ -101,22 +98,17 @@ GRAMMAR = Grammar(_NODES, _read, frozenset({"import"}))
 
 
 # The packages of a workspace, and what their package.json lets others import
-
-
-# Folders of what is built from the sources, which in a clean checkout do not exist.
+# Folders of build output, which do not exist in a clean checkout.
 _BUILT = re.compile(r"^(?:\./)?(?:dist|build|lib|out|esm|cjs)/(?:(?:esm|cjs|src)/)?")
 _ENDING = re.compile(r"(?:\.d)?\.[cm]?[jt]sx?$")
 
 
 def workspace_packages(project: Project, path: str) -> dict[str, str]:
-    """The folders of packages by name: those around a file, of its workspace, and beside it.
-
-    Longer names come first, so that `@scope/a/b` is not taken for a part of `@scope/a`.
-    """
+    """The folders of packages by name, longest first, so that `@scope/a/b` is not taken for a part
+    of `@scope/a`: those around a file, of its workspace, and beside it."""
     packages: dict[str, str] = {}
     for folder in folders_above(path):
-        manifest = _manifest(project, folder)
-        workspaces = manifest.get("workspaces")
+        workspaces = _manifest(project, folder).get("workspaces")
         patterns = strings(table(workspaces).get("packages", workspaces))
         patterns += _pnpm_patterns(project.text(posixpath.join(folder, "pnpm-workspace.yaml")))
         members = [at for p in patterns for at in project.folders_like(posixpath.join(folder, p))]
@@ -130,11 +122,8 @@ def workspace_packages(project: Project, path: str) -> dict[str, str]:
 
 
 def package_targets(project: Project, folder: str, subpath: str) -> Iterator[str]:
-    """Where a package's folder may keep what is imported from it, the best guess first.
-
-    Args:
-        subpath: what stands behind the package's name; "" for the package itself.
-    """
+    """Where a package's folder may keep an import's file, the best guess first. `subpath` is what
+    follows the package's name; "" for the package itself."""
     manifest = _manifest(project, folder)
     targets = list(_exported(manifest.get("exports"), f"./{subpath}" if subpath else "."))
     if subpath:
@@ -153,8 +142,7 @@ def package_targets(project: Project, folder: str, subpath: str) -> Iterator[str
 def own_imports(project: Project, path: str, specifier: str) -> Iterator[str]:
     """Where `#name` leads by the `imports` of the file's own package."""
     for folder in folders_above(path):
-        manifest = _manifest(project, folder)
-        if manifest:
+        if manifest := _manifest(project, folder):
             for target in _exported(manifest.get("imports"), specifier):
                 yield posixpath.join(folder, target)
                 yield posixpath.join(folder, _ENDING.sub("", _BUILT.sub("src/", target)))
@@ -191,7 +179,7 @@ def _manifest(project: Project, folder: str) -> dict[str, Any]:
 
 
 def _pnpm_patterns(text: str) -> list[str]:
-    # The file is a list under one key; a YAML parser would be more than it needs.
+    # The file is a list under one key, which needs no YAML parser.
     _, _, listed = text.partition("packages:")
     patterns = re.findall(r"""\n[ \t]*-[ \t]*["']?([^"'\s#]+)""", listed)
     return [pattern for pattern in patterns if not pattern.startswith("!")]
@@ -212,11 +200,11 @@ class PathMapping:
     paths: Mapping[str, list[str]] = field(default_factory=dict)
 
     def candidates(self, specifier: str) -> Iterator[str]:
-        """Where a specifier may lead, as the compiler looks: the best pattern, then `baseUrl`."""
+        """Where a specifier may lead, in the compiler's order: the best pattern, then `baseUrl`."""
         if specifier in self.paths:
             yield from (posixpath.join(self.folder, to) for to in self.paths[specifier])
         else:
-            # Of several patterns the one with the longest text before its star counts.
+            # Of several patterns the one with the longest text before its star applies.
             for pattern in sorted(self.paths, key=lambda key: -len(key.partition("*")[0])):
                 start, star, end = pattern.partition("*")
                 fits = specifier.startswith(start) and specifier.endswith(end)
@@ -230,12 +218,10 @@ class PathMapping:
 
 
 def path_mapping(project: Project, path: str) -> PathMapping:
-    """The mapping that holds for a file: that of the nearest configuration above it."""
+    """The mapping of the nearest configuration above a file."""
+    names = ("tsconfig.json", "jsconfig.json")
     for folder in folders_above(path):
-        config = project.first(
-            posixpath.join(folder, name) for name in ("tsconfig.json", "jsconfig.json")
-        )
-        if config:
+        if config := project.first(posixpath.join(folder, name) for name in names):
             packages = workspace_packages(project, path)
             mapping = _load(project, config, packages, _CHAIN_AT_MOST)
             if mapping == PathMapping():
@@ -245,7 +231,7 @@ def path_mapping(project: Project, path: str) -> PathMapping:
 
 
 def _referenced(project: Project, config: str, packages: Mapping[str, str]) -> PathMapping:
-    """The first mapping among the projects that a configuration only brings together."""
+    """The first mapping among the projects that a configuration only combines."""
     references = _json_with_comments(project.text(config)).get("references")
     for reference in references if isinstance(references, list) else ():
         for place in strings([table(reference).get("path")]):
@@ -299,7 +285,7 @@ def _plain(path: str) -> str:
     return path.replace("${configDir}", ".")
 
 
-# What is not closed goes on to the end: no second look at it, so the time is linear.
+# What is not closed extends to the end, and is not looked at again, so the time is linear.
 _STRING = r'("(?:\\.|[^"\\\n])*+"?)'
 _STRING_OR_COMMENT = re.compile(_STRING + r"|//[^\n]*+|/\*(?:.*?\*/|.*+)", re.DOTALL)
 _STRING_OR_LAST_COMMA = re.compile(_STRING + r"|,(?=\s*+[\]}])")

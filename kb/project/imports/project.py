@@ -18,12 +18,12 @@ from kb.errors import KbError
 from kb.text.decode import NoTextError, decode
 from kb.text.file_names import on_disk, storable
 
-MOST_BESIDE = 200  # packages of one repository that are looked at
-_DEPTH_OF_STARS = 3  # what "**" in a list of workspace folders descends
+MOST_BESIDE = 200  # packages of a repository that are looked at
+_DEPTH_OF_STARS = 3  # levels that "**" descends in a list of workspace folders
 
 
 class Project:
-    """One look at a project: answers are kept, so make a new one for each question."""
+    """One look at a project: answers are cached, so make a new one for each question."""
 
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.realpath(root))
@@ -67,13 +67,9 @@ class Project:
         return folders
 
     def packages_beside(self, path: str, manifest: str) -> list[str]:
-        """The folders of packages beside that of a file, as in a repository of several packages.
-
-        They lie in the same folder (`packages/a`, `packages/b`) or one of its neighbours
-        (`packages/a`, `apps/b`).
-
-        Args:
-            manifest: the file that makes a folder a package's.
+        """The folders of packages beside that of a file, as in a repository of several packages: in
+        the same folder (`packages/a`, `packages/b`) or one of its neighbours (`apps/b`). A
+        `manifest` file makes a folder a package's.
         """
         above = folders_above(path)
         package = next((at for at in above if at and self.file(posixpath.join(at, manifest))), "")
@@ -107,12 +103,11 @@ class Project:
     def _find(self, path: str) -> str:
         if path.startswith(("../", "/")):
             return ""
-        # Most do not exist. What is not ASCII may have another normal form on the disk.
+        # Most do not exist. A name that is not ASCII may have another normal form on disk.
         if path.isascii() and not os.path.isfile(self._root / on_disk(path)):
             return ""
         try:
-            file = resolve_inside(self._root, path)
-            return storable(file.relative_to(self._root).as_posix())
+            return storable(resolve_inside(self._root, path).relative_to(self._root).as_posix())
         except KbError:
             return ""
 
@@ -129,7 +124,7 @@ class Project:
         place = self._root / on_disk(folder)
         if ".." in folder.split("/"):
             return False
-        # Not Path's own, which raise where a name is too long: it may come from a manifest.
+        # Path's own methods raise if a name is too long, as it may be in a manifest.
         is_folder = os.path.isdir(place) and not os.path.islink(place)
         return is_folder and not is_hidden_from_tools(folder)
 
@@ -142,7 +137,7 @@ class Project:
 
 
 def folders_above(path: str) -> list[str]:
-    """The folders that hold a file, the nearest first, "" for the root last."""
+    """The folders around a file, the nearest first, the root "" last."""
     folders = [posixpath.dirname(path)]
     while folders[-1]:
         folders.append(posixpath.dirname(folders[-1]))
@@ -150,7 +145,7 @@ def folders_above(path: str) -> list[str]:
 
 
 def table(value: Any, *keys: str) -> dict[str, Any]:
-    """A table inside a parsed configuration file; empty when anything on the way is none."""
+    """A table inside a parsed configuration file; empty if there is none."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}

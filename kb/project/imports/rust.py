@@ -1,7 +1,7 @@
-"""Rust: module files, and the modules that a `use` path goes through.
+"""Rust: module files, and the modules that a `use` path passes through.
 
-A path leads to an item. The file for it is the one of the innermost module on the way that has
-a file; modules written inside another's file lead to that file.
+A path leads to an item. Its file is that of the innermost module on the way that has one; modules
+written inside another's file lead to that file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ class _Crate:
 
 
 def resolve(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
-    """The files of the modules that are declared, and of those that are used."""
     package = next(
         (at for at in folders_above(path) if project.file(posixpath.join(at, "Cargo.toml"))), ""
     )
@@ -58,8 +57,7 @@ def _relative(inside: Sequence[str], names: Sequence[str]) -> list[str]:
 
 def _innermost(project: Project, crate: _Crate, names: Sequence[str]) -> str:
     for length in range(len(names), 0, -1):
-        file = _module_file(project, crate.folder, names[:length])
-        if file:
+        if file := _module_file(project, crate.folder, names[:length]):
             return file
     return crate.root
 
@@ -78,7 +76,7 @@ def _module_folder(crate: _Crate, path: str) -> list[str]:
     return [] if inside == "." else inside.split("/")
 
 
-# Each file in these folders of a package, or folder there with a main.rs, is a crate of its own.
+# Each file in these folders of a package, or folder there with a main.rs, is its own crate.
 _PROGRAM_FOLDERS = ("src/bin/", "tests/", "examples/", "benches/")
 
 
@@ -156,7 +154,7 @@ def _path_attribute(node: Node) -> str:
 
 
 def _use_paths(node: Node | None, prefix: str) -> Iterator[str]:
-    """Each path of a `use`, its braces multiplied out and its other names left aside."""
+    """Each path of a `use`, with braces expanded and aliases ignored."""
     if node is None or node.is_extra:
         return
     if node.type == "use_list":

@@ -1,8 +1,8 @@
-"""What a source file imports, as it is written there, by tree-sitter.
+"""What a source file imports, as written there, by tree-sitter.
 
-A file with a mistake in a function's body still says what it imports. So a syntax error counts
-only where it may hide an import: among the imports at the top of the file, or in a statement
-that begins like one.
+A file with a mistake in a function's body still says what it imports. So a syntax error counts only
+where it may hide an import: among the imports at the top of the file, or in a statement that begins
+like one.
 """
 
 from __future__ import annotations
@@ -11,26 +11,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from kb.formats.syntax_tree import (
-    Node,
-    TooComplexError,
-    Tree,
-    deadline,
-    parse_source,
-    text,
-    walk,
-)
+from kb.formats.syntax_tree import Node, TooComplexError, Tree, deadline, parse_source, text, walk
 
 _TOO_COMPLEX = "Too complex to parse"
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One thing that a file imports, in the words of its language."""
+    """One import of a file, in the words of its language."""
 
     target: str  # "..package.module", "./module.js", "crate::a::b", "java.util.List", "x.h" ...
     names: tuple[str, ...] = ()  # what is taken from it (Python); the modules around it (Rust)
-    kind: str = ""  # tells apart what a language writes in several ways; see its module
+    kind: str = ""  # distinguishes a language's ways of importing; see its module
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +35,17 @@ class Grammar:
     keywords: frozenset[str] = frozenset()
     # Whether such a token begins an import that cannot be read; by default one in an error.
     is_broken: Callable[[Node], bool] | None = None
-    # Whether an error at the top of the file counts, whatever it holds.
+    # Whether any error at the top of the file counts.
     has_head: bool = True
 
 
 class SyntaxProblem(ValueError):
-    """Why the imports of a file cannot be told."""
+    """Why the imports of a file are unknown."""
 
 
 def read_imports(language: str, grammar: Grammar, source: bytes) -> list[Import]:
-    """The imports of a UTF-8 source in order, those inside functions and conditions too.
-
-    Raises:
-        SyntaxProblem: a syntax error may hide imports, or the source is too complex.
-    """
+    """The imports of a UTF-8 source in order, those inside functions and conditions too. Raises
+    SyntaxProblem if a syntax error may hide imports, or the source is too complex."""
     until = deadline()
     try:
         tree = parse_source(language, source, until)
@@ -78,7 +67,7 @@ def read_imports(language: str, grammar: Grammar, source: bytes) -> list[Import]
 
 
 def literal(node: Node | None) -> str:
-    """The value of a plain string; "" for anything that is put together at run time."""
+    """The value of a plain string; "" for one that is composed at run time."""
     if node is None or len(node.named_children) != 1:
         return ""
     part = node.named_children[0]
@@ -88,7 +77,7 @@ def literal(node: Node | None) -> str:
 @dataclass(slots=True)
 class _Survey:
     candidates: list[Node] = field(default_factory=list)  # nodes of types that may import
-    errors: list[Node] = field(default_factory=list)  # what the parser could make nothing of
+    errors: list[Node] = field(default_factory=list)  # what the parser could not read
     broken: list[Node] = field(default_factory=list)  # keywords of import statements with errors
 
 
@@ -125,7 +114,7 @@ _BEFORE_IMPORTS = frozenset(
 
 
 def _line_of_problem(root: Node, survey: _Survey, importing: set[int]) -> int:
-    """The line of the first error that may hide an import; 0 when none may."""
+    """The line of the first error that may hide an import, or 0."""
     if not root.has_error:
         return 0
     in_head: list[Node] = []
