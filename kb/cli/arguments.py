@@ -1,5 +1,5 @@
-"""Arguments as people type them: near names for what is misspelt, words of a query that look like
-options, errors on one line or as JSON."""
+"""Arguments as people type them: near names for typos, query words that look like options, errors
+on one line or as JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 from kb.errors import UsageError
 from kb.text.nearest import nearest
 
-_OWN_GROUPS = 2  # positional arguments and options, which argparse makes first
+_OWN_GROUPS = 2  # positional arguments and options, which argparse creates first
 TABLE_FORMATS = ("table", "json", "csv", "tsv")
 QUERY_COMMANDS = ("search", "context", "recall")
-# `-n5` is an option with its value; `-cats` and `-north` are words that must not come.
+# `-n5` is an option with its value; `-cats` and `-north` exclude a word from a query.
 _ATTACHED_NUMBER = re.compile(r"-[A-Za-z]\d+")
-# Before a word that could be taken for an option. No argument of a program can hold it.
+# Before a word that looks like an option. No argument of a program can contain it.
 _MARK = "\0"
 
 
@@ -32,7 +32,7 @@ class WrongUse(UsageError):
 class Parser(argparse.ArgumentParser):
     """Raises its errors, with the next step, instead of printing the whole usage.
 
-    Its help shows the command's own options first, one example, and what every command takes last.
+    Its help shows the command's own options first, then one example, then common options.
     """
 
     def __init__(self, *, prog: str, description: str, example: str = "") -> None:
@@ -41,7 +41,6 @@ class Parser(argparse.ArgumentParser):
         self.commands: dict[str, list[tuple[str, str]]] = {}  # names and summaries by heading
 
     def argument(self, name: str, metavar: str, text: str = "", **more: Any) -> None:
-        """Declare a positional argument."""
         self.add_argument(name, metavar=metavar, help=text or None, **more)
 
     def option(
@@ -53,16 +52,13 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(*names.split(), metavar=metavar, help=text, **more)
 
     def flag(self, names: str, text: str, **more: Any) -> None:
-        """Declare an option without a value."""
         self.add_argument(*names.split(), help=text, **{"action": "store_true", **more})
 
     def limit(self, default: int, text: str = "rows") -> None:
-        """The option that says how many rows are shown."""
         text = f"{text} (default: {default})"
         self.option("-n --limit", "N", text, type=positive, default=default)
 
     def table_format(self) -> None:
-        """The option of a command that prints a table."""
         text = "csv, tsv: with headers (default: a table; in a pipe tab-separated, without headers)"
         self.option("--format", None, text, choices=TABLE_FORMATS)
 
@@ -70,7 +66,7 @@ class Parser(argparse.ArgumentParser):
         raise WrongUse(message, self.prog)
 
     def _get_formatter(self) -> argparse.HelpFormatter:
-        # argparse tries each argument's metavar on one, which would ask for the terminal's width.
+        # argparse tries each metavar on one, which would ask for the terminal's width.
         return argparse.HelpFormatter(self.prog, width=80)
 
     def format_usage(self) -> str:
@@ -117,7 +113,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def positive(text: str) -> int:
-    """An argument that is a whole number above 0."""
     with contextlib.suppress(ValueError):
         if (number := int(text)) > 0:
             return number
@@ -125,19 +120,17 @@ def positive(text: str) -> int:
 
 
 def share(text: str) -> float:
-    """An argument that is a number from 0 to 1."""
     with contextlib.suppress(ValueError):
         if 0 <= (number := float(text)) <= 1:
             return number
     raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
 
 
-# By the names that the library has for them.
+# As the library names them.
 FILTERS = ("paths", "tags", "metadata", "since", "until", "max_per_document", "sort")
 
 
 def add_filters(parser: Parser) -> None:
-    """The options that limit what a search finds."""
     paths = 'only documents such as "guide/**"; may be given several times'
     parser.option("--path", "GLOB", paths, is_list=True, dest="paths")
     parser.option("--tag", "TAG", "only documents with this tag", is_list=True, dest="tags")
@@ -153,12 +146,11 @@ def add_filters(parser: Parser) -> None:
 
 
 def filters_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What `add_filters` declares, as the library takes it."""
+    """The options of `add_filters`, as the library takes them."""
     return {name: getattr(options, name) for name in FILTERS}
 
 
 def add_shards(parser: Parser) -> None:
-    """The options of a command that searches files on other machines."""
     workers = (
         "search on the workers of a Dask scheduler too, such as tls://host:8786: see --shards "
         "(pip install 'kbfile[dask]')"
@@ -171,7 +163,7 @@ def add_shards(parser: Parser) -> None:
 
 
 class Words(argparse.Action):
-    """Words that may stand before, between and behind the options."""
+    """Words that may stand before, between and after the options."""
 
     def __call__(
         self,
@@ -180,22 +172,21 @@ class Words(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        words = [without_mark(word) for word in values or ()]
-        setattr(namespace, self.dest, self.value_of(words))
+        setattr(namespace, self.dest, self.value_of([without_mark(word) for word in values or ()]))
 
     def value_of(self, words: list[str]) -> Any:
         return words
 
 
 class Text(Words):
-    """One text, also when it was typed without quotes: `kb search retry with backoff`."""
+    """One text, even if typed without quotes: `kb search retry with backoff`."""
 
     def value_of(self, words: list[str]) -> Any:
         return " ".join(words) if words else None
 
 
 def command_index(parser: Parser, arguments: Sequence[str]) -> int:
-    """Where the command stands, behind the global options, which the parser knows."""
+    """Where the command is, after the global options, which the parser knows."""
     index = 0
     while index < len(arguments) and arguments[index].startswith("-"):
         index += 1 + _value_count(parser, arguments[index])
@@ -203,7 +194,7 @@ def command_index(parser: Parser, arguments: Sequence[str]) -> int:
 
 
 def words_first(parser: Parser, arguments: Sequence[str]) -> list[str]:
-    """The words of a command's query, wherever they stand, and behind them its options."""
+    """The words of a command's query, wherever they are, and after them its options."""
     options: list[str] = []
     words: list[str] = []
     index = 0
@@ -223,7 +214,6 @@ def words_first(parser: Parser, arguments: Sequence[str]) -> list[str]:
 
 
 def without_mark(word: str) -> str:
-    """A word as it was typed, before `words_first` marked it."""
     return word.removeprefix(_MARK)
 
 
@@ -235,7 +225,7 @@ def _is_option(parser: Parser, argument: str) -> bool:
 
 
 def _value_count(parser: Parser, argument: str) -> int:
-    """How many arguments behind an option belong to it."""
+    """How many arguments after an option belong to it."""
     if "=" in argument:
         return 0
     actions = parser._option_string_actions
@@ -252,7 +242,7 @@ def suggestion(name: str, names: Iterable[str]) -> str:
 
 
 def unknown_argument(parser: Parser, argument: str) -> str:
-    """What is wrong with an argument that a command does not take."""
+    """Why a command does not take an argument."""
     if not argument.startswith("-"):
         return f'"{argument}" is one argument too many'
     name = argument.split("=")[0]

@@ -18,14 +18,14 @@ from kb.text.file_names import storable
 if TYPE_CHECKING:
     from kb.tools.session import Session
 
-FEW = 100  # passages that are embedded in two seconds: not worth an answer before
-LEAST_SCORE = 0.1  # below it a row is noise as a rule
-# What a server has decided for itself when it was started.
+FEW = 100  # passages that take two seconds to embed: not worth an answer before
+LEAST_SCORE = 0.1  # a row below is usually noise
+# What a server decided when it was started.
 _OWN_CHOICES = ("model", "reranker", "download", "folder", "shards", "workers")
 
 
 class _CreatesFile(argparse.Action):
-    """An option that makes the command create the file if it is missing."""
+    """An option with which the command creates a missing file."""
 
     def __call__(
         self, parser: object, namespace: argparse.Namespace, values: Any, option: str | None = None
@@ -58,10 +58,8 @@ def search_options(parser: Parser) -> None:
 
 
 def search_by_server(options: argparse.Namespace) -> int | None:
-    """Search by the running server of the file, whose model is loaded already.
-
-    None where there is none, or it cannot answer: what it refuses, the command refuses itself.
-    """
+    """Search through the file's running server, whose model is loaded already; None if there is
+    none or it cannot answer, when the command searches, or refuses, itself."""
     if any(getattr(options, choice) for choice in _OWN_CHOICES):
         return None
     path, *beside = database_paths(options.db)
@@ -113,7 +111,7 @@ def _answer(session: Session, names: list[str], options: argparse.Namespace) -> 
 
 
 def _question(options: argparse.Namespace) -> dict[str, Any]:
-    """What is asked, but for the collections."""
+    """The arguments of a search except its collections."""
     return {
         "query": options.query,
         "limit": options.limit,
@@ -131,7 +129,6 @@ def list_names_options(parser: Parser) -> None:
 
 
 def list_names(session: Session, options: argparse.Namespace) -> int:
-    """List collections, or one collection's documents."""
     if options.name is not None:
         documents = session.base.list_documents(options.name).to_dict()
         del documents["hasMore"]
@@ -158,7 +155,6 @@ def recent_options(parser: Parser) -> None:
 
 
 def recent(session: Session, options: argparse.Namespace) -> int:
-    """List the newest documents, and the files that were read last."""
     result = session.base.recent(limit=options.limit).to_dict()
     rows = [
         {"what": "new", "when": row["date"], "where": f"{row['collection']}/{row['id']}", **row}

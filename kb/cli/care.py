@@ -25,8 +25,7 @@ def list_tools_options(parser: Parser) -> None:
 
 
 def list_tools(_: Session, options: argparse.Namespace) -> int:
-    """List the tools; with --json as a client sees them."""
-    from kb.tools.registry import load_tools  # 60 ms, which `kb status` need not wait
+    from kb.tools.registry import load_tools  # here: takes 60 ms
 
     tools = load_tools().values()
     result = {
@@ -64,7 +63,7 @@ def call_options(parser: Parser) -> None:
 
 
 def call(session: Session, options: argparse.Namespace) -> int:
-    """Call a tool and print its result, exactly as a client would get it."""
+    """Call a tool and print its result exactly as a client would get it."""
     from kb.tools.registry import call_tool, load_tools
 
     text = sys.stdin.read() if options.arguments == "-" else options.arguments
@@ -93,7 +92,6 @@ def status_options(parser: Parser) -> None:
 
 
 def status(session: Session, options: argparse.Namespace) -> int:
-    """Show sizes, the model and what waits to be embedded."""
     if options.calls:
         return _status_of_calls(session, options)
     files = [file.to_dict() for file in session.base.status()]
@@ -188,7 +186,6 @@ def pack_options(parser: Parser) -> None:
 
 
 def pack(session: Session, options: argparse.Namespace) -> int:
-    """Write a folder's documents as a bundle that `kb add` takes, with a manifest."""
     packed = session.base.pack(
         options.folder,
         options.output,
@@ -213,7 +210,6 @@ def copy_options(parser: Parser) -> None:
 
 
 def copy(session: Session, options: argparse.Namespace) -> int:
-    """Write a clean, compact copy, for oneself or for others."""
     copied = session.base.copy(options.destination, share=options.share)
     render.text(copied.to_dict(), f"{copied.copy} ({sized(copied.bytes)})", options)
     if copied.without_source:
@@ -229,7 +225,6 @@ def split_options(parser: Parser) -> None:
 
 
 def split(session: Session, options: argparse.Namespace) -> int:
-    """Move the named collections into another file."""
     with progress(options) as show:
         moved = session.base.split(options.file, options.names, progress=show)
     return _show_moved(moved, options)
@@ -242,7 +237,6 @@ def merge_options(parser: Parser) -> None:
 
 
 def merge(session: Session, options: argparse.Namespace) -> int:
-    """Move collections of another file into this one."""
     with progress(options) as show:
         moved = session.base.merge(options.file, options.names, progress=show)
     return _show_moved(moved, options)

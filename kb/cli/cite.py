@@ -37,7 +37,6 @@ def _add_depth(parser: Parser, default: int) -> None:
 
 
 def cite(session: Session, options: argparse.Namespace) -> int:
-    """List what a document cites and what cites it; further away, what the graph holds."""
     collection, path = resolve(session.base, options.document, options.collection)
     result = session.base.cite(path, collection=collection, depth=options.depth)
     shown = [
@@ -74,7 +73,6 @@ def graph_options(parser: Parser) -> None:
 
 
 def graph(session: Session, options: argparse.Namespace) -> int:
-    """Export the graph of the whole file or round some documents, or report broken links."""
     if options.broken:
         return _broken(session, options)
     if options.format == "sarif":
@@ -132,7 +130,7 @@ def _write(text: str, options: argparse.Namespace) -> None:
 
 
 def _location(link: BrokenLink) -> str:
-    """The file as seen from here, where it is there; else COLLECTION/id."""
+    """The file relative to here if it is below, else its path; without a file COLLECTION/id."""
     if not link.file:
         return f"{link.collection}/{link.document}"
     near = os.path.relpath(link.file)

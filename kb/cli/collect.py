@@ -50,7 +50,7 @@ def add_options(parser: Parser) -> None:
     several = 'these files, such as "guide/**"; may be given several times'
     parser.option("--include", "GLOB", f"only {several}", is_list=True)
     parser.option("--exclude", "GLOB", f"not {several}", is_list=True)
-    # A project's external documentation is registered by its activation alone.
+    # Only its activation registers a project's external documentation.
     kinds = ("documents", "archive", "external")
     parser.option("--kind", None, "(default: as before, else documents)", choices=kinds)
     parser.option("--description", None, "what the collection is about")
@@ -75,7 +75,7 @@ def add_options(parser: Parser) -> None:
 
 
 def add(session: Session, options: argparse.Namespace) -> int:
-    """Register folders and sync them: all of them or, where one cannot be added, none."""
+    """Add all sources, or none if one cannot be added."""
     for option in ("name", "description", "published_at"):
         if getattr(options, option) and len(options.sources) > 1:
             shown = option.replace("_", "-")
@@ -122,7 +122,6 @@ def sync_options(parser: Parser) -> None:
 
 
 def sync(session: Session, options: argparse.Namespace) -> int:
-    """Sync the named collections, or all that have a source."""
     _ask_about_sources(session, session.base.sources_to_confirm(options.names), options)
     notices: list[str] = []
     with progress(options) as show:
@@ -135,17 +134,14 @@ def sync(session: Session, options: argparse.Namespace) -> int:
             progress=show,
         )
     _show_sync(results, options, notices)
-    # What was said at the beginning of the command: syncing alone does not make it well.
+    # The problems were printed at the start of the command: syncing alone does not solve them.
     return FAILURE if results.has_failed or session.base.problems() else 0
 
 
 def _ask_about_sources(
     session: Session, sources: Sequence[Reach], options: argparse.Namespace
 ) -> None:
-    """Ask once, by name, for what a sync would read and this user has not named.
-
-    Where nobody can be asked nothing happens: each sync refuses by itself.
-    """
+    """Ask a person, once, about unconfirmed sources; without one each sync refuses by itself."""
     is_person = sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()
     if not sources or options.json or not is_person:
         return
@@ -167,7 +163,6 @@ def trust_options(parser: Parser) -> None:
 
 
 def trust(_: object, options: argparse.Namespace) -> int:
-    """Confirm what collections read outside of the project."""
     path = database_path(options.db)
     from kb.library.sources import trust as trust_file  # here: help needs nothing that syncs
 
@@ -194,7 +189,6 @@ def move_options(parser: Parser) -> None:
 
 
 def move(session: Session, options: argparse.Namespace) -> int:
-    """Say where the documents of a collection are now, and sync it."""
     with progress(options) as show:
         results = session.base.move(
             options.name, options.folder, embed=not options.no_embed, progress=show
@@ -212,7 +206,6 @@ def remove_options(parser: Parser) -> None:
 
 
 def remove(session: Session, options: argparse.Namespace) -> int:
-    """Remove a collection, or one of its documents; the source folder stays as it is."""
     removed = session.base.remove(options.name, options.document, force=options.force)
     if removed.document is None:
         line = f"removed {removed.collection} with {counted(removed.documents, 'document')}"
@@ -229,7 +222,6 @@ def reembed_options(parser: Parser) -> None:
 
 
 def reembed(session: Session, options: argparse.Namespace) -> int:
-    """Embed everything with the model that --model names."""
     notices: list[str] = []
     with progress(options) as show:
         result = session.base.reembed(
@@ -245,7 +237,7 @@ def reembed(session: Session, options: argparse.Namespace) -> int:
 
 
 def _telling(notices: list[str]) -> Callable[[str], None]:
-    """What workers have to say is printed at once, and kept for `--json`."""
+    """Prints what workers report at once, and keeps it for `--json`."""
 
     def tell(sentence: str) -> None:
         notices.append(sentence)
@@ -257,7 +249,7 @@ def _telling(notices: list[str]) -> Callable[[str], None]:
 def _show_sync(
     results: SyncResults, options: argparse.Namespace, notices: Sequence[str] = ()
 ) -> None:
-    """Print what syncs did, and the embedding after them; the JSON repeats earlier notices."""
+    """Print what syncs did, and the embedding after them; JSON repeats earlier notices."""
     notice = results.notice or ""
     if options.json:
         all_notices = " ".join(filter(None, (*notices, notice)))
@@ -276,7 +268,6 @@ def _show_sync(
 
 
 def summary(synced: SyncedCollection) -> str:
-    """What a sync did, on one line."""
     if not synced.is_stored:
         return f"{synced.collection}: nothing there, so nothing was added"
     if synced.errors and not synced.errors[0]["path"]:  # of the whole collection
@@ -294,7 +285,7 @@ def summary(synced: SyncedCollection) -> str:
 
 
 def say_problems(synced: SyncedCollection, options: argparse.Namespace) -> None:
-    """Tell the files that failed and the notices, some of each."""
+    """Print some of the files that failed, and some of the notices."""
     if options.quiet:
         return
     for problems, what in (

@@ -1,6 +1,6 @@
-"""The table of commands, and the parser of each: its own options stand beside its function.
+"""The table of commands, and the parser of each, whose options are declared beside its function.
 
-Only the module of the command that is typed is imported: help and misspelt commands wait for none.
+Only the module of the command that is typed is imported; help and typos need none.
 """
 
 from __future__ import annotations
@@ -23,23 +23,20 @@ from kb.cli.arguments import (
 )
 from kb.settings import PACKAGE, VERSION
 
-# What is opened as it is; every other argument is text, which UTF-8 must be able to hold.
+# Paths are opened as given; every other argument is text that UTF-8 must be able to hold.
 PATH_OPTIONS = frozenset(
-    {
-        *("access_log", "allow_docs", "db", "db_folder", "file", "folder", "judged", "root"),
-        *("sources", "token_file"),
-    }
+    "access_log allow_docs db db_folder file folder judged root sources token_file".split()
 )
 ABOUT = "A project's knowledge in one SQLite file: add folders, search, serve."
 EXAMPLE = 'kb search "how do I calibrate the wind vane?" --from docs'
 # By the headings of the overview: NAME FUNCTION[, USE]: SUMMARY. The function is MODULE.NAME in
-# `kb.cli`, and NAME_options beside it declares its arguments. "creates": it makes the file where
-# there is none; "no file": it opens none.
+# `kb.cli`; NAME_options beside it declares its arguments. "creates": it creates a missing file;
+# "no file": it opens none.
 _TABLE = PACKAGE / "assets" / "commands.txt"
 
 
 class Command(NamedTuple):
-    """What is known of a command without its module."""
+    """What is known of a command before its module is imported."""
 
     function: str
     use: str
@@ -63,12 +60,8 @@ COMMANDS = dict(_commands())
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options that a command line gives.
-
-    Raises:
-        WrongUse: it makes no sense.
-        SystemExit: the help or the version is printed.
-    """
+    """The options of a command line; raises WrongUse, or SystemExit once help or version are
+    printed."""
     if arguments[:1] in ([], ["help"]):  # `kb`, `kb help`, `kb help search`
         arguments = [*arguments[1:2], "--help"]
     general = overview()
@@ -92,7 +85,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def command_parser(name: str) -> Parser:
-    """The parser of one command."""
     command = COMMANDS[name]
     summary = command.summary
     parser = Parser(prog=f"kb {name}", description=f"{summary[0].upper()}{summary[1:]}.")
@@ -108,7 +100,7 @@ def command_parser(name: str) -> Parser:
 
 
 def overview() -> Parser:
-    """The parser of what stands before a command; its help lists them all."""
+    """The parser of what precedes a command; its help lists all commands."""
     parser = Parser(prog="kb", description=ABOUT, example=EXAMPLE)
     for name, command in COMMANDS.items():
         parser.commands.setdefault(command.heading, []).append((name, command.summary))
@@ -117,8 +109,7 @@ def overview() -> Parser:
 
 
 def _add_common_options(parser: Parser) -> None:
-    group = parser.add_argument_group("every command takes")
-    add = group.add_argument
+    add = parser.add_argument_group("every command takes").add_argument
     add(
         *("--db",),
         metavar="PATH",

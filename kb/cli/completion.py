@@ -1,8 +1,7 @@
-"""`kb completion`, and what the shell asks while one types.
+"""`kb completion`, and what the shell asks for while one types.
 
-argcomplete reads the commands and options from the parser itself; here are the names that only the
-file knows. Nothing may be printed or waited for: a file that is missing, damaged or busy completes
-to nothing.
+argcomplete reads commands and options from the parser; here are the names that only the file
+knows. Nothing may be printed or waited for: a missing, damaged or busy file completes to nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Completer = Callable[..., list[str]]
 _HOW = {
     "bash": 'eval "$(kb completion bash)"      # in ~/.bashrc',
     "zsh": 'eval "$(kb completion zsh)"       # in ~/.zshrc, behind compinit',
-    # As a file: fish comes with one for another program of that name, which is read beside ours.
+    # A file, since fish has completions for another program named kb, and reads them beside ours.
     "fish": "kb completion fish > ~/.config/fish/completions/kb.fish",
 }
 
@@ -36,7 +35,6 @@ def completion_options(parser: Parser) -> None:
 
 
 def completion(_: object, options: argparse.Namespace) -> int:
-    """Print the shell's function."""
     from argcomplete.shell_integration import shellcode
 
     text = shellcode(list(PROGRAMS), shell=options.shell)
@@ -45,7 +43,6 @@ def completion(_: object, options: argparse.Namespace) -> int:
 
 
 def complete() -> None:
-    """Answer the shell and leave."""
     import argcomplete
 
     from kb.cli.commands import COMMANDS, command_parser, overview
@@ -55,7 +52,7 @@ def complete() -> None:
     words = os.environ.get("COMP_LINE", "").split()
     for name, command in COMMANDS.items():
         commands.add_parser(name, help=command.summary, description="")
-        if name in words:  # the options of the others are not asked for
+        if name in words:  # the others' options are not asked for
             typed = commands.choices[name] = command_parser(name)
             for action in typed._actions:
                 if action.dest == "db":  # it may be named before the command

@@ -15,7 +15,7 @@ from kb.results.memory import ForgottenDiscovery, RecordedDiscovery
 from kb.text.counted import counted
 from kb.tools.session import Session
 
-SHOWN_ID = 8  # characters of an id that people see; enough to tell thousands apart
+SHOWN_ID = 8  # characters of an id: enough to tell thousands apart
 SHORTEST, LONGEST = 10, 1000  # characters, as for the tool
 NOTHING_RECORDED = "nothing is recorded yet: `kb record TEXT` does it"
 TYPES = ("", "pattern", "rule", "decision", "issue")
@@ -38,7 +38,6 @@ def _add_type(parser: Parser, text: str) -> None:
 
 
 def record(session: Session, options: argparse.Namespace) -> int:
-    """Record a discovery."""
     text = sys.stdin.read() if options.text == "-" else options.text
     if not SHORTEST <= len(text.strip()) <= LONGEST:
         raise UsageError(
@@ -69,8 +68,7 @@ def _say_outcome(
     result |= {key: more[key] for key in ("supersedes", "nearest") if key in more}
     about = f" of {discovery.module}" if discovery.module else ""
     if not options.quiet or options.json:
-        line = f"{discovery.status}: {discovery.type}{about} {discovery.id}"
-        render.text(result, line, options)
+        render.text(result, f"{discovery.status}: {discovery.type}{about} {discovery.id}", options)
     if isinstance(discovery, RecordedDiscovery) and not options.quiet:
         for near in discovery.nearest or ():
             render.say(f"known: {near.id[:SHOWN_ID]} {near.content}")
@@ -88,7 +86,6 @@ def recall_options(parser: Parser) -> None:
 
 
 def recall(session: Session, options: argparse.Namespace) -> int:
-    """Search the discoveries; without a query print them all as Markdown, by module."""
     if options.query is None:
         rows = [
             discovery.to_dict()
@@ -116,7 +113,7 @@ def recall(session: Session, options: argparse.Namespace) -> int:
 
 
 def as_markdown(discoveries: Sequence[dict[str, Any]]) -> str:
-    """The discoveries as a page with a chapter a module and a section a type."""
+    """The discoveries as a page with a chapter per module and a section per type."""
     lines = ["# Discoveries"]
     module = type_ = None
     for discovery in discoveries:
@@ -140,7 +137,6 @@ def forget_options(parser: Parser) -> None:
 
 
 def forget(session: Session, options: argparse.Namespace) -> int:
-    """Take a discovery back, with every trace of it in the file."""
     session.log.flush()
     _say_outcome(session.base.forget(options.id), options)
     return 0
@@ -155,7 +151,6 @@ def grep_options(parser: Parser) -> None:
 
 
 def grep(session: Session, options: argparse.Namespace) -> int:
-    """Search the project's files; print one line a match."""
     results = session.base.grep(
         options.pattern,
         glob=options.glob,

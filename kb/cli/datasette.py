@@ -32,9 +32,9 @@ def datasette_options(parser: Parser) -> None:
 
 
 def datasette(session: Session, options: argparse.Namespace) -> int:
-    """Write what Datasette is to know, and start it or say how."""
+    """Write Datasette's configuration, and start it or print how."""
     file = Path(session.database.path).absolute()
-    # The name is one that the .gitignore beside the file leaves out.
+    # The .gitignore beside the file covers this name.
     metadata_file = file.with_name(f"{file.name}.datasette.json")
     try:
         metadata_file.write_text(json.dumps(metadata(file.stem), indent=2), encoding="utf-8")
@@ -63,7 +63,7 @@ def datasette(session: Session, options: argparse.Namespace) -> int:
 
 
 def metadata(name: str) -> dict[str, Any]:
-    """The metadata of a file that Datasette calls so."""
+    """The metadata of a file by its name in Datasette."""
     text = (PACKAGE / "assets" / "datasette.yaml").read_text(encoding="utf-8")
     general: dict[str, Any] = yaml.safe_load(text)
     of_file = {key: general.pop(key) for key in ("tables", "queries")}
@@ -71,10 +71,8 @@ def metadata(name: str) -> dict[str, Any]:
 
 
 def _has_config(program: str) -> bool:
-    """Whether it is a Datasette from 1.0 on, which takes questions out of its configuration alone.
-
-    Before, an option of that name meant something else.
-    """
+    """Whether it is Datasette 1.0 or later, which reads queries from its configuration alone. To
+    earlier ones the option means something else."""
     done = subprocess.run(
         [program, "--version"], capture_output=True, encoding="utf-8", check=False
     )

@@ -33,11 +33,10 @@ def doctor_options(parser: Parser) -> None:
 
 
 def doctor(_: object, options: argparse.Namespace) -> int:
-    """Look at all that kb needs, each finding with its remedy."""
     paths = database_paths(options.db)
     path = paths[0]
     fixed = _fix(path, options) if options.fix else []
-    with progress(options) as show:  # a bar would draw over what is printed meanwhile
+    with progress(options) as show:  # ends before printing: a bar would draw over the lines
         findings = list(_look(paths, full=options.full or options.fix, show=show))
     if not options.json:
         for finding in findings:
@@ -70,7 +69,7 @@ def _look(paths: Sequence[Path], *, full: bool, show: Show) -> Iterator[Finding]
 
 
 def _fix(path: Path, options: argparse.Namespace) -> list[str]:
-    """Mend what is safe; what was mended, in words."""
+    """Mend what is safe to mend; what was mended, in words."""
     embedder = partial(make_embedder, threads=options.threads, allow_download=options.download)
     fixed = []
     with progress(options) as show:

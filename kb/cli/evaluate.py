@@ -56,12 +56,10 @@ def evaluate_options(parser: Parser) -> None:
 
 
 def evaluate(session: Session, options: argparse.Namespace) -> int:
-    """Print the measures of keyword, vector and hybrid search, and what the scores are worth."""
     if options.unrelated is not None:
         return _report_made(session, _unrelated(options), options)
     if options.judged is None:
-        documents = pages(session.files)
-        if not documents:
+        if not (documents := pages(session.files)):
             raise UsageError("there are no documents to make questions from: `kb add` some first")
         made = make_questions(documents, options.count, options.seed)
         if options.save:
@@ -86,11 +84,7 @@ def evaluate(session: Session, options: argparse.Namespace) -> int:
 
 
 def _unrelated(options: argparse.Namespace) -> list[MadeQuestion]:
-    """The questions of another collection, of which none should be answered here.
-
-    Raises:
-        UsageError: a collection to measure is named as well.
-    """
+    """The questions of another collection, none of which the documents here should answer."""
     if options.judged is not None:
         raise UsageError("--unrelated asks about the documents you have: name no other collection")
     path = Path(options.unrelated).expanduser().resolve()
@@ -112,8 +106,7 @@ def _report_made(
     render.remark(session.lost, options)
     with progress(options) as show:
         rows = made_figures(session.files, made, show)
-    columns = ("kind", "questions", "at0.7", "first", "before")
-    render.table({"made": rows}, rows, columns, options)
+    render.table({"made": rows}, rows, ("kind", "questions", "at0.7", "first", "before"), options)
     return 0
 
 

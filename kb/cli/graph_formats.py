@@ -82,7 +82,7 @@ def to_mermaid(graph: Graph) -> str:
 
 
 def to_html(picture: Mapping[str, Any]) -> str:
-    """A page with a graph's picture in it and a script that draws it; nothing is loaded."""
+    """A page that contains a graph's picture and a script that draws it; nothing is loaded."""
     page = _asset("graph.html")
     data = json.dumps(picture, ensure_ascii=False, separators=(",", ":"))
     parts = {
@@ -98,7 +98,7 @@ def to_html(picture: Mapping[str, Any]) -> str:
 
 
 def to_sarif(links: Iterable[tuple[BrokenLink, str]]) -> str:
-    """Broken links, each with its file, as CI systems take them to annotate lines (SARIF 2.1.0)."""
+    """Broken links with their files, for CI systems to annotate lines (SARIF 2.1.0)."""
     results = [
         {
             "ruleId": f"missing-{link.missing}",

@@ -103,7 +103,6 @@ def install(_: object, options: argparse.Namespace) -> int:
 
 
 def uninstall(_: object, options: argparse.Namespace) -> int:
-    """Take the server out of a client's file."""
     assistant = ASSISTANTS[options.client]
     place = _place(options)
     change = plan_uninstall(assistant, _config_file(assistant, place), options.name)
@@ -136,8 +135,7 @@ def _place(options: argparse.Namespace) -> Place:
 def _config_file(assistant: Assistant, place: Place) -> Path:
     if not place.is_project_file:
         return user_file(assistant, Machine())
-    path = project_file(assistant, place.project)
-    if path is None:
+    if (path := project_file(assistant, place.project)) is None:
         raise UsageError(f"{assistant.title} has no file of a project: leave --project out")
     return path
 

@@ -21,11 +21,10 @@ from kb.text.file_names import writable
 
 log = logging.getLogger("kb.cli")
 
-SHELL_ASKS = "_ARGCOMPLETE"  # set by the shell's function, to be told how a word may go on
+SHELL_ASKS = "_ARGCOMPLETE"  # set by the shell's function to ask for completions
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and leave with its exit code."""
     prepare_streams()
     code = DONE
     try:
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _outcome(arguments: list[str]) -> int:
-    """Run the command, say what went wrong; the exit code."""
+    """Run the command and print what went wrong; the exit code."""
     if SHELL_ASKS in os.environ:
         from kb.cli.completion import complete
 
@@ -51,7 +50,7 @@ def _outcome(arguments: list[str]) -> int:
     except WrongUse as error:
         _print_error(error, as_json="--json" in arguments, program=error.program)
         return WRONG_USE
-    except SystemExit as ended:  # the help or the version is printed
+    except SystemExit as ended:  # the help or the version was printed
         return int(ended.code or 0)
     for option, value in vars(options).items():
         if option not in PATH_OPTIONS:
@@ -85,7 +84,7 @@ def _outcome(arguments: list[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if options.command != "browse.search" or options.folder is not None:
-        gc.enable()  # one search makes next to no garbage (`kb.__main__`)
+        gc.enable()  # one search makes hardly any garbage (`kb.__main__`)
     if (root := getattr(options, "root", None)) is not None:
         try:
             os.chdir(root.expanduser())
@@ -97,14 +96,14 @@ def _run(options: argparse.Namespace) -> int:
 
         if (code := search_by_server(options)) is not None:
             return code
-    # Only now: what opens a file takes as long to load as a running server takes to answer.
+    # Only now: loading what opens a file takes as long as a running server's answer.
     from kb.cli.run import run_command
 
     return run_command(options)
 
 
 def _tool_failure(error: KbError, name: str) -> int:
-    """What keeps a tool from being called, in the shape that the tool's errors have."""
+    """Print what prevents a tool's call in the shape of the tool's own errors."""
     from kb.tools.registry import failure_shape, load_tools
 
     tool = load_tools().get(name)

@@ -15,11 +15,11 @@ from kb.cli.streams import coloured
 
 Show = Callable[[str, int, int], None]
 
-NOTICE_SECONDS = 1.5  # until a command says that it takes longer
+NOTICE_SECONDS = 1.5  # before a command says that it takes longer
 
 
 class Notice:
-    """One line on stderr about a step that takes long: what is done, and for how much longer."""
+    """One line on stderr about a step that takes long: what is done, and how much longer."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._is_silent = options.quiet or options.json
@@ -28,11 +28,7 @@ class Notice:
         self._began = 0.0
 
     def begin(self, look: Callable[[], tuple[str, float]]) -> None:
-        """A step begins.
-
-        Args:
-            look: says what is done, and for how many seconds in all; 0 where nobody can say.
-        """
+        """Begin a step; `look` says what is done, and for how many seconds in all (0: unknown)."""
         self.end()
         self._look = look
         self._began = time.monotonic()
@@ -42,7 +38,7 @@ class Notice:
             self._timer.start()
 
     def show(self, stage: str, done: int, total: int) -> None:
-        """What `progress` tells of the step."""
+        """The progress of the step, as a callback of `progress`."""
         if stage != self._stage:
             self._stage = stage
             self.begin(lambda: (stage, 0.0))
@@ -52,7 +48,6 @@ class Notice:
             self._look = lambda: (f"{stage}: {done:,} of {total:,}", seconds)
 
     def end(self) -> None:
-        """Say nothing of the step from now on."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -111,8 +106,6 @@ def _rate_column() -> Any:
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """Items a second."""
-
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:.1f}/s" if task.speed else "")
 

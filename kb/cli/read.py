@@ -12,7 +12,6 @@ from kb.tools.session import Session
 
 
 def add_collection(parser: Parser) -> None:
-    """The option of commands that take documents by their names."""
     parser.option("-c --collection", "NAME", "look in this collection alone", default="")
 
 
@@ -60,10 +59,8 @@ def outline_options(parser: Parser) -> None:
 
 
 def outline(session: Session, options: argparse.Namespace) -> int:
-    """Print a document's headings, indented by level, with their lines."""
     collection, document = resolve(session.base, options.document, options.collection)
-    result = session.base.outline(document, collection=collection, max_depth=options.depth)
-    shown = result.to_dict()
+    shown = session.base.outline(document, collection=collection, max_depth=options.depth).to_dict()
     lines = [
         f"{row['line']:>6}  {'  ' * (row['level'] - 1)}{row['text']}" for row in shown["outline"]
     ]
@@ -81,7 +78,6 @@ def section_options(parser: Parser) -> None:
 
 
 def section(session: Session, options: argparse.Namespace) -> int:
-    """Print one section."""
     collection, document = resolve(session.base, options.document, options.collection)
     result = session.base.section(
         document,
@@ -105,7 +101,6 @@ def context_options(parser: Parser) -> None:
 
 
 def context(session: Session, options: argparse.Namespace) -> int:
-    """Print the best evidence for a question as Markdown, with where it stands."""
     results = session.base.context(
         options.query,
         collections=options.collection,
@@ -139,7 +134,6 @@ def related_options(parser: Parser) -> None:
 
 
 def related(session: Session, options: argparse.Namespace) -> int:
-    """List documents close in meaning."""
     collection, document = resolve(session.base, options.document, options.collection)
     result = session.base.related(document, collection=collection, limit=options.limit).to_dict()
     rows = [
@@ -154,10 +148,7 @@ def related(session: Session, options: argparse.Namespace) -> int:
 def _show(
     content: str, document: str, options: argparse.Namespace, title: str = "", is_whole: bool = True
 ) -> None:
-    """Print text on a terminal.
-
-    Lines that were asked for by number are shown as they are: rendered, they would be others.
-    """
+    """Print text on a terminal; a range of lines as it is, since rendering would change lines."""
     from kb.cli import terminal
     from kb.library.reading import body_of_markdown
 

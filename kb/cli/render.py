@@ -1,7 +1,7 @@
 """What people and pipes see: tables and colour on a terminal, plain text in a pipe, or JSON.
 
-What a command was asked for goes to stdout; whatever is said beside it is a line on stderr that
-begins with `kb:`. Rich is imported on a terminal only (`kb.cli.terminal`).
+The result of a command goes to stdout; anything else is a line on stderr that begins with `kb:`.
+Rich is imported on a terminal only (`kb.cli.terminal`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,11 @@ ERROR, NOTICE = "bold red", "yellow"
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
     print(as_json(value, indent=2))
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """JSON that stdout can hold: letters as they are where it takes all, else escaped.
-
-    What could steer a terminal is escaped always.
-    """
+    """JSON, with letters escaped that stdout cannot hold or that could steer a terminal."""
     takes_all = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
     separators = None if indent else (",", ":")
     listed = json.dumps(
@@ -43,11 +39,7 @@ def text(
     options: argparse.Namespace,
     on_terminal: Callable[[], None] | None = None,
 ) -> None:
-    """A result as text, or as JSON if asked for.
-
-    Args:
-        on_terminal: prints it for people, in place of the text.
-    """
+    """Print a result as text, or as JSON if asked for; on a terminal by `on_terminal`, if given."""
     if options.json:
         print_json(result)
     elif plain and on_terminal is not None and sys.stdout.isatty():
@@ -57,13 +49,13 @@ def text(
 
 
 def is_read_as_it_comes(options: argparse.Namespace) -> bool:
-    """Whether a person reads the output, so that a better answer may follow a first one."""
+    """Whether a person reads along, so that a better answer may follow a first one."""
     plain = not options.json and getattr(options, "format", None) in (None, "table")
     return plain and not options.quiet and sys.stdout.isatty()
 
 
 def say(sentence: str, *, program: str = "kb", style: str = NOTICE) -> None:
-    """A line on stderr, behind the name of the program."""
+    """Print a line on stderr, after the name of the program."""
     line = " ".join(sentence.splitlines())
     if sys.stderr.isatty():
         from kb.cli import terminal
@@ -74,13 +66,13 @@ def say(sentence: str, *, program: str = "kb", style: str = NOTICE) -> None:
 
 
 def remark(sentence: str, options: argparse.Namespace) -> None:
-    """A sentence beside the result, for people alone: JSON holds it otherwise."""
+    """Print a sentence beside the result for people; JSON contains it otherwise."""
     if sentence and not options.json:
         say(sentence)
 
 
 def labelled(label: str, style: str, sentence: str) -> None:
-    """A line behind a short word, which has a colour on a terminal."""
+    """Print a line after a short word, which is coloured on a terminal."""
     if sys.stdout.isatty():
         from kb.cli import terminal
 
@@ -92,7 +84,7 @@ def labelled(label: str, style: str, sentence: str) -> None:
 def table(
     result: Any, rows: Sequence[dict[str, Any]], columns: Sequence[str], options: argparse.Namespace
 ) -> None:
-    """Rows as a table on a terminal, as tab-separated lines in a pipe, or as asked for."""
+    """Print rows as a table on a terminal, as tab-separated lines in a pipe, or as asked for."""
     kind = "json" if options.json else getattr(options, "format", None) or "table"
     if kind == "json":
         print_json(result)
@@ -108,10 +100,7 @@ def table(
 
 
 def separated(rows: Sequence[dict[str, Any]], columns: Sequence[str], kind: str) -> None:
-    """Rows under their headers, for other programs.
-
-    CSV keeps values as they are; in TSV, which has no quotes, each is on one line.
-    """
+    """Print rows under their headers, for other programs; TSV, without quotes, on one line each."""
     if kind == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)

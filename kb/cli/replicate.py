@@ -1,4 +1,4 @@
-"""`kb replicate` and `kb restore`: a copy elsewhere that lives, and the way back."""
+"""`kb replicate` and `kb restore`: a live copy elsewhere, and the way back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def replicate_options(parser: Parser) -> None:
 
 
 def replicate(_: object, options: argparse.Namespace) -> int:
-    """Copy until a signal comes; or show how far the copy is; or end it."""
     file = database_paths(options.db)[0]
     if options.stop:
         return _stop(file, options)
@@ -46,8 +45,7 @@ def replicate(_: object, options: argparse.Namespace) -> int:
             file, options.destination, tell, goes_on=options.goes_on, once=options.once
         )
     except (KeyboardInterrupt, SystemExit):
-        state = replicating.replication_state(file)
-        if state is not None:
+        if (state := replicating.replication_state(file)) is not None:
             tell(f"ended: {state.sentence()}; {state.remedy()}")
     return 0
 
@@ -60,7 +58,6 @@ def restore_options(parser: Parser) -> None:
 
 
 def restore(_: object, options: argparse.Namespace) -> int:
-    """Write the file anew where there is none."""
     file = database_paths(options.db)[0]
     restored = replicating.restore(options.destination, file, options.at)
     result = {"file": str(file), "bytes": restored.size, "documents": restored.documents}

@@ -1,4 +1,4 @@
-"""Open the file and run one command on it: what a command line loads only when it needs it."""
+"""Opens the file and runs one command on it: loaded only for commands that need it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kb.sources.address import git_address, is_git, is_remote, is_web, typed_pat
 from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits, parse_limits
 from kb.tools.session import open_session
 
-# What commands do that may take long, and how many bytes of the file a second.
+# Commands that may take long: what they do, and how many bytes of the file a second, or 0.
 SLOW: dict[str, tuple[str, float]] = {
     "collect.add": ("reading the folder", 0),
     "collect.sync": ("comparing files with what is stored", 0),
@@ -44,14 +44,14 @@ SLOW: dict[str, tuple[str, float]] = {
     "replicate.restore": ("fetching the file", 0),
 }
 MIGRATED = 30e6  # bytes of an older file a second
-# That one thread keeps the interpreter while others wait. A search gives it up some fifty times: at
-# Python's 5 ms one took .6 s longer beside a document of 19 MB, at this no longer than alone.
+# How long one thread keeps the interpreter while others wait. A search gives it up some fifty
+# times: beside a document of 19 MB one took .6 s longer at Python's 5 ms, at this no longer.
 SWITCH_SECONDS = 0.0005
 READING = ("browse", "cite", "read")  # modules whose commands people name collections to
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Its exit code. What goes wrong is raised."""
+    """Run a command and return its exit code. Raises what goes wrong."""
     module, name = options.command.split(".")
     if module == "serve":  # before the first thread, which opening a file starts
         use_one_heap()
@@ -62,7 +62,7 @@ def run_command(options: argparse.Namespace) -> int:
         raise UsageError("--workers and --shards belong together: give both")
     path, *others = database_paths(options.db) if needs_file else [Path(":memory:")]
     if shards and module == "browse" and not (options.db or path.exists()):
-        path = Path(":memory:")  # what is searched lies elsewhere
+        path = Path(":memory:")  # what is searched is elsewhere
     replica = getattr(options, "replica", "")
     is_new = needs_file and options.creates and not replica and not path.exists()
     made = [folder for folder in path.parents if is_new and not folder.exists()]
@@ -89,14 +89,14 @@ def run_command(options: argparse.Namespace) -> int:
         raise
     finally:
         options.notice.end()
-        # A server that fails later may have been written to by others until then.
+        # Until a server fails, others may have written to its file.
         if is_new and code and (is_refused or module != "serve"):
             _withdraw(opened, made)
     return code
 
 
 def _run_on(opened: Opened, options: argparse.Namespace, module: str, name: str) -> int:
-    """The exit code of a function of a module of commands, run on an open file."""
+    """Run a function of a module of commands on an open file; the exit code."""
     database, beside = opened
     rate_limit = getattr(options, "rate_limit", "")
     session = open_session(
@@ -136,15 +136,15 @@ def _run_on(opened: Opened, options: argparse.Namespace, module: str, name: str)
         except Exception as error:
             session.base.require_sound(error)
             raise
-        # What this command wrote is not in the `.db` alone.
+        # The `.db` alone lacks what this command wrote.
         if database.log.waits and (waiting := session.base.waiting_log()):
             render.say(f"{waiting.message}; {waiting.remedy}")
         return code
 
 
 def _opening(path: Path) -> tuple[str, float]:
-    """What keeps a file from being open at once, for a `Notice`."""
-    if any(path.parent.glob(f"{glob.escape(path.name)}.version-*")):  # a migration makes it first
+    """What opening a file takes, for a `Notice`."""
+    if any(path.parent.glob(f"{glob.escape(path.name)}.version-*")):  # a migration's first step
         return f"bringing {path} to this version of kb", path.stat().st_size / MIGRATED
     return f"opening {path}", 0.0
 
@@ -161,11 +161,7 @@ def _replica(address: str, options: argparse.Namespace) -> Opened:
 
 
 def _withdraw(opened: Opened, made: Sequence[Path]) -> None:
-    """Take back a new file that a refused command put nothing into.
-
-    Args:
-        made: the folders that were made for it, the innermost first.
-    """
+    """Remove a new file that a refused command left empty, and the folders made for it."""
     database, _ = opened
     file = database.path.resolve()  # a link to it is not ours
     if database.in_memory or companion(file, "-wal").exists():  # another process has it open
@@ -184,7 +180,7 @@ def _withdraw(opened: Opened, made: Sequence[Path]) -> None:
 
 
 def _require_folder(source: str | None) -> None:
-    """A misspelt folder or address must not leave an empty file behind."""
+    """Keep a misspelt folder or address from leaving an empty file behind."""
     if not source:
         return
     if is_git(source):

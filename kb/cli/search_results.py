@@ -15,7 +15,7 @@ from kb.text.controls import flat
 from kb.text.counted import some_of
 from kb.text.file_names import on_disk, storable
 
-# Names an editor, or gives an address of its own with {path} and {line} in it.
+# Names an editor, or is an address with {path} and {line} in it.
 EDITOR_VARIABLE = "KB_EDITOR"
 NO_LINKS = "none"
 _JETBRAINS = "://open?file={path}&line={line}"
@@ -41,16 +41,12 @@ COLUMNS = (
 
 
 def shows_distances(options: argparse.Namespace) -> bool:
-    """Whether the wanted format tells the distance of each row."""
+    """Whether the output's format has the distance of each row."""
     return bool(options.json) or options.format in ("json", "csv", "tsv")
 
 
 def show(candidates: Sequence[dict[str, Any]], notice: str, options: argparse.Namespace) -> int:
-    """Print the results of a search in the wanted format; the exit code.
-
-    Args:
-        candidates: rows as `kb.search.results` makes them; those below the least score stay hidden.
-    """
+    """Print the results of a search, without rows below the least score; the exit code."""
     rows = [row for row in candidates if row["relevanceScore"] >= options.min_score]
     hidden = len(candidates) - len(rows)
     kind = "json" if options.json else options.format or "table"
@@ -93,7 +89,7 @@ def _print(rows: Sequence[dict[str, Any]], kind: str, options: argparse.Namespac
 
 
 def _in_pipe(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Best first, each row with its place, so that `grep` and `cut` can work on it."""
+    """Print the best first, each row with its place, so that `grep` and `cut` can work on it."""
     for row in rows:
         changed = "  (changed since sync)" if row["changedSinceSync"] else ""
         also = f"  (also in {flat(some_of(row['alsoIn'], 3))})" if row.get("alsoIn") else ""
@@ -104,7 +100,7 @@ def _in_pipe(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> Non
 
 
 def _on_terminal(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Grouped under their documents, which come in the order of their best rows."""
+    """Print rows under their documents, which come in the order of their best rows."""
     from kb.cli import terminal
 
     form, problem = editor_link()
@@ -130,16 +126,16 @@ def _on_terminal(rows: Sequence[dict[str, Any]], options: argparse.Namespace) ->
 
 
 def _address(form: str, row: dict[str, Any], line: int) -> str:
-    """Where a click on a row leads; "" where there are to be no links."""
+    """Where a click on a row leads, or ""."""
     if not row["file"]:
         return ""
-    # Of a converted file the lines are those of its text: they mean nothing to an editor.
+    # A converted file's lines are those of its text: they mean nothing to an editor.
     is_converted = any(kind in row for kind in ORIGINS)
     return address(form, Path(on_disk(row["file"])), 1 if is_converted else line)
 
 
 def editor_link() -> tuple[str, str]:
-    """The form of the links' addresses, "" for none, and what is wrong with the setting."""
+    """The form of links' addresses, "" for none, and what is wrong with the setting."""
     choice = os.environ.get(EDITOR_VARIABLE, "")
     if "{path}" in choice and "://" in choice:
         return choice, ""
@@ -153,7 +149,7 @@ def editor_link() -> tuple[str, str]:
 
 
 def address(form: str, file: Path, line: int) -> str:
-    """A link to a line of a file, which a terminal opens when it is clicked."""
+    """A link to a line of a file, which a terminal opens on a click."""
     path = quote(os.fsencode(file.absolute().as_posix()), safe="/:")
     if not path.startswith("/"):
         path = f"/{path}"  # a drive's letter
@@ -161,12 +157,11 @@ def address(form: str, file: Path, line: int) -> str:
 
 
 def place_of(row: dict[str, Any]) -> str:
-    """A hit's file with its lines."""
     return f"{shown_file(row)}:{lines_of(row)}"
 
 
 def shown_file(row: dict[str, Any]) -> str:
-    """A hit's file seen from here when it is there, else collection/id."""
+    """A hit's file relative to here if it is below; without a file collection/id."""
     file: str = row["file"]
     if not file:
         return f"{row['collection']}/{row['documentId']}"
@@ -177,7 +172,7 @@ def shown_file(row: dict[str, Any]) -> str:
 
 
 def lines_of(row: dict[str, Any]) -> str:
-    """A hit's lines, with the page or slide of a converted file behind them."""
+    """A hit's lines, followed by the page or slide of a converted file."""
     lines = f"{row['startLine']}-{row['endLine']}"
     for kind in ORIGINS:
         if kind in row:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kb.tools.session import Session
 
 TOKEN_VARIABLE = "KB_TOKEN"
-# Ten a second for as long as it likes: more than an assistant asks, with all its tools.
+# Ten a second without end: more than an assistant asks, with all its tools.
 TOKEN_LIMIT = 600
 
 
@@ -73,13 +73,11 @@ def ui_options(parser: Parser) -> None:
 
 
 def add_reply_tokens(parser: Parser) -> None:
-    """The option of commands that call tools."""
     text = "about how long a reply may be (default: 20,000 tokens)"
     parser.option("--max-reply-tokens", "N", text, type=positive)
 
 
 def add_allow_docs(parser: Parser) -> None:
-    """The option of commands that activate a project."""
     text = "a folder outside a project that its external_docs may lie in"
     parser.option("--allow-docs", "FOLDER", text, is_list=True)
 
@@ -101,7 +99,6 @@ def _add_access_options(parser: Parser) -> None:
 
 
 def serve(session: Session, options: argparse.Namespace) -> NoReturn:
-    """Run the MCP server until its client goes, or over HTTP until it is ended."""
     from kb.server import run
 
     _require_sense(options)
@@ -125,7 +122,7 @@ def _serve_folder(session: Session, options: argparse.Namespace) -> NoReturn:
 
     folder = options.db_folder.expanduser()
     names = files_in(folder)
-    # The files have their own tokens, or will have: what has none answers nobody from elsewhere.
+    # The files have, or will have, tokens: one without any answers nobody from elsewhere.
     binding = _binding(options.http, options, has_tokens=True)
 
     def ready(address: str) -> None:
@@ -137,7 +134,7 @@ def _serve_folder(session: Session, options: argparse.Namespace) -> NoReturn:
 
 
 def _require_sense(options: argparse.Namespace) -> None:
-    """Refuse what makes no sense together, before anything is opened or bound."""
+    """Refuse options that contradict each other, before anything is opened or bound."""
     if options.http is None:
         for name in ("db_folder", "access_log"):
             if getattr(options, name) is not None:
@@ -167,7 +164,7 @@ def _settings(options: argparse.Namespace) -> HttpSettings:
 
 
 def ui(session: Session, options: argparse.Namespace) -> int:
-    """Show the page: by a server that runs already, else by one of its own until it is ended."""
+    """Show the page of a running server, else serve it until this command is ended."""
     from kb.server.access import is_loopback
     from kb.server.http import parse_address
 

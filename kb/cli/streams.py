@@ -1,8 +1,8 @@
-"""The streams and signals of a command: what cannot be written is said, whoever ends it.
+"""The streams and signals of a command: failed writes are reported, and signals end it in order.
 
 A stream that the caller closed, a full disk behind a redirection and a name that the terminal's
-encoding lacks must neither end a command in a traceback nor let it pass for done. What steers a
-terminal is replaced here, the one way by which text leaves a command.
+encoding lacks must neither end a command in a traceback nor pass for success. All text leaves a
+command here, so what could steer a terminal is replaced here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-AGAIN_SECONDS = 0.02  # until a signal comes again that came where nothing can be raised
+AGAIN_SECONDS = 0.02  # until a signal is repeated that came where nothing can be raised
 
 
 class OutputError(Exception):
@@ -55,7 +55,7 @@ class _Errors(io.FileIO):
 
 
 class _Visible(io.TextIOWrapper):
-    """Text for people and pipes, without what a document could steer a terminal with."""
+    """Text for people and pipes, without sequences that could steer a terminal."""
 
     def write(self, text: str) -> int:
         super().write(visible(text))
@@ -63,7 +63,7 @@ class _Visible(io.TextIOWrapper):
 
 
 class _Coloured:
-    """A stream as `rich` gets it, whose own sequences pass; it gets texts that are `visible`."""
+    """A stream for `rich`, whose own sequences pass; the texts that it gets must be `visible`."""
 
     def __init__(self, stream: _Visible) -> None:
         self._stream = stream
@@ -82,8 +82,8 @@ def coloured(stream: TextIO) -> Any:
 
 def prepare_streams() -> None:
     """Make stdin, stdout and stderr usable, whatever the caller left of them."""
-    # Else the next file that is opened would take the number of a closed one, and its words. A
-    # closed stdin is empty; what is printed to a closed stdout fails.
+    # Otherwise the next file to be opened would get the number of a closed stream, and its text.
+    # A closed stdin is empty; printing to a closed stdout fails.
     _take_place(STDIN, os.O_RDONLY, "stdin")
     _take_place(STDOUT, os.O_RDONLY, "stdout")
     _take_place(STDERR, os.O_WRONLY, "stderr")
@@ -95,16 +95,12 @@ def prepare_streams() -> None:
 
 @contextlib.contextmanager
 def written_output() -> Iterator[None]:
-    """See to it that what is printed within is written.
-
-    Raises:
-        OutputError: it cannot be.
-    """
+    """Make sure that what is printed within is written; raises OutputError."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of a pipe went away (`kb list | head`): no error, but nothing more to write.
+        # The reader of a pipe has left (`kb list | head`): no error, but nothing more to write.
         _abandon_output()
     except OutputError:
         _abandon_output()
@@ -112,7 +108,7 @@ def written_output() -> Iterator[None]:
 
 
 def _abandon_output() -> None:
-    """Let what is still to be printed go nowhere."""
+    """Discard what is still to be printed."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -121,11 +117,9 @@ def _abandon_output() -> None:
 @contextlib.contextmanager
 def ending_on_signals() -> Iterator[None]:
     """End in order on a signal that would end the process anyway, so that the file is closed.
-
-    Ctrl-C is `KeyboardInterrupt`, the others are `SystemExit`, even where the signal comes while a
-    destructor runs: from there Python lets nothing out.
-    """
-    # One that is ignored, as SIGHUP below nohup, stays so.
+    Ctrl-C raises `KeyboardInterrupt`, the others `SystemExit`, even during a destructor, from
+    which Python lets no exception out."""
+    # An ignored signal, such as SIGHUP under nohup, stays ignored.
     taken = [number for number in ending_signals() if signal.getsignal(number) == signal.SIG_DFL]
     for number in taken:
         signal.signal(number, _end)
@@ -143,7 +137,7 @@ def _end(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _come_again(lost: sys.UnraisableHookArgs) -> None:
-    """Let a signal whose exception was lost come once more, when what lost it has ended."""
+    """Repeat a signal whose exception was lost, once the code that lost it has ended."""
     match lost.exc_value:
         case KeyboardInterrupt():
             number = signal.SIGINT
@@ -158,7 +152,7 @@ def _come_again(lost: sys.UnraisableHookArgs) -> None:
 
 
 def _take_place(number: int, flags: int, name: str) -> None:
-    """Open the null device in the place of a stream that was closed, which Python has as None."""
+    """Open the null device in place of a closed stream, which is None in Python."""
     if getattr(sys, name) is not None:
         return
     opened = os.open(os.devnull, flags)
@@ -169,7 +163,7 @@ def _take_place(number: int, flags: int, name: str) -> None:
 
 def _writing(stream: TextIO | None, number: int, kind: type[io.FileIO]) -> io.TextIOWrapper:
     if isinstance(stream, io.TextIOWrapper) and not _is_descriptor(stream, number):
-        stream.reconfigure(errors=ESCAPING)  # one that a test or another program put there
+        stream.reconfigure(errors=ESCAPING)  # a test or another program put it there
         return stream
     if stream is not None:
         stream.flush()

@@ -1,4 +1,4 @@
-"""What people see on a terminal, drawn by Rich. Imported on a terminal alone: that takes 50 ms."""
+"""What people see on a terminal, drawn by Rich, whose import takes 50 ms."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from kb.text.controls import flat, visible
 from kb.text.counted import some_of
 
 BAR_CELLS = 5
-NARROW = 80  # columns of a terminal, below which a table has the most important ones alone
-LEAST_NAME = 16  # letters of a name that are not broken for the sake of other columns
+NARROW = 80  # columns of a terminal, below which a table has only the most important ones
+LEAST_NAME = 16  # letters of a name that are not broken to make room for other columns
 _WORD_WIDTH = max(len(word) for _, word in SCORE_WORDS)
 _STYLES = {"very likely": "green", "likely": "green", "maybe": "yellow", "unlikely": "red"}
 TEXT_COLUMNS = frozenset({"context", "does", "description", "content", "text", "message"})
 
 
 def console(*, to_stderr: bool = False) -> Console:
-    """Stdout or stderr as it is now: everything that it prints has to be `visible`."""
+    """Stdout or stderr as it is now: everything that it prints must be `visible`."""
     stream = sys.stderr if to_stderr else sys.stdout
     return Console(file=coloured(stream), highlight=False, markup=False, emoji=False)
 
 
 def say(program: str, sentence: str, style: str) -> None:
-    """A line on stderr whose beginning has a colour."""
+    """Print a line on stderr whose beginning is coloured."""
     console(to_stderr=True).print(
         Text.assemble((f"{program}:", style), " ", sentence), soft_wrap=True
     )
 
 
 def labelled(label: str, style: str, sentence: str) -> None:
-    """A line behind a short word in a colour; further lines stand below its beginning."""
+    """Print a line after a short coloured word; further lines are aligned below its beginning."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=7)
     grid.add_column(overflow="fold")
@@ -50,11 +50,11 @@ def labelled(label: str, style: str, sentence: str) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:
-    """Rows below their headers, as wide as the terminal at most."""
+    """Print rows below their headers, as wide as the terminal at most."""
     grid = Table(box=None, header_style="bold", pad_edge=False)
     for number, column in enumerate(columns):
         figures = all(row[number].replace(".", "", 1).isdigit() for row in rows)
-        # Names are broken at their ends if they must be, and prose gives way first.
+        # Names are broken at their ends if need be, and prose gives way first.
         prose = column in TEXT_COLUMNS
         grid.add_column(
             column,
@@ -70,11 +70,7 @@ def table(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:
 
 
 def document(text: str, title: str, *, as_markdown: bool) -> None:
-    """A document's text; Markdown as it is meant.
-
-    Args:
-        title: stands above it, where several are shown; else "".
-    """
+    """Print a document's text, Markdown rendered, below its title if there is one."""
     shown = console()
     if title:
         shown.print(Rule(Text(visible(title), style="bold cyan"), align="left", style="dim"))
@@ -86,7 +82,7 @@ def document(text: str, title: str, *, as_markdown: bool) -> None:
 
 
 def bar(share: float, cells: int = BAR_CELLS, style: str = "green") -> Text:
-    """A share, 0 to 1, as a bar; a plain one where the terminal has no such letters."""
+    """A share, 0 to 1, as a bar; in ASCII on a terminal without block letters."""
     full, empty = ("█", "░") if _takes_blocks() else ("#", ".")
     filled = round(share * cells)
     return Text.assemble((full * filled, style), (empty * (cells - filled), "dim"))
@@ -101,7 +97,7 @@ def _takes_blocks() -> bool:
 
 
 def search_group(file: str, title: str, address: str) -> None:
-    """The document that the rows below it are of."""
+    """Print the document that the following rows belong to."""
     shown = console()
     shown.print(
         Text.assemble((flat(file), _linked("bold cyan", address)), "  ", (title, "bold")),
@@ -112,7 +108,7 @@ def search_group(file: str, title: str, address: str) -> None:
 def search_row(
     row: dict[str, Any], lines: str, heading: str, address: str, explanation: str
 ) -> None:
-    """One row: how good it is, where it stands, and the text round the matched words."""
+    """Print one row: how good it is, where it is, and the text around the matched words."""
     shown = console()
     line = Text("  ")
     if "relevanceScore" in row:
@@ -150,7 +146,7 @@ def _with_marks(snippet: str, marks: Sequence[tuple[int, int]]) -> Text:
 
 
 def status(heading: str, facts: Sequence[str], collections: Sequence[dict[str, Any]]) -> None:
-    """What the file holds, with a bar for the passages that have their vector."""
+    """Print what the file contains, with a bar for the passages that have a vector."""
     shown = console()
     shown.print(Text(flat(heading), style="bold"), soft_wrap=True)
     for fact in facts:

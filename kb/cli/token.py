@@ -31,7 +31,6 @@ def token_options(parser: Parser) -> None:
 
 
 def token(session: Session, options: argparse.Namespace) -> int:
-    """Make, list, revoke or forget tokens."""
     names: list[str] = options.names
     if options.action in (ADD, REVOKE) and not names:
         raise UsageError(f"say whose: kb token {options.action} NAME")

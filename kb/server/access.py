@@ -1,8 +1,8 @@
-"""From where a request may come over HTTP: checked once, before anything else sees it.
+"""Where a request over HTTP may come from: checked once, before anything else sees it.
 
 A page of another site must not reach a server on this machine through the user's browser, neither
-by its own name that resolves here (the Host is checked) nor by a request across sites (the Origin
-is). Whose request it is, `kb.server.authentication` finds out.
+by its own name that resolves here (the Host is checked) nor across sites (the Origin is). Whose
+request it is, `kb.server.authentication` finds out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kb.errors import UsageError
 
 SHORTEST_TOKEN = 16
-REFUSED = -32000  # of JSON-RPC: an error of the server's own
+REFUSED = -32000  # JSON-RPC's first code for a server's own errors
 _ORIGIN = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?")
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -34,9 +34,9 @@ class Access:
 
     Args:
         names: that the Host header may have, without port.
-        any_address: whether it may be any IP address: no site can make one its own name.
-        token: of whoever runs the server, made for this process where none was given.
-        asks: whether a token is asked for also where a file has none.
+        any_address: whether it may be any IP address: no site can make one its name.
+        token: the server owner's, made for this process if none was given.
+        asks: whether a token is needed even for a file that has none.
         origins: of pages elsewhere that may use the protocol, such as "https://inspector.example".
     """
 
@@ -47,7 +47,6 @@ class Access:
     origins: frozenset[str] = frozenset()
 
     def may_be_called(self, host: str) -> bool:
-        """Whether a Host header names this server."""
         name = _without_port(host).casefold()
         return name in self.names or (self.any_address and _is_address(name))
 
@@ -67,13 +66,12 @@ def make_access(
 
     Args:
         token: that opens everything; "" for none.
-        names: under which it is reached besides, such as a reverse proxy's.
-        has_tokens: whether what is served has tokens of its own.
+        names: further names of the server, such as a reverse proxy's.
+        has_tokens: whether what is served has its own tokens.
         origins: of pages elsewhere that may use the protocol.
 
     Raises:
-        UsageError: beyond this machine without any token, or with a poor one; an origin that is
-            none.
+        UsageError: no token, or a poor one, beyond this machine; a malformed origin.
     """
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):
@@ -108,7 +106,7 @@ def make_access(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own, which no other one can reach."""
+    """Whether an address is this machine's own, which no other can reach."""
     if host.casefold() == "localhost":
         return True
     try:
@@ -118,17 +116,17 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Lets through what comes from where it should."""
+    """Lets requests through that come from where they may."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
-        # It answers what browsers ask in advance, which shows no token, and lets the page read.
+        # Answers browsers' preflight requests, which carry no token, and lets the page read.
         self._for_pages = CORSMiddleware(
             app,
             allow_origins=sorted(access.origins),
             allow_methods=("GET", "POST", "DELETE"),
-            allow_headers=("*",),  # those of the protocol carry names of parameters
+            allow_headers=("*",),  # the protocol's contain names of parameters
             allow_private_network=True,
             expose_headers=("Mcp-Session-Id", "WWW-Authenticate", "Retry-After"),
         )
@@ -143,17 +141,17 @@ class Guard:
         await app(scope, receive, send)
 
     def _is_from_page(self, scope: Scope) -> bool:
-        """Whether a page elsewhere asks that may use the protocol, which is all that it may."""
+        """Whether a page elsewhere asks that may use the protocol, and nothing else."""
         origin = HTTPConnection(scope).headers.get("origin", "").casefold()
         return origin in self._access.origins and scope["path"].endswith("/mcp")
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = HTTPConnection(scope).headers
-        if scope["path"].startswith("/.well-known/"):  # where clients look for a way to sign in
+        if scope["path"].startswith("/.well-known/"):  # where clients look for a login
             return refused(scope, 404, "nothing is published here")
         if "content-length" in headers and "transfer-encoding" in headers:
-            # Who reads the one and who reads the other see different requests (RFC 9112, 6.3); as
-            # chunks it may never end.
+            # Readers of the one and of the other see different requests (RFC 9112, 6.3), and
+            # chunks may never end.
             refusal = refused(scope, 400, "give Content-Length or Transfer-Encoding, not both")
             refusal.headers["Connection"] = "close"
             return refusal
@@ -165,7 +163,7 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].casefold() != host.casefold():
             return refused(scope, 403, "requests from pages of other sites are refused")
-        # A link may lead here; a page elsewhere may not put this into itself.
+        # A link may lead here, but a page elsewhere may not embed this one.
         if (
             headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
             and headers.get("sec-fetch-mode") != "navigate"
@@ -175,7 +173,7 @@ class Guard:
 
 
 def refused(scope: Scope, status: int, why: str) -> Response:
-    """A refusal in plain words, which clients of the protocol show where it has their form."""
+    """A refusal in plain words, in the protocol's own form at its address."""
     if not scope["path"].endswith("/mcp"):
         return PlainTextResponse(f"{why}\n", status)
     error = {"code": REFUSED, "message": why}

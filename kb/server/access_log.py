@@ -1,7 +1,7 @@
-"""One line a request over HTTP: when, with whose token, what, how it ended, how long it took.
+"""One line per request over HTTP: when, whose token, what, the outcome, how long it took.
 
-The line is JSON. Never in it: a token, or a name that is not known here, which could be one; what
-was searched for only where that is asked for.
+The line is JSON. It never contains a token, or an unknown name, which could be one; what was
+searched for only if that is asked for.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ STDERR = "-"
 UNKNOWN = "unknown"
 _METHOD = re.compile(r"[a-z]{1,30}(?:/[a-zA-Z_]{1,30}){0,3}")
 _OF_HTTP = {"GET": "stream", "DELETE": "end of session", "POST": "notification"}
-_QUERIES = ("query", "queries", "pattern")  # arguments of tools that hold what is looked for
+_QUERIES = ("query", "queries", "pattern")  # arguments of tools that say what is searched for
 
 Write = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Exchange:
-    """What is known of a request, as those who answer it find it out."""
+    """What is known of a request; those who answer it fill it in."""
 
     token: str = ""  # its name
     file: str = ""  # of several
@@ -46,11 +46,11 @@ class Exchange:
     query: str = ""
 
     def note_method(self, method: str) -> None:
-        """A method as the client wrote it, which may be anything."""
+        """Note a method as the client wrote it, which may be anything."""
         self.request = method if _METHOD.fullmatch(method) else UNKNOWN
 
     def note_call(self, tool: str, arguments: Any, code: str) -> None:
-        """A tool that there is was called."""
+        """Note the call of a tool that exists."""
         self.tool, self.code = tool, code
         if isinstance(arguments, dict):
             queries = [arguments[name] for name in _QUERIES if name in arguments]
@@ -62,39 +62,30 @@ class Exchange:
 
 
 def exchange_of(scope: Scope) -> Exchange:
-    """The exchange that a request belongs to."""
     exchange: Exchange = scope.setdefault(KEY, Exchange())
     return exchange
 
 
 def make_writer(place: str) -> Write:
-    """Writes lines to a file, which may be moved away at any time, or to stderr for "-".
-
-    Raises:
-        SourceError: the file cannot be written.
-    """
+    """Writes lines to a file, which may be moved away at any time, or to stderr for "-". Raises
+    SourceError if the file cannot be written."""
     handler: logging.Handler
     if place == STDERR:
         handler = logging.StreamHandler(sys.stderr)
     else:
         path = Path(place).expanduser()
         try:
-            path.touch(mode=0o600)  # it tells who asked for what
+            path.touch(mode=0o600)  # it says who asked for what
             handler = WatchedFileHandler(path, encoding="utf-8")
         except OSError as error:
             raise SourceError(f"cannot write the access log {place}: {reason(error)}") from error
-    logger = logging.Logger("kb.access")  # of its own: no level or handler of others concerns it
+    logger = logging.Logger("kb.access")  # outside the tree: no other level or handler applies
     logger.addHandler(handler)
     return logger.info
 
 
 class AccessLog:
-    """Around everything: also who is refused is told.
-
-    Args:
-        write: takes the lines.
-        with_queries: whether they hold what was searched for.
-    """
+    """Wraps everything, so that refused requests are logged too."""
 
     def __init__(self, app: ASGIApp, write: Write, *, with_queries: bool = False) -> None:
         self._app = app
@@ -102,8 +93,8 @@ class AccessLog:
         self._with_queries = with_queries
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange_of(scope)  # now: who answers may be given a copy of the scope
-        status, began = 0, time.perf_counter()  # 0: the client was gone before an answer
+        exchange_of(scope)  # made here: those who answer may get a copy of the scope
+        status, began = 0, time.perf_counter()  # 0: the client left before an answer
 
         async def sent(message: Message) -> None:
             nonlocal status
@@ -114,8 +105,7 @@ class AccessLog:
         try:
             await self._app(scope, receive, sent)
         finally:
-            seconds = time.perf_counter() - began
-            self._write(self._line(scope, status, seconds))
+            self._write(self._line(scope, status, time.perf_counter() - began))
 
     def _line(self, scope: Scope, status: int, seconds: float) -> str:
         exchange = exchange_of(scope)

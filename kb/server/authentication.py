@@ -1,8 +1,8 @@
 """Whose request it is: the token that it shows, looked up in the file each time.
 
-One look-up of a hash takes a tenth of a millisecond, so nothing is remembered from one request to
-the next: a token that is revoked, by whatever process, opens nothing from then on. What it has
-opened before and is still open (a stream of events) is ended by `watch`.
+Looking up a hash takes a tenth of a millisecond, so nothing is cached between requests: a token
+revoked by any process opens nothing from then on. What it opened before and is still open (a
+stream of events) `watch` ends.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 COOKIE = "kb_token"
 KEY = "kb.principal"  # of the ASGI scope
-LOOK_SECONDS = 0.25  # between two looks whether what is open may stay so
+LOOK_SECONDS = 0.25  # between checks whether what is open may stay open
 MOST_OPEN = 200  # requests and streams of a token at once: each session may ask and listen
 _START = "http.response.start"
-LOOK_THREADS = 4  # of our own, so that nobody who may come in waits for calls that take long
+LOOK_THREADS = 4  # of our own, so that long calls delay nobody who may come in
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Principal:
     """Whose request it is.
 
     Attributes:
-        name: as the log has it; "" where nobody is asked for a token.
-        token_hash: of the token in the file; empty for whoever runs the server, and for anybody.
+        name: as in the log; "" where no token is needed.
+        token_hash: of the token in the file; empty for the server's owner, and for anybody.
     """
 
     name: str = ""
@@ -58,12 +58,12 @@ class Principal:
 
     @property
     def key(self) -> str:
-        """What tells principals apart: two tokens of one name, made one after the other, too."""
+        """Tells principals apart, also two tokens made one after the other for the same name."""
         return self.token_hash.hex() or self.name
 
     @property
     def is_guest(self) -> bool:
-        """Whether it is somebody whom the one who runs the server gave a token."""
+        """Whether the server's owner gave this principal a token."""
         return bool(self.token_hash)
 
 
@@ -72,13 +72,12 @@ OWNER = Principal("owner")
 
 
 def principal_of(scope: Scope) -> Principal:
-    """Whose request it is."""
     principal: Principal = scope.get(KEY, ANYBODY)
     return principal
 
 
 def shown_tokens(connection: HTTPConnection) -> list[str]:
-    """The tokens that a request shows: as clients of the protocol do, else as the page does."""
+    """The tokens that a request shows: in the protocol's header, else in the page's cookie."""
     scheme, _, given = connection.headers.get("authorization", "").partition(" ")
     if given:
         return [given.strip()] if scheme.casefold() == "bearer" else []
@@ -87,13 +86,12 @@ def shown_tokens(connection: HTTPConnection) -> list[str]:
 
 
 class Authentication:
-    """Around one file's application: lets in whoever shows a token that is valid for the file.
+    """Wraps one file's application: lets in those who show a valid token for the file.
 
     Args:
-        base: the knowledge base whose tokens they are.
-        requests_per_minute: of a token that has no number of its own; None: as many as it likes.
-        is_hidden: whether nobody without a token may learn that there is this file.
-        refuse: what to answer whoever shows no valid token; by default as to a program.
+        requests_per_minute: of tokens without a number of their own; None: unlimited.
+        is_hidden: whether nobody without a token may learn that the file exists.
+        refuse: answers those who show no valid token; by default as to a program.
     """
 
     def __init__(
@@ -138,19 +136,18 @@ class Authentication:
             await refusal(scope, receive, send)
             return
         if principal.key:
-            # The protocol's sessions are then of use to nobody else.
+            # Nobody else can then use the protocol's sessions.
             token = AccessToken(token="", client_id=principal.key, scopes=[])
             scope["user"] = AuthenticatedUser(token)
         await self._answer(principal, scope, receive, send)
 
     async def watch(self) -> None:
-        """End what tokens have open that are no longer valid. Does not return."""
+        """End what invalid tokens still have open. Does not return."""
         while True:
             await anyio.sleep(LOOK_SECONDS)
-            hashes = set(self._open.values())
-            if not hashes:
+            if not (hashes := set(self._open.values())):
                 continue
-            with contextlib.suppress(KbError):  # it is told where the next request comes
+            with contextlib.suppress(KbError):  # the next request reports it
                 valid = await self._look(self._base.valid_hashes, hashes)
                 for scope, token_hash in list(self._open.items()):
                     if token_hash in hashes - valid:
@@ -178,7 +175,7 @@ class Authentication:
         if not began:
             await unknown(scope)(scope, receive, send)
             return
-        with contextlib.suppress(RuntimeError):  # it said how long it would be
+        with contextlib.suppress(RuntimeError):  # its length was announced
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _principal(self, connection: HTTPConnection) -> Principal | None:
@@ -202,9 +199,7 @@ class Authentication:
         limit = principal.requests_per_minute or self._requests_per_minute
         if limit is None or not principal.is_guest:
             return None
-        window = self._windows.get(principal.key)
-        if window is None:
-            window = self._windows[principal.key] = Window(limit)
+        window = self._windows.setdefault(principal.key, Window(limit))
         if not (wait := window.enter()):
             return None
         answer = refused(scope, 429, f"more than {limit} requests in a minute: wait {wait} seconds")
@@ -218,7 +213,7 @@ class Authentication:
         return refused(scope, 429, why)
 
     def _login(self, scope: Scope) -> Response | None:
-        """From an address with the token to the same one without, and a cookie instead."""
+        """Move the token of an address into a cookie, by a redirect."""
         fields = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
         given = [value for name, value in fields if name == "token"]
         if scope["method"] != "GET" or not given or not self._access.is_token(given[0]):
@@ -231,7 +226,7 @@ class Authentication:
 
 
 def unknown(scope: Scope) -> Response:
-    """The refusal of whoever shows no valid token, the same whether there is a file or not."""
+    """The refusal of whoever shows no valid token, whether the file exists or not."""
     answer = refused(
         scope,
         401,

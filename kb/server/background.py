@@ -1,4 +1,4 @@
-"""Vectors for what tool calls added, while nobody waits for anything."""
+"""Vectors for what tool calls added, made while the server is idle."""
 
 from __future__ import annotations
 
@@ -17,24 +17,17 @@ MOST_PATIENCE = 10.0  # seconds of calls without a pause, after which one batch 
 
 
 def start_embedding(session: Session) -> None:
-    """Embed added documents from now on, in a thread that the end of the process need not wait for.
+    """Embed added documents from now on, in a thread that does not delay the process's end.
 
-    A transaction that the end cuts off is rolled back, and its chunks wait for the next run.
+    The end rolls back an open transaction, whose chunks wait for the next run.
     """
     session.activity.added.set()  # what an earlier process left waiting
     threading.Thread(target=_run, args=[session], name="embedding", daemon=True).start()
 
 
 def embed_added(session: Session, *, give_way: bool = False) -> None:
-    """Embed what waits in named indexes and archives. Other folders that were synced without
-    vectors wait on.
-
-    Args:
-        give_way: stop as soon as a tool is called; the rest waits for the next run.
-
-    Raises:
-        EmbeddingError: the model cannot be used.
-    """
+    """Embed what waits in named indexes and archives, not in folders synced without vectors; to
+    `give_way`, stop when a tool is called. Raises EmbeddingError if the model cannot be used."""
     session.activity.added.clear()
     began = time.monotonic()
     if session.base.embed_added(lambda: give_way and session.activity.last_call > began):
@@ -53,7 +46,7 @@ def _run(session: Session) -> None:
         except EmbeddingError as error:
             log.warning("added documents are found by keywords alone: %s", error.message)
         except FileError as error:
-            # Closed, or busy or full: what waits is embedded after the next call that adds.
+            # Closed, busy or full: what waits is embedded after the next call that adds.
             log.info("embedding added documents stopped: %s", error.message)
         except Exception:
             log.exception("embedding added documents failed")

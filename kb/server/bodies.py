@@ -1,8 +1,8 @@
-"""Bodies of requests: read once, within one limit, and looked at where nobody else waits.
+"""Bodies of requests: read once, within one limit, and parsed where nobody has to wait.
 
 The event loop answers everybody, so what takes longer than a moment runs in a thread. That helps
-only where no step keeps the interpreter for itself: see `kb.text.json_text` and
-`kb.text.file_names`, which bound theirs.
+only where no step holds the interpreter: see `kb.text.json_text` and `kb.text.file_names`, which
+bound theirs.
 """
 
 from __future__ import annotations
@@ -21,22 +21,17 @@ from kb.server.wire import LONGEST_MESSAGE
 T = TypeVar("T")
 
 KEY = "kb.body"  # of the ASGI scope
-ARGUMENTS = "kb.arguments"  # of the ASGI scope: a call's, where they are large
-SMALL = 50_000  # bytes that are looked at at once
-LARGE_AT_ONCE = 4  # bodies: each may take a gigabyte while it is read
+ARGUMENTS = "kb.arguments"  # of the ASGI scope: a call's large arguments
+SMALL = 50_000  # bytes that are parsed on the spot
+LARGE_AT_ONCE = 4  # bodies: each may take a gigabyte while it is parsed
 
 
 class _Refused(Exception):
-    """A body that is not taken, with the status that says why."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-        self.why = why
+    """A body that is not accepted: the status, and why."""
 
 
 class Bodies:
-    """Around the routes: what handles a request that has a body finds it whole."""
+    """Wraps the routes: handlers find the body of a request whole."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -50,34 +45,33 @@ class Bodies:
         except ClientDisconnect:
             return
         except _Refused as error:
-            answer = refused(scope, error.status, error.why)
-            answer.headers["Connection"] = "close"  # what is left of the body is not read
+            answer = refused(scope, *error.args)
+            answer.headers["Connection"] = "close"  # the rest of the body is not read
             await answer(scope, receive, send)
             return
         await self._app({**scope, KEY: body}, replayed(body, receive), send)
 
 
 class Desk:
-    """Where bodies are looked at: small ones at once, large ones a few at a time in threads."""
+    """Where bodies are parsed: small ones at once, large ones a few at a time in threads."""
 
     def __init__(self) -> None:
         self._threads = anyio.CapacityLimiter(LARGE_AT_ONCE)
 
     async def run(self, function: Callable[[Any], T], value: Any, size: int) -> T:
-        """What a function makes of something of so many bytes."""
+        """The function's result for a value of so many bytes."""
         if size <= SMALL:
             return function(value)
         return await anyio.to_thread.run_sync(function, value, limiter=self._threads)
 
 
 def body_of(scope: Scope) -> bytes:
-    """The body of a request."""
     body: bytes = scope[KEY]
     return body
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """What gives a body that was read before, and then what comes after it."""
+    """Receives a body that was read before, and then what follows it."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Message:
@@ -97,7 +91,7 @@ async def _read_whole(scope: Scope, receive: Receive) -> bytes:
         raise _Refused(413, limit)
     parts: list[bytes] = []
     size, is_whole = 0, False
-    # A client that still sends hears of no refusal: as much again is read, and thrown away.
+    # A client that is still sending reads no refusal: as much again is read and thrown away.
     while not is_whole and size <= 2 * LONGEST_MESSAGE:
         message = await receive()
         if message["type"] != "http.request":

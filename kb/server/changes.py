@@ -1,7 +1,7 @@
-"""What changed in the file, told to the clients that want to know: lists, and single documents.
+"""Tells clients that want to know what changed in the file: lists, and single documents.
 
-Calls, watchers and other processes write to it. All of them are seen by looking at the file itself:
-its time first, and only where that moved its documents.
+Calls, watchers and other processes write to it. A look at the file itself sees them all: first at
+its time, and only if that moved at its documents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("kb.server")
 
 LOOK_SECONDS = 1.0
 SEND_SECONDS = 1.0
-# A look at a hundred thousand documents takes a tenth of a second: it may be a tenth of our time.
+# Looking at a hundred thousand documents takes .1 s, and may take a tenth of our time.
 REST = 10
 
 State = Mapping[tuple[str, str], bytes]  # collection and id of a document -> hash of its content
@@ -36,20 +36,17 @@ State = Mapping[tuple[str, str], bytes]  # collection and id of a document -> ha
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is different from the last time."""
-
     list_changed: bool
-    updated: list[tuple[str, str]]  # documents whose text is another one, or gone
+    updated: list[tuple[str, str]]  # documents whose text differs or is gone
 
 
 def difference(old: State, new: State) -> Changes:
-    """What changed from one state to the next."""
     changed = [key for key, value in old.items() if new.get(key) != value]
     return Changes(old.keys() != new.keys(), changed)
 
 
 async def tell_changes(clients: Clients, bus: InMemorySubscriptionBus) -> None:
-    """Look at the file from time to time, and tell who listens. Does not return."""
+    """Look at the file from time to time, and tell listeners. Does not return."""
     stamp, state = _stamp(clients.host), await anyio.to_thread.run_sync(_state, clients.host)
     rest = LOOK_SECONDS
     while True:
@@ -79,7 +76,7 @@ async def _tell(clients: Clients, bus: InMemorySubscriptionBus, changes: Changes
         for name in (collection, *also):
             await bus.publish(ResourceUpdated(uri=document_uri(name, document)))
     for client in clients.all():
-        # Who does not read what is sent must not keep it from others.
+        # A client that does not read must not delay others.
         with anyio.move_on_after(SEND_SECONDS):
             await _tell_one(client, changes)
 
@@ -96,7 +93,7 @@ async def _tell_one(client: Client, changes: Changes) -> None:
 
 
 def _stamp(session: Session) -> tuple[tuple[int, int], ...]:
-    """What moves whenever anything is written: times and sizes of the file and of its log."""
+    """Changes with every write: times and sizes of the file and of its log."""
     states = []
     for name in (session.database.path, companion(session.database.path, "-wal")):
         try:
@@ -108,7 +105,7 @@ def _stamp(session: Session) -> tuple[tuple[int, int], ...]:
 
 
 def _state(session: Session) -> State | None:
-    """The documents that clients may list; None where the file cannot be read just now."""
+    """The documents that clients may list; None if the file cannot be read just now."""
     try:
         return browsing.hashes_of_documents(session.base)
     except KbError as error:

@@ -1,8 +1,8 @@
-"""The log as clients see it: what their calls and the work beside them had to say.
+"""The log as clients see it: messages of their calls and of the work beside them.
 
-What is logged during a client's call is for that client alone; what goes on beside the calls
-concerns all. A client of the handshake era sets its level with logging/setLevel, one of the later
-protocol with each request.
+A message logged during a client's call is for that client alone; messages of other work are for
+all. A client of the handshake era sets its level with logging/setLevel, one of the later protocol
+with each request.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class _Call:
     client: Client
     channel: Any
     request_id: types.RequestId | None
-    level: int | None  # that was asked for with the request
+    level: int | None  # as the request asks
 
 
 _call: ContextVar[_Call | None] = ContextVar("call", default=None)
 
 
 class ClientLogs(logging.Handler):
-    """Sends records on to the clients that want them; `run` must be running."""
+    """Sends records to the clients that want them, while `run` is running."""
 
     def __init__(self, clients: Clients) -> None:
         super().__init__(logging.DEBUG)
@@ -68,14 +68,14 @@ class ClientLogs(logging.Handler):
         """Pass records on until cancelled."""
         self._loop = asyncio.get_running_loop()
         logger = logging.getLogger(OURS)
-        # Those who log to stderr keep to what they were told; more is for the clients.
+        # Handlers to stderr keep their level; more is for the clients alone.
         for handler in logging.getLogger().handlers:
             handler.setLevel(max(handler.level, logging.getLogger().level))
         logger.addHandler(self)
         try:
             while True:
                 call, record = await self._records.get()
-                # Who does not read what is sent must not keep it from others.
+                # A client that does not read must not delay others.
                 with anyio.move_on_after(SEND_SECONDS):
                     await self._pass(call, record)
                 self._waiting -= 1
@@ -85,7 +85,7 @@ class ClientLogs(logging.Handler):
 
     @contextmanager
     def during(self, client: Client, context: Any) -> Iterator[None]:
-        """What is logged within, also in threads that are started there, is for this client."""
+        """Records logged within, in threads started there too, are for this client alone."""
         name = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
         level = _NUMBERS[name] if name in _LEVELS else None
         if level is not None:
@@ -97,13 +97,13 @@ class ClientLogs(logging.Handler):
             _call.reset(token)
 
     async def sent(self) -> None:
-        """Wait until what was logged so far is sent: a reply ends the stream it would go to."""
+        """Wait until all records are sent: the reply ends the stream that they go to."""
         with anyio.move_on_after(SEND_SECONDS):
             while self._waiting:
                 await anyio.sleep(0.001)
 
     def set_level(self, client: Client, level: Level) -> None:
-        """A client wants records of this level and above from now on."""
+        """Send a client records of this level and above from now on."""
         client.log_level = _NUMBERS[level]
         self._require(client.log_level)
 
@@ -114,7 +114,7 @@ class ClientLogs(logging.Handler):
             self._loop.call_soon_threadsafe(self._put, _call.get(), record)
 
     def _require(self, level: int) -> None:
-        """Loggers make no record that nobody asked for: this one is asked for."""
+        """Make the loggers emit records of this level, which they skip by default."""
         logger = logging.getLogger(OURS)
         logger.setLevel(min(level, logger.getEffectiveLevel()))
 
@@ -123,7 +123,7 @@ class ClientLogs(logging.Handler):
             self._records.put_nowait((call, record))
             self._waiting += 1
         except asyncio.QueueFull:
-            return  # nobody reads as fast as this
+            return  # no client reads as fast as this
 
     async def _pass(self, call: _Call | None, record: logging.LogRecord) -> None:
         names = [name for name in _LEVELS if _NUMBERS[name] <= record.levelno]

@@ -1,8 +1,8 @@
-"""Who is connected: every client has a session of its own, with its limits, log and project.
+"""Who is connected: every client has its own session, with limits, log and project.
 
 Over stdio there is one client. Over HTTP a client of the handshake era names its session in each
-request. One of the later protocol, which has no sessions, is told by what it says of itself, from
-where, and by its token: two programs that cannot be told apart share a session.
+request. One of the later protocol, which has no sessions, is known by what it says of itself, its
+address and its token: programs that cannot be told apart share a session.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kb.tools.limits import RateLimits
 from kb.tools.session import Session
 
 IDLE_SECONDS = 30 * 60  # without a request, after which a client's session ends
-MOST_CLIENTS = 1000  # the one that was silent for longest makes room
-MOST_OF_TOKEN = 100  # sessions: a client that is started again and again leaves some behind
+MOST_CLIENTS = 1000  # beyond, the longest silent one makes room
+MOST_OF_TOKEN = 100  # sessions: a client that restarts again and again leaves some behind
 SESSION_HEADER = "mcp-session-id"
 
 
@@ -32,26 +32,21 @@ class Client:
     session: Session
     principal: Principal = ANYBODY
     channel: Any = None  # of its latest request
-    log_level: int | None = None  # of what is logged: None until it asks for some
-    # Documents it wants to hear of: their address -> as it wrote that.
+    log_level: int | None = None  # None until it asks for records
+    # Documents it wants to hear of: their address -> the addresses as it wrote them.
     subscriptions: dict[str, set[str]] = field(default_factory=dict)
     last_request: float = field(default_factory=time.monotonic)
-    open_requests: int = 0  # that are being answered: such a client is not idle
+    open_requests: int = 0  # while there are any, it is not idle
 
 
 class Clients:
-    """The clients of one process.
-
-    Args:
-        host: the session that opened the file; the only client's own over stdio.
-        several: whether others may come, each with a session beside it.
-    """
+    """The clients of one process: the `host`, which opened the file, or `several` beside it."""
 
     def __init__(self, host: Session, *, several: bool = False) -> None:
         self.host = host
         self._several = several
         self._clients: dict[str, Client] = {} if several else {"": Client(host)}
-        # Whoever shows a token has its limits, however many sessions are opened with it.
+        # By token: its limits hold for all sessions that are opened with it.
         self._limits: dict[str, RateLimits] = {}
         self._lock = threading.Lock()
 
@@ -64,24 +59,21 @@ class Clients:
         return client
 
     def open(self, key: str, principal: Principal) -> Client:
-        """The client of a key, who is new if nobody has it."""
+        """The client with a key, made if there is none."""
         gone = None
         with self._lock:
-            client = self._clients.pop(key, None)
-            if client is None:
+            if (client := self._clients.pop(key, None)) is None:
                 gone = self._made_room(principal)
                 client = self._new(principal)
-            self._clients[key] = client  # the latest comes last
+            self._clients[key] = client  # the latest is last
         if gone is not None:
             gone.session.end()
         return client
 
     def find(self, key: str) -> Client | None:
-        """The client of a key, if there is one."""
         return self._clients.get(key)
 
     def count_of(self, principal: Principal) -> int:
-        """How many clients show the same token."""
         return sum(client.principal.key == principal.key for client in self.all())
 
     def all(self) -> list[Client]:
@@ -89,25 +81,23 @@ class Clients:
             return list(self._clients.values())
 
     def heard(self) -> None:
-        """The only client has sent something, be it but a ping, which the library answers."""
+        """The only client has sent something, if only a ping, which the library answers."""
         for client in self.all():
             client.last_request = time.monotonic()
 
     @property
     def silent_seconds(self) -> float:
-        """For how long nobody has asked anything."""
-        last = max((client.last_request for client in self.all()), default=0.0)
-        return time.monotonic() - last
+        """How long nobody has asked anything."""
+        return time.monotonic() - max((client.last_request for client in self.all()), default=0.0)
 
     def sessions(self) -> list[Session]:
-        """Those of all clients, and the one that opened the file."""
+        """The sessions of all clients, and the one that opened the file."""
         return list(dict.fromkeys([self.host, *(client.session for client in self.all())]))
 
     @contextmanager
     def answering(self, session_id: str) -> Iterator[None]:
-        """While a request of a client is open, it is not idle."""
-        client = self.find(session_id)
-        if client is not None:
+        """Keep a client from being idle while its request is open."""
+        if (client := self.find(session_id)) is not None:
             client.open_requests += 1
         try:
             yield
@@ -117,14 +107,13 @@ class Clients:
                 client.last_request = time.monotonic()
 
     def leave(self, session_id: str) -> None:
-        """A client ended its session."""
         with self._lock:
             client = self._clients.pop(session_id, None)
         if client is not None:
             client.session.end()
 
     def end_idle(self) -> None:
-        """End the sessions of those from whom nothing was heard for long."""
+        """End the sessions of clients that have been silent for long."""
         if not self._several:
             return
         since = time.monotonic() - IDLE_SECONDS
@@ -138,7 +127,7 @@ class Clients:
             self.leave(key)
 
     def end(self) -> None:
-        """All clients are gone; what they did is written."""
+        """End all clients' sessions, which writes what they did."""
         for client in self.all():
             client.session.end()
 
@@ -152,7 +141,7 @@ class Clients:
         return Client(session, principal)
 
     def _made_room(self, principal: Principal) -> Client | None:
-        """Take out who was silent for longest: of a token that has too many, or of all."""
+        """Remove the longest silent client of a token that has too many, or of all."""
         keys = [key for key, it in self._clients.items() if it.principal.key == principal.key]
         if principal.is_guest and len(keys) >= MOST_OF_TOKEN:
             return self._clients.pop(keys[0])

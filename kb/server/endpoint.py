@@ -1,4 +1,4 @@
-"""One file over HTTP: the protocol at /mcp, the search of commands, the page for people."""
+"""One file over HTTP: the protocol at /mcp, searches of the command line, the page for people."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from kb.tools.session import Session
 
 log = logging.getLogger("kb.server")
 
-MOST_ROWS = 1000  # of a search; the command looks for more by itself
+MOST_ROWS = 1000  # of a search; for more the command searches itself
 
 
 class Endpoint:
-    """The application of one file; `running` has to be entered while it answers.
+    """The application of one file; `running` must be entered while it answers.
 
     Args:
-        with_page: whether the page is served too, for whoever runs the server.
-        is_hidden: whether nobody without a token may learn that there is this file.
+        with_page: whether to serve the page too, for the server's owner.
+        is_hidden: whether nobody without a token may learn that the file exists.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Endpoint:
             make_server(clients.host, load_tools(settings.families), clients),
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             session_idle_timeout=IDLE_SECONDS,
-            # What may come was decided before, and is written anew: a byte may become three.
+            # The limit was applied before; the body is rewritten since: a byte may become three.
             max_request_body_size=4 * LONGEST_MESSAGE,
             max_sessions=MOST_CLIENTS,
         )
@@ -87,7 +87,7 @@ class Endpoint:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """What goes on beside the answers; its end ends open streams."""
+        """What runs beside the answers; its end ends open streams."""
         async with self._manager.run(), anyio.create_task_group() as beside:
             beside.start_soon(self._app.watch)
             yield
@@ -95,7 +95,7 @@ class Endpoint:
 
 
 class _SearchOptions(Filtered):
-    """What a search takes, as `kb search` asks for it."""
+    """The options of `kb search`."""
 
     query: str
     collections: list[str] = []  # noqa: RUF012 - a model copies it
@@ -109,8 +109,6 @@ _SCHEMA = _SearchOptions.model_json_schema()
 
 
 def _search(session: Session, desk: Desk) -> Callable[[Request], Any]:
-    """The search of `kb search`, whose options it takes."""
-
     async def search(request: Request) -> Response:
         exchange = exchange_of(request.scope)
         exchange.request, body = "/api/search", body_of(request.scope)
@@ -144,7 +142,7 @@ def _parsed(body: bytes) -> _SearchOptions:
 
 def _search_result(session: Session, options: _SearchOptions) -> bytes:
     session.activity.note_call()
-    # Who asks names one file.
+    # The caller names one file.
     rows, notice = session.base.search_for_people(**options.model_dump(), only_first=True)
     findings = session.base.problems()
     return as_line(

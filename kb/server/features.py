@@ -19,12 +19,12 @@ from kb.server.refusals import in_thread
 from kb.server.resources import MODULE_TEMPLATE, TEMPLATES, true_uri
 from kb.tools.session import Session
 
-MOST_VALUES = 100  # of one completion, which the protocol sets
-MOST_SUBSCRIPTIONS = 1000  # of one client, each way in which it writes an address counted
+MOST_VALUES = 100  # of one completion: the protocol's limit
+MOST_SUBSCRIPTIONS = 1000  # of one client, counting each spelling of an address
 
 
 def add_prompts(server: Server[Any], clients: Clients) -> None:
-    """Prompts that people choose from a menu."""
+    """Prompts, which people choose from a menu."""
 
     async def list_prompts(_: Any, __: types.PaginatedRequestParams) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=list(PROMPTS.values()))
@@ -40,7 +40,7 @@ def add_prompts(server: Server[Any], clients: Clients) -> None:
 
 
 def add_completion(server: Server[Any], clients: Clients) -> None:
-    """Values for the arguments of prompts and templates while they are typed."""
+    """Values for the arguments of prompts and templates, while they are typed."""
 
     async def complete(
         context: Any, parameters: types.CompleteRequestParams
@@ -65,17 +65,14 @@ def add_completion(server: Server[Any], clients: Clients) -> None:
 def completions(
     session: Session, reference: str, argument: str, typed: str, others: Mapping[str, str]
 ) -> tuple[list[str], int]:
-    """The values that fit what is typed so far, those that begin with it first, and their number.
-
-    Args:
-        reference: a prompt's name or a template's address.
-        others: arguments that are filled in already.
-    """
+    """The values that contain what is typed, those that begin with it first, and their number. The
+    `reference` is a prompt's name or a template's address; `others` are arguments filled in
+    already."""
     if reference not in (*PROMPTS, *(template.uri_template for template in TEMPLATES)):
         return [], 0
     try:
         values = list(_completion_values(session, reference, argument, others))
-    except KbError:  # the collection or document that was filled in is not there
+    except KbError:  # the collection or document that was filled in does not exist
         return [], 0
     part = typed.casefold()
     fitting = [value for value in dict.fromkeys(values) if part in value.casefold()]
@@ -101,7 +98,7 @@ def _completion_values(
 
 
 def add_subscriptions(server: Server[Any], clients: Clients, bus: InMemorySubscriptionBus) -> None:
-    """Who wants to hear of a document's changes: by the older way, and the later protocol's."""
+    """Subscriptions to documents' changes, in the older protocol's way and in the later one's."""
 
     def refuse() -> None:
         raise UsageError(f"a client may subscribe to {MOST_SUBSCRIPTIONS} documents at most")

@@ -1,7 +1,7 @@
-"""A folder of files over HTTP, each at an address of its own: /NAME/mcp is NAME.db.
+"""A folder of files over HTTP, each at its own address: /NAME/mcp is NAME.db.
 
-A file is found when it is first asked for, also one that came after the start, and opened then. The
-name in an address is only ever compared with the names that the folder has: no path is made of it.
+A file is opened at its first request, also one that came after the start. The name in an address is
+only ever compared with the names in the folder: no path is made of it.
 """
 
 from __future__ import annotations
@@ -36,15 +36,12 @@ log = logging.getLogger("kb.server")
 T = TypeVar("T")
 
 SUFFIX = ".db"
-LOOK_SECONDS = 5.0  # between two looks whether open files are still there
+LOOK_SECONDS = 5.0  # between checks whether open files are still there
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """The files of a folder by the names of their addresses. Links are none: they may lead out.
-
-    Raises:
-        SourceError: the folder cannot be read.
-    """
+    """The files of a folder by the names in their addresses, without links, which may lead out.
+    Raises SourceError if the folder cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return {
@@ -60,8 +57,6 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 @dataclass(eq=False)
 class _Served:
-    """One file that is open."""
-
     clients: Clients
     endpoint: Endpoint
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -72,12 +67,12 @@ class _Served:
 
 
 class Folder:
-    """The application of a folder; `running` has to be entered while it answers.
+    """The application of a folder; `running` must be entered while it answers.
 
     Args:
-        open_file: opens a file of the folder. Raises FileError where it is damaged.
-        make_endpoint: what answers for an open file.
-        beside: what goes on beside the answers of a file; cancelled at its end.
+        open_file: opens a file of the folder; raises FileError if it is damaged.
+        make_endpoint: makes the application of an open file.
+        beside: what runs beside the answers of a file; cancelled at its end.
     """
 
     def __init__(
@@ -97,7 +92,7 @@ class Folder:
         self._problems: dict[str, str] = {}
         self._opening: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._tasks: Any = None
-        # Of our own: whoever asks for what is not served keeps no thread from those who call tools.
+        # Of our own: requests for files that are not served take no thread from tool calls.
         self._threads = anyio.CapacityLimiter(LOOK_THREADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,7 +125,7 @@ class Folder:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """What goes on beside the answers; its end closes the files."""
+        """What runs beside the answers; its end closes the files."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self._close_lost)
@@ -140,17 +135,12 @@ class Folder:
             tasks.cancel_scope.cancel()
 
     async def _at(self, name: str, path: Path) -> _Served:
-        served = self._served.get(name)
-        if served is not None and served.is_in_place:
-            return served
         async with self._opening[name]:
-            served = self._served.get(name)
-            if served is not None:
+            if (served := self._served.get(name)) is not None:
                 if served.is_in_place:
                     return served
-                served.ended.set()  # another file lies in its place
-            session = await self._in_thread(self._open_file, path)
-            clients = Clients(session, several=True)
+                served.ended.set()  # another file took its place
+            clients = Clients(await self._in_thread(self._open_file, path), several=True)
             served = self._served[name] = _Served(clients, self._make_endpoint(clients))
             await self._tasks.start(self._serve, served)
             return served
@@ -159,7 +149,7 @@ class Folder:
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
 
     async def _serve(self, served: _Served, *, task_status: Any) -> None:
-        """Keep one file open until it is taken away, or all is ended."""
+        """Keep one file open until it is removed, or everything ends."""
         try:
             async with served.endpoint.running(), anyio.create_task_group() as beside:
                 beside.start_soon(self._beside, served.clients)
@@ -179,7 +169,7 @@ class Folder:
                     served.ended.set()
 
     def _no_file(self, scope: Scope, files: dict[str, Path], is_owner: bool) -> Response:
-        """What is told of a name that the folder does not have: who may not know gets no list."""
+        """The answer for a name that the folder lacks; only the owner gets a list."""
         if is_owner:
             exchange_of(scope).token = "owner"
             if scope["path"] == "/":
@@ -196,5 +186,5 @@ def _close(clients: Clients) -> None:
     try:
         clients.end()
         clients.host.close()
-    except FileError as error:  # it is gone: what was noted of sessions goes with it
+    except FileError as error:  # it is gone, and what was noted of sessions with it
         log.info("%s", error.message)

@@ -1,4 +1,4 @@
-"""Listen at an address and serve an application there, until the end is asked for."""
+"""Listens at an address and serves an application there until it is told to stop."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from kb.server.access_log import AccessLog
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642
 BACKLOG = 128
-# Clients give an idle connection up after some seconds. Where we are first, their next request
-# fails on its way, and a busy client notices late.
+# Clients drop an idle connection after some seconds. If we do so first, their next request fails
+# on its way, and a busy client notices late.
 KEEP_SECONDS = 120
-LEAVE_SECONDS = 2  # that answers under way may take after the end was asked for
+LEAVE_SECONDS = 2  # that answers under way may take after the stop
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether something failed here: who sends a broken body is told so before we answer."""
+    """Whether something failed here: a sender of a broken body is told so, which is no failure."""
     return not (record.exc_info and type(record.exc_info[1]).__module__.startswith("h11."))
 
 
@@ -40,10 +40,10 @@ class HttpSettings:
 
     Attributes:
         families: of tools; none for all.
-        watch_folders: whether the folders of all collections are followed.
-        requests_per_minute: of each token; None: as many as it likes.
-        write_access: takes a line for each request; None: nobody wants to know.
-        log_queries: whether such a line holds what was searched for.
+        watch_folders: whether to follow the folders of all collections.
+        requests_per_minute: of each token; None: unlimited.
+        write_access: takes a line for each request, if set.
+        log_queries: whether such a line contains what was searched for.
     """
 
     families: tuple[str, ...] = ()
@@ -74,11 +74,7 @@ class Binding:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of "HOST:PORT", "[::1]:PORT", "HOST", ":PORT" or "PORT".
-
-    Raises:
-        UsageError: anything else.
-    """
+    """Host and port of "HOST:PORT", "[::1]:PORT", "HOST", ":PORT" or "PORT", else UsageError."""
     host, _, port = text.rpartition(":") if ":" in text.rpartition("]")[2] else (text, "", "")
     if not port and host.isdecimal():
         host, port = "", host
@@ -89,11 +85,8 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def bind(host: str, port: int, access: Access) -> Binding:
-    """Listen at an address; the port 0 is any that is free.
-
-    Raises:
-        SourceError: the address cannot be had.
-    """
+    """Listen at an address (port 0: any that is free); raises SourceError if it is not
+    available."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.create_server(place[:2], family=family, backlog=BACKLOG)
@@ -113,19 +106,15 @@ async def run_over_http(
     beside: AbstractAsyncContextManager[None],
     ready: Callable[[], object],
 ) -> None:
-    """Serve until `stop` is set and what is under way is answered, or takes too long.
-
-    Args:
-        beside: what has to run while the application answers; its end ends open streams.
-        ready: called once the server answers.
-    """
+    """Serve until `stop` is set and what is under way is answered, or takes too long. `beside` runs
+    meanwhile, and its end ends open streams; `ready` is called once the server answers."""
     guarded: ASGIApp = Guard(app, binding.access)
     if settings.write_access is not None:
         guarded = AccessLog(guarded, settings.write_access, with_queries=settings.log_queries)
     web = _Web(
         uvicorn.Config(
             guarded,
-            http="h11",  # what is tested, whatever else is installed
+            http="h11",  # the one that is tested, whatever else is installed
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -142,12 +131,12 @@ async def run_over_http(
             await web.has_started()
             ready()
             await stop.wait()
-        # Only now that the clients' streams have ended, for which it would wait.
+        # Only now: it would wait for the clients' streams, which have ended.
         web.should_exit = True
 
 
 class _Web(uvicorn.Server):
-    """The web server; signals are for those who run it."""
+    """The web server; its caller handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:

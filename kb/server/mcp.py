@@ -1,4 +1,4 @@
-"""Bind the tools to MCP: what a client can ask, whatever the transport."""
+"""Binds the tools to MCP: what a client can ask, over any transport."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = logging.getLogger("kb.server")
 
 T = TypeVar("T")
 
-# The model is loaded once the client has had its answers, so that starting stays quick.
+# The model is loaded after the client's first answers, so that starting stays quick.
 WARM_UP_SECONDS = 0.5
 PROGRESS_SECONDS = 0.25
 STOP_SECONDS = 0.01
@@ -46,17 +46,12 @@ WRITE_THREADS = 4
 def make_server(
     session: Session, tools: Mapping[str, Tool], clients: Clients | None = None
 ) -> Server[Any]:
-    """An MCP server over an open knowledge base.
-
-    Args:
-        session: that opened the file.
-        clients: who is connected; by default the session is the only client's.
-    """
+    """An MCP server over an open knowledge base; by default the session is the only client's."""
     clients = clients or Clients(session)
     logs = ClientLogs(clients)
     bus = InMemorySubscriptionBus()
     warming = threading.Event()
-    # One writes at a time, and those who wait for their turn keep no thread from those who read.
+    # Writers take turns, and those who wait take no thread from readers.
     writing = anyio.CapacityLimiter(WRITE_THREADS)
 
     async def list_tools(context: Any, _: Any) -> types.ListToolsResult:
@@ -71,8 +66,7 @@ def make_server(
     async def run_tool(
         context: Any, parameters: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        wants_progress = "progress_token" in (context.meta or {})
-        progress = _Progress(context.session) if wants_progress else None
+        progress = _Progress(context.session) if "progress_token" in (context.meta or {}) else None
         client = clients.at(context)
         tool = tools.get(parameters.name)
         with logs.during(client, context):
@@ -88,7 +82,7 @@ def make_server(
             exchange.note_call(parameters.name, parameters.arguments, code)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=result.text)],
-            # Some clients hold it against the output schema even where it tells of an error.
+            # Some clients check it against the output schema even if it is an error.
             structured_content=None if result.is_error else result.content,
             is_error=result.is_error,
         )
@@ -97,8 +91,7 @@ def make_server(
         context: Any, parameters: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         cursor = parameters.cursor if parameters else None
-        session = clients.at(context).session
-        page, more = await in_thread(list_resources, session, cursor or "")
+        page, more = await in_thread(list_resources, clients.at(context).session, cursor or "")
         return types.ListResourcesResult(resources=page, next_cursor=more or None)
 
     async def templates(_: Any, __: Any) -> types.ListResourceTemplatesResult:
@@ -107,14 +100,15 @@ def make_server(
     async def read(
         context: Any, parameters: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        session = clients.at(context).session
-        mime_type, text = await in_thread(read_resource, session, parameters.uri)
+        mime_type, text = await in_thread(
+            read_resource, clients.at(context).session, parameters.uri
+        )
         content = types.TextResourceContents(uri=parameters.uri, mime_type=mime_type, text=text)
         return types.ReadResourceResult(contents=[content])
 
     @asynccontextmanager
     async def beside(_: Server[Any]) -> AsyncIterator[dict[str, Any]]:
-        """What tells clients of changes and of the log, as long as anybody is served."""
+        """Tells clients of changes and of the log while anybody is served."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tell_changes, clients, bus)
             tasks.start_soon(logs.run)
@@ -143,14 +137,14 @@ def make_server(
 
 
 async def _noted(ctx: Any, call_next: Callable[[Any], Any]) -> Any:
-    """For the access log: what is asked over HTTP."""
+    """Note the method of a request over HTTP for the access log."""
     if ctx.request is not None:
         exchange_of(ctx.request.scope).note_method(ctx.method)
     return await call_next(ctx)
 
 
 async def _read_in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Run what only reads: where the request is cancelled, its thread does not work on."""
+    """Run what only reads; when the request is cancelled, its thread stops too."""
     stop = Stop()
     before = current_stop.set(stop)
     try:
@@ -177,7 +171,7 @@ class _Server(Server[Any]):
 class _Progress:
     """Passes a tool's progress on to the client that asked for it, a few times a second.
 
-    Called in the tool's thread. The protocol wants numbers that grow, so stages are added up.
+    Called in the tool's thread. The protocol requires growing numbers, so stages are added up.
     """
 
     def __init__(self, session: Any) -> None:
@@ -203,14 +197,13 @@ class _Progress:
 
 def instructions(session: Session, families: Collection[str]) -> str:
     """What an assistant should know before its first call, from the file's state."""
-
     table = asset("instructions")
     guidance = [text for family, text in table["families"].items() if family in families]
     return " ".join([table["opening"], describe(session), *guidance, table["quoted"]])
 
 
 def warm_up_soon(session: Session) -> None:
-    """Load the model once the first answers are given."""
+    """Load the model after the first answers."""
     timer = threading.Timer(WARM_UP_SECONDS, _warm_up, [session])
     timer.daemon = True
     timer.start()
@@ -227,10 +220,10 @@ def _warm_up(session: Session) -> None:
         log.exception("loading the model in advance failed")
 
 
-# The version of the protocol whose tools have titles of their own: before, annotations had them.
+# From this version of the protocol tools have titles; before, their annotations had them.
 TITLES_SINCE = "2025-06-18"
 
-# The list is the same for everybody, so that a program finds the tools that it was written for.
+# Readers see all tools too, so that a program finds those that it was written for.
 NOT_FOR_READERS = "Refused: the token in use may only read. "
 
 
@@ -252,11 +245,11 @@ def _describe(tool: Tool, rights: Rights, is_old: bool) -> types.Tool:
     )
 
 
-MOST_DESCRIBED = 20  # collections that the server's instructions name
+MOST_DESCRIBED = 20  # collections named in the server's instructions
 
 
 def describe(session: Session) -> str:
-    """What the files hold, for the server's instructions."""
+    """What the files contain, for the server's instructions."""
     listed = session.base.list_collections()
     waiting = session.base.count_waiting()
     notices = [*session.names.notices, listed.notice]

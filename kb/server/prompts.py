@@ -1,4 +1,4 @@
-"""Prompts: what people choose from a menu to have an assistant do, with the material at hand."""
+"""Prompts: what people choose from a menu to have an assistant do, with the material for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Maker = Callable[[Session, Mapping[str, str], str], list[Content]]
 
 
 def make_prompt(session: Session, name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
-    """A prompt with the material at hand.
+    """A prompt with the material for it.
 
     Raises:
         NotFoundError: there is no such collection, document or section.
@@ -56,7 +56,7 @@ def _research(session: Session, arguments: Mapping[str, str], text: str) -> list
     where = f' in the collection "{collection}"' if collection else ""
     if collection:
         with session.database.read() as connection:
-            session.names.collection(connection, collection)  # raises, with the near names
+            session.names.collection(connection, collection)  # raises with the nearest names
     return [_text(text.format(where=where, question=arguments["question"]))]
 
 
@@ -95,7 +95,7 @@ def _text(text: str) -> types.TextContent:
 
 
 def _since(text: str, now: datetime) -> str:
-    """The beginning of a time, as the file writes times."""
+    """The beginning of a period, in the file's format of times."""
     text = text.strip().lower()
     if _DATE.fullmatch(text):
         try:
@@ -105,8 +105,7 @@ def _since(text: str, now: datetime) -> str:
         return f"{text}T00:00:00Z"
     if text and not (match := _DAYS.fullmatch(text)):
         raise UsageError('"since" is a date, such as 2026-01-31, or a number of days, such as 7d')
-    days = int(match[1]) if text and match else USUAL_DAYS
-    return stored_time(now - timedelta(days=days))
+    return stored_time(now - timedelta(days=int(match[1]) if text and match else USUAL_DAYS))
 
 
 MAKERS: dict[str, Maker] = {

@@ -1,10 +1,10 @@
-"""The protocol's endpoint over HTTP, round the library's transport.
+"""The protocol's endpoint over HTTP, around the library's transport.
 
-What comes is checked as over stdio (`kb.server.wire`). Beyond that the library expects of clients
-what not all of them do. Some give every request the same id, or two that are under way at once:
-each has one of its own here, since by equal ids it hands one request's answer to another. Some
-take JSON alone, and are answered so. Some open their stream again before the server has noticed
-that the former is dead: the new one takes its place.
+Input is checked as over stdio (`kb.server.wire`). Beyond that the library expects what not all
+clients do. Some give every request the same id, or two at once: each gets its own here, since with
+equal ids the library hands one request's answer to another. Some accept JSON alone, and get it.
+Some reopen their stream before the server has noticed that the old one is dead: the new one
+replaces it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_BODY = {
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether something failed here: that a session ends amid its requests is no fault."""
+    """Whether something failed here: a session that ends amid its requests is no failure."""
     error = record.exc_info[1] if record.exc_info else None
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
@@ -54,7 +54,7 @@ logging.getLogger("mcp.server.streamable_http").addFilter(_is_ours)
 
 
 class Protocol:
-    """The protocol's endpoint; who leaves it takes the session along."""
+    """The protocol's endpoint; a client that leaves it ends its session."""
 
     def __init__(self, manager: StreamableHTTPSessionManager, clients: Clients, desk: Desk) -> None:
         self._manager = manager
@@ -62,7 +62,7 @@ class Protocol:
         self._desk = desk
         self._streams: dict[str, _Stream] = {}  # by session
         self._ids = (f"{secrets.token_hex(8)}-{number}" for number in itertools.count())
-        # By session and the id that the client gave, ours of the requests that are under way.
+        # By session and the client's id, our ids of the requests under way.
         self._under_way: dict[tuple[str, str], list[str]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,15 +99,14 @@ class Protocol:
         (message,) = line.messages
         headers = Headers(scope=scope)
         both = MutableHeaders(raw=list(scope["headers"]))
-        both["accept"] = f"application/json, {STREAM}"  # the library insists on both forms
+        both["accept"] = f"application/json, {STREAM}"  # the library insists on both
         scope = {**scope, "headers": both.raw}
         is_large = len(body) > SMALL
         if is_large and isinstance(message, types.JSONRPCRequest) and message.method == CALL:
-            # Past the library, which would read and check them where all others wait.
+            # Bypasses the library, which would parse and check them while all others wait.
             scope[ARGUMENTS] = (message.params or {}).pop("arguments", None)
         with self._named(session_id, message, _has_sessions(headers)) as ids:
-            data = await self._desk.run(as_line, message, len(body))
-            receive = replayed(data, receive)
+            receive = replayed(await self._desk.run(as_line, message, len(body)), receive)
             if ids is None:
                 await self._manager.handle_request(scope, receive, send)
                 return
@@ -122,10 +121,8 @@ class Protocol:
     def _named(
         self, session_id: str, message: Any, has_sessions: bool
     ) -> Iterator[tuple[str, str] | None]:
-        """Give a request of a session an id of its own for a while, and what cancels it too.
-
-        Yields that and what the client gave, as JSON; None where the message keeps what it has.
-        """
+        """Yields a request's own id for a while, and the client's as JSON; a cancellation gets the
+        same id. Yields None if the message keeps its id."""
         if not has_sessions or not isinstance(message, types.JSONRPCRequest):
             if has_sessions and message.method == "notifications/cancelled" and message.params:
                 given = json.dumps(message.params.get("requestId"))
@@ -160,7 +157,7 @@ class Protocol:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _noting_session(self, scope: Scope, send: Send) -> Send:
-        """Tells the clients of a session as soon as it is open, not at its first question."""
+        """Notes a session as soon as it is open, not at its first request."""
 
         async def sent(message: Message) -> None:
             is_start = message["type"] == "http.response.start" and message["status"] < 400
@@ -173,7 +170,7 @@ class Protocol:
 
 
 class _Stream:
-    """The stream of a session, on which it is told what it did not ask for."""
+    """The stream of a session, for what the client did not ask for."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
@@ -181,19 +178,14 @@ class _Stream:
 
 
 class _Reply:
-    """Sends the answer to one request with the id that the client gave, and always sends one.
-
-    Args:
-        own: the id that the request has here, which nobody can guess.
-        given: what the client gave, as JSON.
-        as_json: for a client that takes no stream: the answer alone.
-    """
+    """Sends the answer to one request, always one, with the id that the client gave (as JSON) in
+    place of ours, which nobody can guess; `as_json` without a stream."""
 
     def __init__(self, send: Send, request_id: str, given: str, *, as_json: bool) -> None:
         self._send = send
         self._our_id, self._client_id = json.dumps(request_id).encode(), given.encode()
         self._as_json = as_json
-        self._start: Message | None = None  # of a stream that waits for its answer
+        self._start: Message | None = None  # of a stream that has no answer yet
         self._is_done = False
 
     async def send(self, message: Message) -> None:
@@ -214,7 +206,7 @@ class _Reply:
             await self._send(message)
 
     async def finish(self) -> None:
-        """Answer where a session ended before the library did."""
+        """Answer if the session ended before the library did."""
         if self._start is not None:
             error = {"code": types.INTERNAL_ERROR, "message": "the session ended meanwhile"}
             refusal = {"jsonrpc": "2.0", "id": json.loads(self._client_id), "error": error}
@@ -233,14 +225,14 @@ class _Reply:
 
 
 def _has_sessions(headers: Headers) -> bool:
-    """Whether a request is of a protocol that has them, as the later one has not."""
+    """Whether a request is of a protocol that has sessions, which the later one lacks."""
     version = headers.get(VERSION_HEADER)
     return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
 def _not_taken(line: Line, body: bytes) -> Response:
-    """The answer to a body that holds nothing to do."""
+    """The answer to a body without anything to do."""
     refusals = line.refusals if body.strip() else [NO_BODY]
     if not refusals:
-        return Response(status_code=202)  # what nobody waits for the answer to
+        return Response(status_code=202)  # a message that needs no answer
     return JSONResponse(refusals[0] if len(refusals) == 1 else list(refusals), 400)

@@ -1,4 +1,4 @@
-"""Errors as the protocol has them: what is wrong with a request, never "internal error" alone."""
+"""Errors in the protocol's form: what is wrong with a request, never just "internal error"."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("kb.server")
 T = TypeVar("T")
 
 MOST_PROBLEMS = 5
-# The library's words for a request that comes before the handshake.
+# The library's message for a request before the handshake.
 _TOO_EARLY = "Invalid request parameters"
 
 
@@ -36,7 +36,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
 
 async def explained(ctx: Any, call_next: Callable[[Any], Any]) -> Any:
-    """Around every request: say what is wrong with it, where the library says that it is wrong."""
+    """Middleware of every request: explains the library's refusals."""
     arguments = ctx.request.scope.get(ARGUMENTS) if ctx.request is not None else None
     if arguments is not None:  # large ones, which went past the library
         ctx = dataclasses.replace(ctx, params={**ctx.params, "arguments": arguments})

@@ -1,4 +1,4 @@
-"""What a client can read by an address: the project's context, and every document."""
+"""What a client can read by address: the project's context, and every document."""
 
 from __future__ import annotations
 
@@ -21,24 +21,17 @@ from kb.tools.session import Session
 PAGE = 200  # documents of one answer
 LAST_OFFSET = 10**9
 JSON_TYPE, MARKDOWN_TYPE, TEXT_TYPE = "application/json", "text/markdown", "text/plain"
-
-
 _FIXED: dict[str, tuple[str, str]] = asset("resources")["fixed"]  # address -> title, description
 TEMPLATES = [types.ResourceTemplate(**row) for row in asset("resources")["templates"]]
 MODULE_TEMPLATE = TEMPLATES[0].uri_template
 _MODULE = "context://module/"
 _DOCUMENT = "kb://"
-
-
 _CURSOR = re.compile("(?:([0-9]{1,9})-)?([0-9]{1,19})")
 
 
 def list_resources(session: Session, cursor: str = "") -> tuple[list[types.Resource], str]:
-    """One page of resources, and where the next begins, "" after the last.
-
-    Raises:
-        UsageError: a cursor that no page gave.
-    """
+    """One page of resources, and where the next begins, "" after the last. Raises UsageError for a
+    cursor that is not ours."""
     count = len(session.files)
     match = _CURSOR.fullmatch(cursor or "0")
     number, offset = (int(match[1] or 0), int(match[2])) if match else (0, -1)
@@ -71,12 +64,8 @@ def _cursor(number: int, offset: int) -> str:
 
 
 def read_resource(session: Session, uri: str) -> tuple[str, str]:
-    """The MIME type and the text behind an address.
-
-    Raises:
-        ResourceNotFound: there is nothing.
-    """
-    # Only now: what reads a project's files is not imported before the client has its answers.
+    """The MIME type and the text at an address; raises ResourceNotFound."""
+    # Only now: readers of a project's files are not imported before the client's first answers.
     from kb.project import overview
 
     try:
@@ -103,13 +92,11 @@ def read_resource(session: Session, uri: str) -> tuple[str, str]:
 
 
 def document_uri(collection: str, document: str) -> str:
-    """The address of a document."""
     return f"{_DOCUMENT}{quote(collection, safe='')}/{quote(document, safe='/')}"
 
 
 def true_uri(session: Session, uri: str) -> str:
-    """The address that a document has under its collection's own name, whatever alias it is asked
-    by; other addresses as they are."""
+    """The address of a document under its collection's own name; other addresses unchanged."""
     if not uri.startswith(_DOCUMENT):
         return uri
     name, _, document = uri.removeprefix(_DOCUMENT).partition("/")
@@ -138,6 +125,5 @@ def _mime_type(path: str) -> str:
 
 
 def _bounded_json(session: Session, value: dict[str, Any]) -> str:
-    # A third more for the blanks that people read it by.
-    kept = bounded(value, session.reply_tokens * 3 // 4)
-    return json.dumps(kept, ensure_ascii=False, indent=1)
+    # A third more for indentation.
+    return json.dumps(bounded(value, session.reply_tokens * 3 // 4), ensure_ascii=False, indent=1)

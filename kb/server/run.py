@@ -1,4 +1,4 @@
-"""Run a server until its client goes or a signal comes, with what goes on beside the calls."""
+"""Runs a server until its client leaves or a signal comes, and what goes on beside the calls."""
 
 from __future__ import annotations
 
@@ -35,18 +35,16 @@ log = logging.getLogger("kb.server")
 
 FLUSH_SECONDS = 5
 CLOSE_SECONDS = 10
-# Without a request, after which a server whose parent has gone is taken to have no client either.
-# The parent may be but a wrapper of the client's, and a person may let an assistant rest meanwhile.
+# Without a request, after which a server whose parent has ended is taken to have no client. The
+# parent may be just a wrapper of the client's, and a person may let an assistant rest.
 ORPHAN_SECONDS = 1800
 
 
 def serve(
     session: Session, families: tuple[str, ...] = (), *, watch_folders: bool = False
 ) -> NoReturn:
-    """Serve over stdin and stdout until the input ends or a signal comes.
-
-    The active project's documents are kept fresh; with `watch_folders` every collection's.
-    """
+    """Serve over stdin and stdout until the input ends or a signal comes. Follows the active
+    project's folder; with `watch_folders` those of all collections."""
     parent = os.getppid()
     session.project.keep_fresh()
     session.log.begin()
@@ -77,22 +75,14 @@ def serve_over_http(
     settings: HttpSettings,
     ready: Callable[[str], object] = lambda _: None,
 ) -> NoReturn:
-    """Serve several clients over HTTP until a signal comes.
-
-    Args:
-        binding: where, and for whom.
-        ready: called with the server's address once it answers.
-    """
+    """Serve several clients over HTTP until a signal comes; `ready` gets the server's address."""
     from kb.server.access import is_loopback
     from kb.server.endpoint import Endpoint
 
     clients = Clients(session, several=True)
-    with_page = is_loopback(binding.host)
-    endpoint = Endpoint(clients, binding.access, settings, with_page=with_page)
-
+    endpoint = Endpoint(clients, binding.access, settings, with_page=is_loopback(binding.host))
     announced = _announced(session, binding, endpoint)
     watch = partial(_run_beside, settings.watch_folders, clients)
-
     start_embedding(session)
     warm_up_soon(session)
     anyio.run(_answer_until_signal, endpoint, binding, settings, ready, announced, watch)
@@ -106,11 +96,8 @@ def serve_folder(
     settings: HttpSettings,
     ready: Callable[[str], object] = lambda _: None,
 ) -> NoReturn:
-    """Serve each file of a folder at its own address until a signal comes.
-
-    Args:
-        session: on no file, whose choices those on the files have.
-    """
+    """Serve each file of a folder at its own address until a signal comes; `session` is on no file,
+    and those on the files share its settings."""
     from kb.server.endpoint import Endpoint
     from kb.server.folder import Folder
 
@@ -126,7 +113,6 @@ def serve_folder(
         lambda clients: Endpoint(clients, binding.access, settings, is_hidden=True),
         partial(_run_beside, settings.watch_folders),
     )
-
     anyio.run(_answer_until_signal, application, binding, settings, ready, application.running())
     _end(Clients(session))
 
@@ -139,7 +125,7 @@ async def _answer_until_signal(
     while_served: contextlib.AbstractAsyncContextManager[None],
     *beside: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
-    """Answer over HTTP, with what goes on beside it, until a signal comes."""
+    """Answer over HTTP, with work beside it, until a signal comes."""
     from kb.server.http import run_over_http  # here: stdio needs no web server
 
     stop = anyio.Event()
@@ -154,7 +140,7 @@ async def _answer_until_signal(
 
 @contextlib.asynccontextmanager
 async def _announced(session: Session, binding: Binding, endpoint: Endpoint) -> AsyncIterator[None]:
-    """While the file is served, commands of this user find the server."""
+    """Let commands of this user find the server while the file is served."""
     from kb.server.access import is_loopback
     from kb.server.running import announce, retract
 
@@ -176,7 +162,7 @@ async def _announced(session: Session, binding: Binding, endpoint: Endpoint) -> 
 
 
 async def _run_beside(watch_folders: bool, clients: Clients) -> None:
-    """What goes on beside the calls of a file. Does not return."""
+    """The work beside the calls of a file. Does not return."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_flush, clients)
         if watch_folders:
@@ -184,10 +170,10 @@ async def _run_beside(watch_folders: bool, clients: Clients) -> None:
 
 
 async def _on_signal(action: Callable[[], object]) -> None:
-    # The thread that waits for input cannot be cancelled, so over stdio the process ends in here.
-    # Not `anyio.open_signal_receiver`: asyncio has no such thing on Windows.
+    # A thread waiting for input cannot be cancelled, so over stdio `action` ends the process.
+    # Not `anyio.open_signal_receiver`, which fails on Windows.
     loop = asyncio.get_running_loop()
-    # One that is ignored stays so: below nohup a server outlives its terminal.
+    # An ignored signal stays ignored: under nohup a server outlives its terminal.
     numbers = [number for number in ending_signals() if signal.getsignal(number) != signal.SIG_IGN]
     before = {
         number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(action))
@@ -201,11 +187,9 @@ async def _on_signal(action: Callable[[], object]) -> None:
 
 
 async def orphaned(clients: Clients, parent: int) -> None:
-    """Wait until whoever started this process has ended, and its client has been silent for long.
-
-    The input ends with the last process that holds its other end. One that the client started, too,
-    may hold it without knowing.
-    """
+    """Wait until this process's parent has ended, and the client has been silent for long: the
+    input ends with the last process that holds its other end, which may be another child of the
+    client."""
     while os.getppid() == parent or clients.silent_seconds < ORPHAN_SECONDS:
         await anyio.sleep(FLUSH_SECONDS)
 
@@ -224,7 +208,7 @@ async def _watch_folders(session: Session) -> None:
 
 
 def _logged(function: Callable[..., object], *arguments: Any) -> None:
-    """Run what goes on beside the calls: its failure must not end the server."""
+    """Run work beside the calls, whose failure must not end the server."""
     try:
         function(*arguments)
     except Exception:
@@ -232,11 +216,11 @@ def _logged(function: Callable[..., object], *arguments: Any) -> None:
 
 
 def _end(clients: Clients, failure: str = "") -> NoReturn:
-    """Close the file and leave at once, whatever other threads still do."""
+    """Close the file and leave at once, whatever other threads are doing."""
     code = 3 if failure else 0
     if failure:
         log.error("%s", failure)
-    # A thread inside a write may keep the file from closing; SQLite survives that we leave.
+    # A thread inside a write may keep the file from closing; SQLite survives our leaving.
     last_resort = threading.Timer(CLOSE_SECONDS, os._exit, [code])
     last_resort.daemon = True
     last_resort.start()

@@ -1,8 +1,8 @@
-"""Which server has a file open: it says so in the user's cache, and a command asks it.
+"""Which server has a file open: it says so in the user's cache, and commands ask it.
 
-One small file for each knowledge base names address, token and process. Nothing here loads more
-than the standard library's sockets, and these only where there is a server, since all of it has to
-be quicker than opening the file.
+One small file per knowledge base names address, token and process. All of this must be quicker
+than opening the file, so nothing here loads more than the standard library's sockets, and these
+only if there is a server.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ MOST_BYTES = 50_000_000
 
 
 class Running(NamedTuple):
-    """A server that answers for a file."""
+    """A server that has a file open."""
 
     host: str
     port: int
-    token: str  # of whoever runs the server
+    token: str  # the owner's
     asks: bool  # for a token, whatever the file says
     is_reachable: bool  # from other machines
     process: int
     version: str  # of kb
     project: str  # whose aliases it knows
-    file: tuple[int, int]  # device and number of the file it opened
+    file: tuple[int, int]  # device and inode
 
 
 def announce(
@@ -50,22 +50,15 @@ def announce(
     asks: bool,
     is_reachable: bool,
 ) -> Path | None:
-    """Say that this process serves a file; where that is said. None: it cannot be written."""
+    """Say that this process serves a file; where it says so. None: it cannot be written."""
     place = _place(database)
+    file = identity(database) or (0, 0)
     server = Running(
-        host,
-        port,
-        token,
-        asks,
-        is_reachable,
-        os.getpid(),
-        VERSION,
-        str(project),
-        identity(database) or (0, 0),
+        host, port, token, asks, is_reachable, os.getpid(), VERSION, str(project), file
     )
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # The token is for this user alone.
+        # Only this user may read the token.
         replace_file(place, json.dumps(server._asdict()), is_private=True)
     except (OSError, UnicodeError):
         return None
@@ -73,14 +66,14 @@ def announce(
 
 
 def retract(place: Path | None) -> None:
-    """Take back what was announced, unless another server has taken over."""
+    """Withdraw an announcement, unless another server has taken over."""
     if place is not None and (server := _read(place)) is not None and server.process == os.getpid():
         with contextlib.suppress(OSError):
             place.unlink()
 
 
 def running_server(database: Path, project: Path) -> Running | None:
-    """The server that has this very file open for this project, if it seems to be alive."""
+    """The server that has this very file open for this project, if it seems alive."""
     server = _read(_place(database))
     if server is None or server.version != VERSION or server.project != str(project):
         return None
@@ -89,13 +82,13 @@ def running_server(database: Path, project: Path) -> Running | None:
 
 
 def ask(server: Running, path: str, question: dict[str, Any]) -> dict[str, Any] | None:
-    """What a server answers; None where it does not, or serves another file by now."""
+    """A server's answer; None if it gives none, or serves another file by now."""
     import socket
 
     body = json.dumps(question).encode()
     name = f"[{server.host}]" if ":" in server.host else server.host
     head = [
-        f"POST {path} HTTP/1.0",  # so that the answer comes in one piece and ends with the line
+        f"POST {path} HTTP/1.0",  # so that the answer comes whole and ends with the connection
         f"Host: {name}:{server.port}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
@@ -117,7 +110,7 @@ def ask(server: Running, path: str, question: dict[str, Any]) -> dict[str, Any] 
 
 
 def identity(database: Path) -> tuple[int, int] | None:
-    """What tells a file from another one that takes its place."""
+    """Tells a file from another one in its place."""
     try:
         state = os.stat(database)
     except OSError:
@@ -149,5 +142,5 @@ def _read(place: Path) -> Running | None:
 
 
 def _is_stopped(process: int) -> bool:
-    """Whether a process sleeps until it is continued (Ctrl-Z): it would not answer. On Linux."""
+    """Whether a process is stopped (Ctrl-Z) and would not answer; on Linux."""
     return status_fields(process)[:1] in (["T"], ["t"])

@@ -1,4 +1,4 @@
-"""Serve over stdin and stdout, where the library alone would drop requests and replies."""
+"""Serves over stdin and stdout, where the library alone would drop requests and replies."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kb.server.wire import Line, Message, as_line, read_line
 
 log = logging.getLogger("kb.server")
 
-LAST_REPLY_SECONDS = 10  # how long calls under way may take after the input has ended
-# Requests, beyond which no more are read until some are answered: the replies to a client that
-# reads none wait in memory (3,000 lists of tools: 400 MB).
+LAST_REPLY_SECONDS = 10  # for calls under way after the input has ended
+# Requests without a reply, beyond which no more are read: replies to a client that reads none wait
+# in memory (3,000 lists of tools: 400 MB).
 MOST_UNANSWERED = 1000
 
 End = Callable[[str], NoReturn]
 
 
 async def run_over_stdio(server: Server[Any], end: End, heard: Callable[[], object]) -> None:
-    """Serve until the input has ended and what was asked is answered.
+    """Serve until the input has ended and all requests are answered.
 
     Args:
         end: leaves the process at once, with what went wrong or ""; called when calls take too
@@ -53,7 +53,7 @@ async def run_over_stdio(server: Server[Any], end: End, heard: Callable[[], obje
                 for message in line.messages:
                     unanswered.take_request(message)
                     await to_server.send(SessionMessage(message))
-            # The library drops the calls under way as soon as its input ends; somebody who pipes
+            # The library drops calls under way as soon as its input ends, but somebody who pipes
             # requests in wants their replies.
             with anyio.move_on_after(LAST_REPLY_SECONDS) as limit:
                 await unanswered.fall_below(1)
@@ -73,18 +73,15 @@ async def run_over_stdio(server: Server[Any], end: End, heard: Callable[[], obje
 
 
 def _taken_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The client's streams, for us alone.
-
-    What a library or a child process reads from stdin is empty from here on, and what it prints
-    goes to stderr: on stdout it would break a reply apart.
-    """
+    """The client's streams, for us alone: from here on libraries and child processes read nothing
+    from stdin, and print to stderr, since on stdout they would break a reply."""
     source, out = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
     make_blocking(out)
-    # A thread may still wait in the first one at the end, so neither is closed.
+    # At the end a thread may still wait in the first one, so neither is closed.
     return os.fdopen(source, "rb", closefd=False), os.fdopen(out, "wb", closefd=False)
 
 
@@ -97,7 +94,7 @@ def _next_line(source: BinaryIO) -> Line | None:
 
 
 class _Output:
-    """Where replies and refusals go, one line at a time."""
+    """Writes replies and refusals, one line at a time."""
 
     def __init__(self, stream: BinaryIO, end: End) -> None:
         self._stream = stream
@@ -120,7 +117,7 @@ class _Output:
 
 
 class _Unanswered:
-    """The requests that wait for their reply, however often a client gives one id away."""
+    """The requests without a reply, however often a client reuses an id."""
 
     def __init__(self) -> None:
         self._ids: Counter[types.RequestId] = Counter()
@@ -128,7 +125,7 @@ class _Unanswered:
 
     def take_request(self, message: Message) -> None:
         if isinstance(message, types.JSONRPCRequest):
-            # A subscription is open as long as its client.
+            # A subscription stays open as long as its client.
             if not message.method.startswith("subscriptions/"):
                 self._ids[coerce_request_id(message.id)] += 1
         elif (
@@ -142,7 +139,7 @@ class _Unanswered:
             self._forget(item.message.id)
 
     async def fall_below(self, number: int) -> None:
-        """Wait until fewer requests than a number wait for their reply."""
+        """Wait until fewer than `number` requests wait for a reply."""
         while self._ids.total() >= number:
             await self._changed.wait()
 

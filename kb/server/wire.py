@@ -1,8 +1,8 @@
-"""Messages of JSON-RPC, by whatever transport: checked before anything uses them, and answered.
+"""JSON-RPC messages, over any transport: checked before anything uses them, and answered.
 
-The protocol's library drops what it cannot take, or calls it a parse error. Here every line of
-stdin and every body over HTTP becomes a message or a refusal, which carries the request's id
-wherever one can be made out: most clients take no notice of an answer without one.
+The protocol's library drops what it cannot read, or calls it a parse error. Here every line of
+stdin and every body over HTTP becomes a message or a refusal, with the request's id wherever one
+can be made out: most clients ignore an answer without one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kb.tools.arguments import LONGEST_NAME, clean_values
 
 log = logging.getLogger("kb.server")
 
-# Bytes. The largest document that a call may add takes 20 MB, and three times that when a client
+# Bytes. The largest document that a call may add takes 20 MB, and three times that if a client
 # escapes its letters.
 LONGEST_MESSAGE = 64_000_000
 LONGEST_OTHER = 1_000_000  # bytes of a message that calls no tool
 CALL = "tools/call"
-_TAIL = 1000  # bytes at either end of a line that is too long
+_TAIL = 1000  # bytes at either end of an overlong line
 
 Message = types.JSONRPCRequest | types.JSONRPCNotification | types.JSONRPCResponse
 
@@ -40,7 +40,7 @@ _LAST_ID = re.compile(rf"{_ID}(?:,\s*{_OTHER})*}}\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one line of input came to."""
+    """What one line of input contains."""
 
     messages: Sequence[Message] = ()
     refusals: Sequence[dict[str, Any]] = ()  # JSON-RPC error responses
@@ -48,8 +48,7 @@ class Line:
 
 def read_line(stream: BinaryIO) -> Line | None:
     """The next line of a client's input; None at its end."""
-    data = stream.readline(LONGEST_MESSAGE + 1)
-    if not data:
+    if not (data := stream.readline(LONGEST_MESSAGE + 1)):
         return None
     if len(data) <= LONGEST_MESSAGE:
         return parse_line(data)
@@ -63,9 +62,8 @@ def read_line(stream: BinaryIO) -> Line | None:
 
 
 def parse_line(data: bytes) -> Line:
-    """The messages of a line, or why it holds none; a blank one is passed over."""
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff").strip()
-    if not text:
+    """The messages of a line, or why it has none; a blank one has neither."""
+    if not (text := data.decode("utf-8", "replace").removeprefix("\ufeff").strip()):
         return Line()
     try:
         value = parse_json(text, from_client=True)
@@ -87,7 +85,7 @@ def parse_line(data: bytes) -> Line:
 
 
 def as_line(message: Any) -> bytes:
-    """A reply, a notification or a refusal as the line to be written: the one place for all."""
+    """A reply, a notification or a refusal as a line to write; the only place that does this."""
     if isinstance(message, dict):
         return _dumped(message)
     try:
@@ -98,7 +96,7 @@ def as_line(message: Any) -> bytes:
 
 
 def _dumped(message: dict[str, Any]) -> bytes:
-    # A client finds its request by the id, so that is given back whatever letters it has.
+    # A client finds its request by the id, which is returned unchanged, whatever its letters.
     content = {name: part if name == "id" else writable(part) for name, part in message.items()}
     return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
@@ -132,11 +130,8 @@ def _checked(value: dict[str, Any]) -> Line:
 
 
 def _with_object(params: dict[str, Any]) -> dict[str, Any]:
-    """A call with an object as its tool's arguments, and a name that may be one.
-
-    JSON text that holds one is read. What else comes there is handed to the tool under a name that
-    it does not have, so that its own refusal tells what it takes.
-    """
+    """A call with an object as its tool's arguments, and a plausible name. JSON text is parsed;
+    anything else gets a name that the tool lacks, so that its own refusal says what it takes."""
     name, arguments = params.get("name"), params.get("arguments")
     if isinstance(name, str) and len(name) > LONGEST_NAME:
         params = {**params, "name": name[: LONGEST_NAME + 1]}

@@ -1,1 +1,1 @@
-"""One module a family of tools, and the one way to call a tool."""
+"""One module per family of tools, and the one way to call a tool."""

@@ -1,4 +1,4 @@
-"""The archive family: search research reports and captured pages, and who cites whom."""
+"""The archive family: search research reports and captured pages, with their citations."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ class ArchiveReply(Listing[ArchiveRow]):
 def search_local_archives(
     call: Call,
     query: Annotated[
-        str,
-        Field(description='Words. Operators: +must -mustnot "exact phrase" prefix*.'),
+        str, Field(description='Words. Operators: +must -mustnot "exact phrase" prefix*.')
     ],
     fuzzy: Annotated[
         bool, Field(description="Also misspelt and longer words, below exact ones.")
@@ -124,7 +123,7 @@ def _search(call: Call, metadata: Metadata) -> ArchiveReply:
 
 
 def _graph(call: Call, documents: list[str], depth: int, tokens: int) -> tuple[Graph, str]:
-    """The citations round some documents, as many as fit, and what of them was left out."""
+    """The citations around some documents, as many as fit, and what was left out."""
     graph = call.base.graph(documents, depth=depth, states=False)
     if estimate_tokens(str(graph.to_dict())) <= tokens:
         return graph, ""
@@ -135,7 +134,7 @@ def _graph(call: Call, documents: list[str], depth: int, tokens: int) -> tuple[G
 
 
 def _graph_within(graph: Graph, results: set[str], tokens: float) -> Graph:
-    """The edges at the results first, as many as fit, with their nodes."""
+    """Edges at the results first, as many as fit, with their nodes."""
     nodes = {node.id: node for node in graph.nodes}
     kept: list[GraphEdge] = []
     used: dict[str, GraphNode] = {}

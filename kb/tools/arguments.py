@@ -1,4 +1,4 @@
-"""Arguments as clients send them: what is forgiven, and what is said of the rest."""
+"""Arguments as clients send them: what is tolerated, and what is reported of the rest."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from kb.text.file_names import clean
 from kb.text.json_text import JsonError, parse_json
 from kb.text.nearest import nearest
 
-__all__ = ["Messages", "clean_values", "field_errors", "tolerant"]
-
 # Texts that a client relies on, by (parameter, kind of pydantic error).
 Messages = Mapping[tuple[str, str], str]
 
-MOST_FIELDS = 20  # that an error lists
+MOST_FIELDS = 20  # listed by an error
 LONGEST_NAME = 100  # characters of an unknown argument's name
 _MUST_BE = {
     "bool": "must be true or false",
@@ -32,20 +30,16 @@ _MUST_BE = {
 
 
 def tolerant(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as careless clients send them: null for absent, lists as JSON text.
-
-    Where none is taken nothing can be misspelt, and some clients send one that means nothing.
-
-    Raises:
-        UsageError: text in place of an object, or of a list, is JSON that cannot be read.
-    """
+    """Arguments without what careless clients get wrong: null for absent, lists as JSON text, and
+    arguments of a tool that takes none. Raises UsageError for unreadable JSON in place of an
+    object or list."""
     if not schema["properties"]:
         return {}
     return _without_nulls(clean_values(dict(arguments)), schema)
 
 
 def clean_values(value: Any) -> Any:
-    """Text without lone surrogates, which neither SQLite nor a JSON reply can hold."""
+    """Text without lone surrogates, which neither SQLite nor a JSON reply can contain."""
     if isinstance(value, str):
         return value if value.isascii() and "\0" not in value else clean(value)
     if isinstance(value, list):
@@ -84,7 +78,7 @@ def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[st
         if isinstance(value, str):
             value = _from_json_text(name, value, part.get("type"))
         elif isinstance(value, bool) and part.get("type") in ("integer", "number"):
-            value = str(value)  # else `true` would be taken for 1
+            value = str(value)  # otherwise `true` would count as 1
         if isinstance(value, dict) and "properties" in part:
             value = _without_nulls(value, part)
         elif isinstance(value, list) and "properties" in part.get("items", {}):
@@ -97,7 +91,7 @@ def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[st
 
 
 def _from_json_text(name: str, text: str, expected: str | None) -> Any:
-    """A list or object that came as text; a single text where a list is expected is its item."""
+    """A list or object that came as text; other text in place of a list is its only item."""
     if expected not in ("array", "object"):
         return text
     value = None
@@ -135,7 +129,7 @@ def _problem_text(problem: ErrorDetails, schema: Mapping[str, Any], messages: Me
 
 
 def _why_unread(problem: ErrorDetails) -> str:
-    """Why text in place of all arguments, which then comes under this name, is no object."""
+    """Why text in place of all arguments, which then has this name, is not an object."""
     if problem["loc"] == ("arguments",) and isinstance(problem["input"], str):
         try:
             parse_json(problem["input"], from_client=True)

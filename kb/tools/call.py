@@ -15,13 +15,13 @@ from kb.tools.session import Session
 
 L = TypeVar("L", bound=Listing[Any])
 
-# Called with a stage, how much of it is done and how much there is.
+# Called with a stage, what is done and what there is.
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: the client's session, and who wants to hear how far it is."""
+    """One call: the client's session, and who wants to hear of its progress."""
 
     session: Session
     progress: Progress | None = None
@@ -32,17 +32,16 @@ class Call:
 
     @property
     def reply_tokens(self) -> int:
-        """About how many tokens the reply may take."""
         return self.session.reply_tokens
 
     def shorten(self, listing: L, advice: str, *, start: int = 0, spare: int = 0) -> L:
-        """A listing with the first rows that the reply has room for, at least one; it says so.
+        """A listing with the first rows that fit into the reply, at least one, and a notice.
 
         Args:
             advice: how to get the others; `{kept}`, `{left}` and `{total}` stand for numbers,
                 `{row}` for the first row left out and `{next}` for its number.
             start: the number of the first row.
-            spare: tokens that something else of the reply takes.
+            spare: tokens that other parts of the reply take.
         """
         whole: Any = listing
         rows = list(listing)
@@ -59,14 +58,8 @@ class Call:
         return part
 
     def pack(self, listing: L, max_characters: int, name: str) -> L:
-        """A listing with the rows that fit into so many characters of JSON; 0: with all.
-
-        Args:
-            name: of the parameter that says how many.
-
-        Raises:
-            UsageError: the length is out of bounds.
-        """
+        """A listing with the rows that fit into so many characters of JSON; 0: with all. Raises
+        UsageError, which names the parameter `name`, if the length is out of bounds."""
         if not max_characters:
             return listing
         require_length(max_characters, name)

@@ -108,10 +108,7 @@ class GrepResults(Listing[MatchRow]):
 )
 def context_search(
     call: Call,
-    query: Annotated[
-        str,
-        Field(description="What to find.", min_length=3, max_length=500),
-    ],
+    query: Annotated[str, Field(description="What to find.", min_length=3, max_length=500)],
     type_: Annotated[
         Literal["all", "pattern", "rule", "decision", "issue"],
         Field(description="Kind of discovery.", alias="type"),
@@ -134,8 +131,7 @@ def context_search(
         search_time=_milliseconds(started),
         notice=discoveries.notice,
     )
-    whole = call.shorten(results, "lower the limit.")
-    return call.pack(whole, max_characters, "maxCharacters")
+    return call.pack(call.shorten(results, "lower the limit."), max_characters, "maxCharacters")
 
 
 @tool(
@@ -194,8 +190,7 @@ def read_file(
         Field(description="Relative to the project's root.", min_length=1, max_length=LONGEST_NAME),
     ],
     include_deps: Annotated[
-        bool,
-        Field(description="With imported files: what they say of the names used."),
+        bool, Field(description="With imported files: what they say of the names used.")
     ] = False,
     max_depth: Annotated[int, Field(description="0: no dependencies.", ge=0, le=1)] = 1,
     start_line: StartLine = 0,
@@ -242,21 +237,13 @@ def grep_codebase(
     call: Call,
     pattern: Annotated[str, Field(description="Regular expression.", min_length=1, max_length=200)],
     file_pattern: Annotated[
-        str,
-        Field(
-            description='Glob such as "**/*.ts"; empty: all.',
-            max_length=LONGEST_GLOB,
-        ),
+        str, Field(description='Glob such as "**/*.ts"; empty: all.', max_length=LONGEST_GLOB)
     ] = "",
     case_sensitive: Annotated[bool, Field(description="Case matters.")] = False,
     limit: Annotated[int, Field(description="Most matches.", ge=1, le=100)] = 50,
     context_lines: Annotated[
         int,
-        Field(
-            description="Around each match; -1: 2, or 0 of more than 10 matches.",
-            ge=-1,
-            le=20,
-        ),
+        Field(description="Around each match; -1: 2, or 0 of more than 10 matches.", ge=-1, le=20),
     ] = -1,
 ) -> GrepResults:
     """Fast text search across codebase using regex. Good for exact matches and when semantic search unavailable.
@@ -308,7 +295,7 @@ def _milliseconds(started: float) -> int:
 def _lines_of(
     file: TextFile, start: int, end: int, skipped: int, tokens: int
 ) -> tuple[FileContent, str]:
-    """The wanted lines of a file, and how to get the rest."""
+    """Some lines of a file, and how to get the rest."""
     body = file.text.removesuffix("\n")
     total = body.count("\n") + 1 if file.text else 0
     first = first_line(start, end, total, "file")
@@ -316,7 +303,7 @@ def _lines_of(
     whole = not (start or end or skipped or part.rest)
     content = FileContent(
         path=file.path,
-        # Untouched to the last line end, so that it can be written back.
+        # Unchanged to the last line end, so that it can be written back.
         content=file.text if whole else part.content,
         size=file.size,
         lines=total,
@@ -330,8 +317,7 @@ def _lines_of(
 def _dependencies(
     call: Call, imported: Iterable[Dependency], names: set[str], tokens: int
 ) -> tuple[list[DependencyRow], list[str], bool]:
-    """Of each dependency what it says of some names, with the lines that define them; whether the
-    reply had room for all of it."""
+    """Of each dependency the lines that define some names; notices; and whether any was cut."""
     from kb.project.signatures import signatures
     from kb.project.tree import read_text
 
@@ -344,7 +330,7 @@ def _dependencies(
             whole = read_text(call.base.project, other.path).text
             text = signatures(other.path, whole, names)
             cost = estimate_tokens(text)
-        except KbError as error:  # too large, or gone by now
+        except KbError as error:  # too large, or deleted since
             notices.append(f"{other.path}: {error.message}.")
         if cost > max(tokens, 0):
             text = lines_within(text.split("\n"), tokens)[0] if tokens > 0 else ""

@@ -33,8 +33,8 @@ from kb.tools.parameters import (
 from kb.tools.registry import tool
 from kb.tools.replies import cost_of, join, shared_rows
 
-LONGEST_SECTION = 12_000  # characters that are given whole where there are subsections
-LONGEST_CHUNK = 100_000  # characters of a passage that a client gives; our own have some 1,500
+LONGEST_SECTION = 12_000  # characters that are given whole if there are subsections
+LONGEST_CHUNK = 100_000  # characters of a client's passage; our own have some 1,500
 
 
 @tool(title="List collections", example={})
@@ -66,10 +66,7 @@ def documents_list_documents(
     return replace(page, has_more=offset + len(page) < page.total)
 
 
-@tool(
-    title="Search documents",
-    example={"query": "how do I calibrate the wind vane?", "limit": 3},
-)
+@tool(title="Search documents", example={"query": "how do I calibrate the wind vane?", "limit": 3})
 def documents_search(
     call: Call,
     query: QueryText,
@@ -108,8 +105,7 @@ def documents_context(
     query: QueryText,
     collections: CollectionNames = [],  # noqa: B006 - never changed
     max_characters: Annotated[
-        int,
-        Field(description="Length of the reply.", ge=MIN_CHARACTERS, le=MAX_CHARACTERS),
+        int, Field(description="Length of the reply.", ge=MIN_CHARACTERS, le=MAX_CHARACTERS)
     ] = 3000,
     **filters: Unpack[FilterOptions],
 ) -> ContextResults:
@@ -122,7 +118,7 @@ def documents_context(
     )
     if (cost := cost_of(context)) <= call.reply_tokens:
         return context
-    # Of dense text, such as Chinese, every character may be a token.
+    # In dense text, such as Chinese, every character may be a token.
     characters = sum(len(part.content) for document in context for part in document.parts)
     fitting = max(MIN_CHARACTERS, characters * call.reply_tokens // cost)
     context = call.base.context(query, collections=collections, max_characters=fitting, **filters)
@@ -190,8 +186,7 @@ def documents_get_document(
 
 
 @tool(
-    title="Outline of a document",
-    example={"collection": "windrose", "document": "guide/wind.md"},
+    title="Outline of a document", example={"collection": "windrose", "document": "guide/wind.md"}
 )
 def documents_get_outline(
     call: Call,
@@ -199,8 +194,7 @@ def documents_get_outline(
     document: DocumentId,
     max_depth: Annotated[int, Field(description="Deepest heading level.", ge=1, le=6)] = 3,
     start_line: Annotated[
-        int,
-        Field(description="Headings from this line on.", ge=0, le=LAST_POSITION),
+        int, Field(description="Headings from this line on.", ge=0, le=LAST_POSITION)
     ] = 0,
 ) -> Outline:
     """List a document's headings with their levels and lines."""
@@ -225,9 +219,7 @@ def documents_get_section(
     section: Annotated[
         str,
         Field(
-            description='Heading or path: "Install > Linux".',
-            min_length=1,
-            max_length=LONGEST_NAME,
+            description='Heading or path: "Install > Linux".', min_length=1, max_length=LONGEST_NAME
         ),
     ],
     include_subsections: Annotated[bool, Field(description="With the sections below it.")] = True,
@@ -256,11 +248,7 @@ def documents_find_related(
     collection: CollectionName,
     document: DocumentId,
     chunk: Annotated[
-        str,
-        Field(
-            description="Text of a passage; empty: the document.",
-            max_length=LONGEST_CHUNK,
-        ),
+        str, Field(description="Text of a passage; empty: the document.", max_length=LONGEST_CHUNK)
     ] = "",
     limit: Annotated[int, Field(description="Most rows.", ge=1, le=100)] = 5,
     same_document: Annotated[
@@ -272,11 +260,7 @@ def documents_find_related(
     One row a document, at its closest passage; with sameDocument one a passage.
     """
     rows = call.base.related(
-        document,
-        collection=collection,
-        passage=chunk,
-        limit=limit,
-        same_document=same_document,
+        document, collection=collection, passage=chunk, limit=limit, same_document=same_document
     )
     return call.shorten(
         rows,

@@ -13,7 +13,7 @@ from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_NAME, ReplyLength
 from kb.tools.registry import tool
 
-EMBEDDING_SECONDS = 10.0  # an activation waits so long for vectors
+EMBEDDING_SECONDS = 10.0  # that an activation waits for vectors
 
 
 @tool(title="Activate a project", example={}, read_only=False)
@@ -27,11 +27,7 @@ def activate_project(
         ),
     ] = "",
     branch_name: Annotated[
-        str,
-        Field(
-            description="Empty: as git says.",
-            max_length=LONGEST_NAME,
-        ),
+        str, Field(description="Empty: as git says.", max_length=LONGEST_NAME)
     ] = "",
 ) -> ActivationResult:
     """Make a project the active one and sync its external documentation.
@@ -50,8 +46,7 @@ def activate_project(
 def search_external_docs(
     call: Call,
     query: Annotated[
-        str,
-        Field(description="Words or a question.", min_length=1, max_length=10_000),
+        str, Field(description="Words or a question.", min_length=1, max_length=10_000)
     ],
     limit: Annotated[
         int,
@@ -59,17 +54,13 @@ def search_external_docs(
             description="Most documents.",
             ge=1,
             le=100,
-            # 0 stands for "not asked for", when the configuration's default_limit counts.
+            # 0 stands for "not asked for": then the configuration's default_limit applies.
             json_schema_extra={"default": DEFAULT_LIMIT},
         ),
     ] = 0,
     min_relevance_score: Annotated[
         float,
-        Field(
-            description="The project's semantic_search.min_relevance_score wins.",
-            ge=0,
-            le=1,
-        ),
+        Field(description="The project's semantic_search.min_relevance_score wins.", ge=0, le=1),
     ] = 0.7,
     max_characters: ReplyLength = 0,
     **filters: Unpack[FilterOptions],
@@ -81,5 +72,4 @@ def search_external_docs(
     rows = call.base.search_external(
         query, limit=limit, min_relevance_score=min_relevance_score, **filters
     )
-    whole = call.shorten(rows, "lower the limit.")
-    return call.pack(whole, max_characters, "max_characters")
+    return call.pack(call.shorten(rows, "lower the limit."), max_characters, "max_characters")

@@ -7,12 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kb.disk.read import MAXIMUM_DOCUMENT
-from kb.results.memory import (
-    BLANK_CONTENT,
-    AddedDocument,
-    CreatedIndex,
-    IndexResults,
-)
+from kb.results.memory import BLANK_CONTENT, AddedDocument, CreatedIndex, IndexResults
 from kb.settings import DEFAULT_INDEX
 from kb.tools.call import Call
 from kb.tools.parameters import LONGEST_NAME
@@ -28,10 +23,7 @@ class TokenizerConfig(BaseModel):
     min_length: Annotated[int, Field(description="Shorter words are left out.", ge=1, le=100)] = 2
 
 
-@tool(
-    title="Search an index",
-    example={"query": '+gauge "rain gauge" calib*', "k": 3},
-)
+@tool(title="Search an index", example={"query": '+gauge "rain gauge" calib*', "k": 3})
 def search_index(
     call: Call,
     query: Annotated[
@@ -54,10 +46,7 @@ def search_index(
     title="Add a document to an index",
     read_only=False,
     destructive=True,
-    messages={
-        ("content", "missing"): BLANK_CONTENT,
-        ("content", "string_type"): BLANK_CONTENT,
-    },
+    messages={("content", "missing"): BLANK_CONTENT, ("content", "string_type"): BLANK_CONTENT},
     example={
         "doc_id": "rain-gauge",
         "content": "The rain gauge tips once for every 0.2 mm of rain.",
@@ -67,8 +56,7 @@ def search_index(
 def search_add_document(
     call: Call,
     doc_id: Annotated[
-        str,
-        Field(description="Of your choice.", min_length=1, max_length=LONGEST_NAME),
+        str, Field(description="Of your choice.", min_length=1, max_length=LONGEST_NAME)
     ],
     content: Annotated[
         str, Field(description="Plain text or Markdown.", max_length=MAXIMUM_DOCUMENT)
@@ -94,18 +82,11 @@ def search_add_document(
 def search_create_index(
     call: Call,
     index_name: Annotated[
-        str,
-        Field(
-            description="Letters, digits, - and _.",
-            pattern="^[A-Za-z0-9_-]{1,64}$",
-        ),
+        str, Field(description="Letters, digits, - and _.", pattern="^[A-Za-z0-9_-]{1,64}$")
     ],
     backend: Annotated[
         str,
-        Field(
-            description='"sqlite", or "memory": gone with the server.',
-            max_length=LONGEST_NAME,
-        ),
+        Field(description='"sqlite", or "memory": gone with the server.', max_length=LONGEST_NAME),
     ] = "sqlite",
     tokenizer_config: Annotated[
         TokenizerConfig, Field(description="How words are taken.")

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 
 from kb.errors import RateLimited, UsageError
 
-__all__ = ["DEFAULT_LIMITS", "DEFAULT_REPLY_TOKENS", "RateLimits", "Window", "parse_limits"]
-
 DEFAULT_REPLY_TOKENS = 20_000
 
 WINDOW_SECONDS = 60.0
@@ -20,12 +18,7 @@ SHORT_NAMES = {"search": "context_search", "read": "read_file", "grep": "grep_co
 
 
 class Window:
-    """Counts what happened in the last minute, in memory.
-
-    Args:
-        limit: how often it may happen.
-        clock: seconds that never go backwards.
-    """
+    """Counts events of the last minute, in memory; `clock` gives seconds that never go back."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
@@ -34,7 +27,7 @@ class Window:
         self._lock = threading.Lock()
 
     def enter(self) -> int:
-        """Count once more and give 0; at the limit count nothing, and give the seconds to wait."""
+        """Count an event and return 0; at the limit return the seconds to wait instead."""
         with self._lock:
             times, now = self._times, self._clock()
             while times and now - times[0] >= WINDOW_SECONDS:
@@ -46,12 +39,7 @@ class Window:
 
 
 class RateLimits:
-    """How often each tool may be called in a minute.
-
-    Args:
-        limits: calls a minute by tool; a tool that is not named has no limit.
-        clock: seconds that never go backwards.
-    """
+    """How often each tool may be called in a minute; a tool that is not named has no limit."""
 
     def __init__(
         self,
@@ -67,11 +55,7 @@ class RateLimits:
         return RateLimits(self._limits, self._clock)
 
     def check(self, tool: str) -> None:
-        """Count a call.
-
-        Raises:
-            RateLimited: the limit is reached; the call is not counted.
-        """
+        """Count a call; raises RateLimited, and counts nothing, at the limit."""
         calls = self._calls.get(tool)
         if calls is not None and (wait := calls.enter()):
             raise RateLimited(
@@ -80,13 +64,8 @@ class RateLimits:
 
 
 def parse_limits(text: str) -> dict[str, int]:
-    """Limits as the command line takes them: "off", "search=30,read=100,grep=60", or one number.
-
-    What is not named keeps its default.
-
-    Raises:
-        UsageError: anything else.
-    """
+    """Limits as the command line takes them: "off", "search=30,read=100,grep=60", or one number,
+    else UsageError. What is not named keeps its default."""
     if text == "off":
         return {}
     limits = dict(DEFAULT_LIMITS)

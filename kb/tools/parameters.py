@@ -1,4 +1,4 @@
-"""Parameters that tools of several families take."""
+"""Parameters of tools of several families."""
 
 from __future__ import annotations
 
@@ -11,54 +11,34 @@ from kb.results.base import InCollection, Listing, Row
 from kb.results.context import MAX_CHARACTERS
 from kb.results.filters import FilterOptions
 
-LAST_POSITION = 1_000_000_000  # no list and no document is longer
-LONGEST_NAME = 4096  # characters; no path of a system is longer
+LAST_POSITION = 1_000_000_000  # no list or document is longer
+LONGEST_NAME = 4096  # characters; no system's paths are longer
 LONGEST_GLOB = 1000
 MOST_NAMES = 1000  # in one list
 
-StartLine = Annotated[
-    int,
-    Field(description="From 1; 0: the start.", ge=0, le=LAST_POSITION),
-]
+StartLine = Annotated[int, Field(description="From 1; 0: the start.", ge=0, le=LAST_POSITION)]
 EndLine = Annotated[int, Field(description="0: the end.", ge=0, le=LAST_POSITION)]
 ReplyLength = Annotated[
-    int,
-    Field(
-        description="Length of the reply, from 500; 0: all rows.",
-        ge=0,
-        le=MAX_CHARACTERS,
-    ),
+    int, Field(description="Length of the reply, from 500; 0: all rows.", ge=0, le=MAX_CHARACTERS)
 ]
 StartCharacter = Annotated[
-    int,
-    Field(
-        description="To skip, in a long first line.",
-        ge=0,
-        le=LAST_POSITION,
-    ),
+    int, Field(description="To skip, in a long first line.", ge=0, le=LAST_POSITION)
 ]
 
 _Names = list[Annotated[str, Field(max_length=LONGEST_NAME)]]
 
 
 class Filtered(BaseModel):
-    """What limits a search; see `kb.search.filters`."""
+    """The filters of a search; see `kb.search.filters`."""
 
     model_config = ConfigDict(extra="forbid")
 
     paths: Annotated[_Names, Field(description="Globs: guide/**.", max_length=MOST_NAMES)] = []
     tags: Annotated[_Names, Field(description="All of these.", max_length=MOST_NAMES)] = []
     metadata: Annotated[
-        _Names,
-        Field(
-            description="key=value; of one key any.",
-            max_length=MOST_NAMES,
-        ),
+        _Names, Field(description="key=value; of one key any.", max_length=MOST_NAMES)
     ] = []
-    since: Annotated[
-        str,
-        Field(description="First date: 2026[-01[-31]].", max_length=10),
-    ] = ""
+    since: Annotated[str, Field(description="First date: 2026[-01[-31]].", max_length=10)] = ""
     until: Annotated[str, Field(description="Last date.", max_length=10)] = ""
     min_score: Annotated[float, Field(description="Least score.", ge=0, le=1)] = 0.0
     max_per_document: Annotated[int, Field(description="0: no bound.", ge=0, le=100)] = 0
@@ -78,12 +58,7 @@ CollectionNames = Annotated[
 ]
 
 DocumentId = Annotated[
-    str,
-    Field(
-        description="Id, as a rule its path.",
-        min_length=1,
-        max_length=LONGEST_NAME,
-    ),
+    str, Field(description="Id, as a rule its path.", min_length=1, max_length=LONGEST_NAME)
 ]
 
 QueryText = Annotated[

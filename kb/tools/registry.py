@@ -1,9 +1,8 @@
 """The list of tools, and the one way to call one: for the server, `kb tool` and the tests.
 
-A tool is a function that takes the call and its parameters and returns a typed reply; keywords of
-whatever name stand for the filters.
-Name, description, schemas and defaults come from the function itself; adding a tool is writing
-one function under `kb/tools/` with its named SQL.
+A tool is a function that takes the call and its parameters and returns a typed reply; `**` keywords
+stand for the filters. Name, description, schemas and defaults come from the function itself, so a
+new tool is one function under `kb/tools/` with its named SQL.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ FAMILIES = ("documents", "index", "archive", "external", "context")
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool as clients see it, and the function behind it, whose name and family it has."""
+    """One tool as clients see it, and the function behind it, which gives it name and family."""
 
     function: Callable[..., Result]
     title: str
@@ -53,7 +52,7 @@ class Tool:
     destructive: bool = False
     messages: Messages = field(default_factory=dict)
     name: str = ""
-    serves_readers: bool | None = None  # those who may not write; by default where it only reads
+    serves_readers: bool | None = None  # who may not write; by default if it only reads
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.function.__name__)
@@ -62,7 +61,6 @@ class Tool:
 
     @property
     def family(self) -> str:
-        """The name of the function's module."""
         return self.function.__module__.rpartition(".")[2]
 
     @cached_property
@@ -93,7 +91,7 @@ class Tool:
 
     @cached_property
     def output_schema(self) -> dict[str, Any]:
-        """The keys that every reply and its rows have, in few bytes: `reply_schema` has all."""
+        """The keys that every reply and its rows have, in few bytes; `reply_schema` has all."""
         properties = {
             name: {"items": {"required": part["items"]["required"]}}
             for name, part in self.reply_schema["properties"].items()
@@ -115,7 +113,7 @@ class Tool:
 
 class _SentSchema(GenerateJsonSchema):
     def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
-        """Without the fields of a result that are not sent."""
+        """Leave out fields of a result that are not sent."""
         sent = super().dataclass_schema(schema)
         for name in schema["cls"].unsent:
             del sent["properties"][camel_case(name)]
@@ -132,18 +130,18 @@ class ToolResult:
     def __post_init__(self) -> None:
         try:
             self.text.encode()
-        except UnicodeEncodeError:  # such as the name of a file or an environment variable
+        except UnicodeEncodeError:  # such as in the name of a file or an environment variable
             object.__setattr__(self, "content", writable(self.content))
             self.__dict__.pop("text")
 
     @cached_property
     def text(self) -> str:
-        """The content as compact JSON; made once, though it is measured and sent."""
+        """The content as compact JSON; cached, since it is measured and sent."""
         return json.dumps(self.content, ensure_ascii=False, separators=(",", ":"))
 
 
 def tool(**facts: Any) -> Callable[[Callable[..., Result]], Tool]:
-    """Make a tool of a function; the facts are those of `Tool`."""
+    """Make a tool of a function; the facts are fields of `Tool`."""
     return partial(Tool, **facts)
 
 
@@ -151,15 +149,15 @@ def load_tools(families: tuple[str, ...] = ()) -> dict[str, Tool]:
     """All tools by name, or those of some families.
 
     Raises:
-        ConfigurationError: Python left out what clients are told of the tools.
-        UsageError: a family that does not exist.
+        ConfigurationError: Python has dropped the tools' descriptions.
+        UsageError: there is no such family.
     """
     if sys.flags.optimize >= 2:
         raise ConfigurationError(
             "python -OO leaves out the descriptions of the tools: start it without, and unset "
             "PYTHONOPTIMIZE"
         )
-    # In the order of the families and of their functions, which is the order that clients see.
+    # In the order of the families and of their functions, which clients see.
     modules = [importlib.import_module(f"kb.tools.{family}") for family in FAMILIES]
     tools = [
         value for module in modules for value in vars(module).values() if isinstance(value, Tool)
@@ -178,7 +176,7 @@ def call_tool(
     tools: Mapping[str, Tool] | None = None,
     progress: Progress | None = None,
 ) -> ToolResult:
-    """Call a tool. Whatever happens comes back as a result, counted and logged."""
+    """Call a tool. Any outcome is returned as a result, counted and logged."""
     started = time.perf_counter()
     tools = load_tools() if tools is None else tools
     try:
@@ -258,7 +256,7 @@ def _failure(session: Session, tool: Tool, content: dict[str, Any]) -> ToolResul
 
 
 def failure_shape(error: Mapping[str, Any], family: str) -> dict[str, Any]:
-    """An error as the tools of a family answer with it."""
+    """An error in the shape of a family's errors."""
     content: dict[str, Any] = echoed(dict(error))
     if content["code"] == "VALIDATION_ERROR" and "details" not in content:
         content["details"] = {"fieldErrors": {"arguments": [content["error"]]}}
@@ -272,10 +270,8 @@ def failure_shape(error: Mapping[str, Any], family: str) -> dict[str, Any]:
 
 
 def _portable(schema: dict[str, Any], without: Sequence[str] = ("title",)) -> dict[str, Any]:
-    """A JSON schema that every client accepts: references put in place, no titles.
-
-    Of a reply its docstrings are left out too: they are for readers of the code.
-    """
+    """A JSON schema that every client accepts: without references and titles. A reply's schema also
+    lacks docstrings, which are for readers of the code."""
     definitions = schema.pop("$defs", {})
 
     def resolve(node: Any) -> Any:
@@ -286,7 +282,7 @@ def _portable(schema: dict[str, Any], without: Sequence[str] = ("title",)) -> di
         if "$ref" in node:
             target = definitions[node["$ref"].rsplit("/", 1)[-1]]
             return resolve({**target, **{k: v for k, v in node.items() if k != "$ref"}})
-        # What may be None is left out of a reply: clients need not hear of null.
+        # What may be None is left out of a reply, so clients need not hear of null.
         choices = [choice for choice in node.get("anyOf", []) if choice != {"type": "null"}]
         if "anyOf" in node and len(choices) == 1:
             rest = {k: v for k, v in node.items() if k not in ("anyOf", "default")}

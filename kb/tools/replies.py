@@ -12,10 +12,10 @@ from kb.results.base import Row, plain
 from kb.text.sentences import cut_at_sentence
 
 LONGEST_ECHO = 1000  # characters of a text in an error
-NOTICE_TOKENS = 60  # about what is said of a list that ends earlier
-SHORTEST_TEXT = 40  # characters that are left of a text which is cut
+NOTICE_TOKENS = 60  # about, for the notice of a cut list
+SHORTEST_TEXT = 40  # characters left of a text that is cut
 MIN_CUT_ROW = 450  # characters of a last row that is cut: its keys, and a few sentences
-# What other calls are made with: a part of it names nothing.
+# Arguments of other calls: a part of one names nothing.
 EXACT_KEYS = frozenset(
     "id path document documentId collection collectionId doc_id file uri sourceId targetId "
     "targetUrl from to".split()
@@ -25,15 +25,12 @@ T = TypeVar("T")
 
 
 def join(*sentences: str) -> str | None:
-    """Some notices as one, None without any."""
+    """Some notices as one; None if there are none."""
     return " ".join(filter(None, sentences)) or None
 
 
 def rows_within(rows: Sequence[T], tokens: int) -> list[T]:
-    """The first rows that fit into a budget as JSON, at least one.
-
-    A first row that alone is too large is returned with its texts shortened: see `shortened`.
-    """
+    """The first rows that fit into a budget as JSON, at least one, which may be `shortened`."""
     return _first_rows(rows, tokens, cost_of, least=tokens + 1)
 
 
@@ -43,7 +40,7 @@ def rows_within_characters(rows: Sequence[T], characters: int) -> list[T]:
 
 
 def _first_rows(rows: Sequence[T], budget: int, cost: Callable[[Any], int], least: int) -> list[T]:
-    """The first rows of a budget; the next one is cut to what is left if that is enough."""
+    """The first rows within a budget; the next one is cut to the rest if that is enough."""
     kept: list[T] = []
     for row in rows:
         size = cost(row)
@@ -55,10 +52,8 @@ def _first_rows(rows: Sequence[T], budget: int, cost: Callable[[Any], int], leas
 
 
 def shared_rows(lists: Sequence[Sequence[T]], tokens: int) -> list[list[T]]:
-    """The first rows of several lists that fit together: each list's first, then the second ones.
-
-    A list has none where there is no room for its first.
-    """
+    """The first rows of several lists that fit together: each list's first, then the second ones. A
+    list whose first row does not fit has none."""
     kept: list[list[T]] = [[] for _ in lists]
     full = [False] * len(lists)
     share = tokens // max(len(lists), 1)
@@ -83,7 +78,6 @@ def cost_of(row: Any) -> int:
 
 
 def characters_of(row: Any) -> int:
-    """How many characters it takes as JSON."""
     return len(as_json(row))
 
 
@@ -98,21 +92,14 @@ def shortened(
     *,
     exact: Container[str] = EXACT_KEYS,
 ) -> T:
-    """A row whose longest texts are cut until it fits, and then its lists.
-
-    A row that was cut says so: `truncated` is true in it.
-
-    Args:
-        exact: keys whose text is not cut.
-    """
+    """A row whose longest texts, but for those under the keys `exact`, are cut until it fits, and
+    then its lists; `truncated` says so."""
     if not isinstance(value, Row | dict) or cost(value) <= budget:
         return value
     row: Any = {**copy.deepcopy(plain(value)), "truncated": True}
     while cost(row) > budget:
-        place = _longest_text(row, exact)
-        if place is None:
-            longest = max(_lists_in(row), key=len, default=[])
-            if not longest:
+        if (place := _longest_text(row, exact)) is None:
+            if not (longest := max(_lists_in(row), key=len, default=[])):
                 break
             del longest[len(longest) // 2 :]
             continue
@@ -125,10 +112,8 @@ def shortened(
 
 
 def bounded(value: dict[str, Any], tokens: int) -> dict[str, Any]:
-    """An object whose longest lists end earlier, and then its texts, until it fits.
-
-    What was left out is said in its `notice`.
-    """
+    """An object whose longest lists, and then texts, are cut until it fits; its `notice` says what
+    was left out."""
     if cost_of(value) <= tokens:
         return value
     cut = {key: [*part] if isinstance(part, list) else part for key, part in value.items()}
@@ -151,7 +136,7 @@ def bounded(value: dict[str, Any], tokens: int) -> dict[str, Any]:
 
 
 def _longest_text(value: Any, exact: Container[str]) -> tuple[Any, Any] | None:
-    """The holder and key of the longest text in a row that is worth to be cut."""
+    """The holder and key of the longest text in a row that is worth cutting."""
     longest: tuple[int, Any, Any] = (SHORTEST_TEXT + 2, None, None)
     waiting = [value]
     while waiting:
@@ -172,9 +157,9 @@ def _lists_in(value: Any) -> list[list[Any]]:
 
 
 def echoed(value: Any) -> Any:
-    """What an error says, with the middle of long texts left out."""
+    """What an error says, without the middle of long texts."""
     if isinstance(value, str):
-        # What to do next stands at the end of a message.
+        # The end of a message says what to do next.
         half = LONGEST_ECHO // 2
         return value if len(value) <= LONGEST_ECHO else f"{value[:half]} … {value[-half:]}"
     if isinstance(value, dict):

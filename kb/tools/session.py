@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Activity:
-    """What runs beside the calls listens to this; all clients of a process share one.
+    """What background work listens to; all clients of a process share one.
 
     Attributes:
         last_call: `time.monotonic()` of the latest call, 0 before the first.
-        added: set while documents that came in by calls wait for vectors.
+        added: set while documents added by calls wait for vectors.
     """
 
     def __init__(self, added: threading.Event) -> None:
@@ -33,35 +33,22 @@ class Activity:
         self.added = added
 
     def note_call(self) -> None:
-        """A tool was called just now."""
         self.last_call = time.monotonic()
 
 
 class Rights(NamedTuple):
-    """What a client may do.
+    """What a client may do."""
 
-    Attributes:
-        may_write: whether it may call the tools that change what is stored.
-        may_choose_project: whether it may activate another project than the one that is served.
-    """
-
-    may_write: bool = True
-    may_choose_project: bool = True
+    may_write: bool = True  # call tools that change what is stored
+    may_choose_project: bool = True  # activate a project other than the one being served
 
 
 ALL_RIGHTS = Rights()
 
 
 class Session:
-    """An open knowledge base as one client uses it.
-
-    Args:
-        base: the knowledge base; several sessions may share its file.
-        reply_tokens: about how many tokens a tool's reply may take.
-        limits: how often tools may be called.
-        activity: what background work listens to.
-        rights: what the client may do.
-    """
+    """An open knowledge base as one client uses it; several may share its file. `reply_tokens` is
+    about how many tokens a tool's reply may take."""
 
     def __init__(
         self,
@@ -90,7 +77,6 @@ class Session:
 
     @property
     def project(self) -> ProjectInUse:
-        """The project in whose files the client works."""
         return self.base.project
 
     @property
@@ -116,11 +102,8 @@ class Session:
         self.close()
 
     def another(self, *, rights: Rights = ALL_RIGHTS, limits: RateLimits | None = None) -> Session:
-        """A session for another client of this process: with its own log and project.
-
-        Args:
-            limits: that it shares with others; by default its own.
-        """
+        """A session for another client of this process, with its own log and project; its limits
+        are its own too unless given."""
         return Session(
             self.base.another(may_choose=rights.may_choose_project),
             reply_tokens=self.reply_tokens,
@@ -130,24 +113,18 @@ class Session:
         )
 
     def on_file(self, path: Path) -> Session:
-        """A session on another file, served without a project, with the same choices.
-
-        Raises:
-            FileError: it cannot be opened.
-        """
+        """A session on another file, without a project, with the same settings."""
         return Session(
-            self.base.on_file(path),
-            reply_tokens=self.reply_tokens,
-            limits=self.limits.renewed(),
+            self.base.on_file(path), reply_tokens=self.reply_tokens, limits=self.limits.renewed()
         )
 
     def flush(self) -> None:
-        """Write what is collected in memory: calls, accesses, what happened in the session."""
+        """Write what is collected in memory: calls, accesses, the session's events."""
         self.calls.flush()
         self.log.flush()
 
     def end(self) -> None:
-        """The client is gone; the file stays open for others."""
+        """End the session of a client that has left; the file stays open for others."""
         self.base.stop()
         self.log.end()
         self.calls.flush()
@@ -165,5 +142,5 @@ def open_session(
     limits: RateLimits | None = None,
     **choices: Any,
 ) -> Session:
-    """A session of its own on a file; the `choices` are those of `on_database`."""
+    """A new session on a file; the `choices` are arguments of `on_database`."""
     return Session(on_database(database, **choices), reply_tokens=reply_tokens, limits=limits)

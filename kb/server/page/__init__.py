@@ -1,1 +1,1 @@
-"""The page in the browser: made on the server, plain without scripts, everything escaped."""
+"""The page in the browser: made on the server, usable without scripts, everything escaped."""

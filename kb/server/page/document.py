@@ -1,7 +1,7 @@
-"""A document as the page shows it: rendered where it is Markdown, else, and on demand, its lines.
+"""A document as the page shows it: Markdown rendered, all else and on demand as its lines.
 
-Lines stand where citations say they stand, whatever the format, and no document can cost more than
-its length: what takes long to render is shown as lines as well.
+Lines are where citations say, in any format, and no document can cost more than its length: what
+takes long to render is shown as lines too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 MOST_LINES = 3000  # of one page
 MOST_CHARACTERS = 400_000
-MOST_RENDERED = 100_000  # characters: the sanitiser takes .5 s for as many of hostile HTML
+MOST_RENDERED = 100_000  # characters: of hostile HTML as many take the sanitiser .5 s
 LONGEST_LINE = 20_000
 MOST_LINKS, MOST_CITATIONS = 3000, 300  # in the text, and listed beside it
 BEFORE = 200  # lines above a passage far down in a long document
@@ -43,7 +43,7 @@ TOO_COMPLEX = "This text takes too long to be rendered, so its lines are shown."
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line in pieces: text, where it leads, or "", and its kind in code, or ""."""
+    """A line in pieces: text, the address it links to or "", and its kind in code or ""."""
 
     number: int
     pieces: Sequence[tuple[str, str, str]]
@@ -59,10 +59,7 @@ def shown_document(
 
     Args:
         first, last: the lines to mark; 0: none.
-        as_source: its lines, though it could be rendered.
-
-    Raises:
-        CollectionNotFound, DocumentNotFound: with the nearest names.
+        as_source: show lines even if the document can be rendered.
     """
     view = view_document(session.base, collection, document, MOST_LINKS)
     content, name = view.document, view.collection["collection"]
@@ -109,11 +106,9 @@ def shown_document(
 
 
 def _window(lines: Sequence[str], first: int, room: int, starts: Sequence[int]) -> tuple[int, int]:
-    """The lines of one page, the first and the last: from the beginning, or from above `first`.
+    """The first and the last line of one page: from the beginning, or from above `first`.
 
-    Args:
-        room: characters.
-        starts: the lines at which a page begins and ends where it can.
+    `room` is in characters; pages begin and end at one of the lines `starts` where they can.
     """
     start, end = 1, _end(lines, 1, room, starts)
     if first > end:
@@ -160,8 +155,7 @@ def _rendered(
                     return f"/picture?{urlencode({'collection': name, 'path': file})}"
         return None
 
-    shown = [line[:LONGEST_LINE] for line in lines]
-    return render_markdown(shown, start, passage, link, picture)
+    return render_markdown([line[:LONGEST_LINE] for line in lines], start, passage, link, picture)
 
 
 def _text(markup: str) -> str:
@@ -181,7 +175,7 @@ def _lines(
     for citation in view.made:
         links.setdefault(citation["line"], []).append(citation)
     suffix = posixpath.splitext(view.document["path"])[1].removeprefix(".")
-    # A program in colours, or text with its links.
+    # Code in colours, or text with its links.
     coloured = [] if view.is_markdown else highlight("\n".join(lines[start - 1 : end]), suffix)
     is_program = any(kind for row in coloured for kind, _ in row)
     shown, code = [], ""
@@ -203,7 +197,7 @@ def _lines(
 def _pieces(
     text: str, links: Sequence[Row], addresses: Mapping[int, Row]
 ) -> list[tuple[str, str, str]]:
-    """The text cut where an address of a link stands in it."""
+    """The text, cut where a link's address occurs in it."""
     places = []
     for link in links:
         where, url = text.find(link["target_url"]), link["target_url"]

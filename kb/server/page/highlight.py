@@ -1,4 +1,4 @@
-"""Code in pieces with their kinds, by Pygments, in time that a stranger's code cannot stretch."""
+"""Code in pieces with their kinds, by Pygments, within a time that hostile code cannot stretch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pygments.util import ClassNotFound
 
 Line = list[tuple[str, str]]  # kind, or "", and text
 
-# A lexer's expressions may take quadratic time, and no other thread runs meanwhile: of these
-# languages 4,000 hostile characters took .7 s at most (C# takes more than 2).
+# A lexer's expressions may take quadratic time, and no other thread runs meanwhile: 4,000 hostile
+# characters of these languages took .7 s at most (C#: over 2).
 _LANGUAGES = frozenset(
     """
     bash sh shell zsh console fish powershell batch python py python3 pycon js javascript jsx ts
@@ -46,11 +46,8 @@ KINDS = frozenset(kind for _, kind in _KINDS)
 
 
 def highlight(code: str, language: str) -> list[Line]:
-    """The lines of some code; whole where its language is not one that is coloured.
-
-    Args:
-        language: as written behind a fence, or a file's ending.
-    """
+    """The lines of some code; uncoloured if its language, the word after a fence or a file's
+    suffix, is not one of ours."""
     name = language.replace(",", " ").split(" ")[0].lower()
     lines: list[Line] = [[]]
     for kind, text in _pieces(code, name if len(code) <= _LONGEST else ""):

@@ -1,7 +1,7 @@
 """A Markdown document as HTML: rendered by markdown-it, with its lines, then sanitised.
 
-Whatever a document says, what remains is text, layout, links and pictures of its own source: the
-sanitiser knows the tags, the attributes and our few classes, and asks where addresses may lead.
+Whatever a document says, only text, layout, links and pictures of its own source remain: the
+sanitiser has lists of tags, attributes and our few classes, and asks where addresses may lead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SECONDS = 1.0  # of processor time for one page
 _CALLOUT = re.compile(r"\[!([\w-]+)\][+-]?[ \t]*([^\n]*)(?:\n|\Z)")
 _CONTAINER = re.compile(r"\{?([\w-]+)\}?[ \t]*(.*)")
 _WIKI = re.compile(r"!?\[\[([^\[\]\n|]+)(?:\|([^\[\]\n]*))?\]\]")
-# What the many names of callouts mean; the rest are notes.
+# What the many names of callouts mean; all others are notes.
 _TONES = {
     **dict.fromkeys(("tip", "hint", "success", "check", "done"), "tip"),
     **dict.fromkeys(("warning", "caution", "attention", "important", "question"), "warning"),
@@ -41,9 +41,9 @@ _TONES = {
 }
 _CLASSES = {"number", "passage", "line", "callout", "title", "note", "math", "wide", "front"}
 _CLASSES |= {*_TONES.values(), *CODE_KINDS}
-_CHECKS = {None: "", True: "☑ ", False: "☐ "}  # of an item of a list of tasks
+_CHECKS = {None: "", True: "☑ ", False: "☐ "}  # of an item in a task list
 _OWN_ID = re.compile(r"(?:L|fn|fnref)\d+(?::\d+)?")
-# No landmarks, which the page has itself, and no maps.
+# No landmarks, which the page itself has, and no maps.
 _TAGS = nh3.ALLOWED_TAGS - {"map", "area", "nav", "header", "footer", "aside", "article", "hgroup"}
 _ATTRIBUTES = {
     **nh3.ALLOWED_ATTRIBUTES,
@@ -55,7 +55,7 @@ _ATTRIBUTES = {
 }
 _NO_PICTURE = re.compile(r'<img(?![^>]* src=)(?:[^>]* alt="([^"]*)")?[^>]*>')
 
-Address = Callable[[str], str | None]  # of a link or picture as it is written; None: nowhere
+Address = Callable[[str], str | None]  # where a link or picture leads, as written; None: nowhere
 
 
 class TooComplexError(Exception):
@@ -65,15 +65,8 @@ class TooComplexError(Exception):
 def render_markdown(
     lines: Sequence[str], first: int, passage: tuple[int, int], link: Address, picture: Address
 ) -> str:
-    """Some lines of a document as HTML that is safe to show.
-
-    Args:
-        first: the number of the first line.
-        passage: the lines to mark.
-
-    Raises:
-        TooComplexError: the text is made to take long.
-    """
+    """Some lines of a document, from number `first` on, as HTML that is safe to show, with the
+    lines of the passage marked. Raises TooComplexError if rendering takes too long."""
     environment = {"before": first - 1, "passage": passage, "until": time.thread_time() + SECONDS}
     try:
         made = _markdown().render("\n".join(lines), environment)
@@ -88,8 +81,7 @@ def render_markdown(
         if name in ("href", "src"):
             if tag == "img":
                 return picture(value)
-            is_own = value.startswith("#") and _OWN_ID.fullmatch(value[1:])
-            return value if is_own else link(value)
+            return value if value.startswith("#") and _OWN_ID.fullmatch(value[1:]) else link(value)
         return value
 
     clean = nh3.clean(
@@ -100,7 +92,7 @@ def render_markdown(
 
 
 class _Parser(MarkdownIt):
-    """A parser that leaves addresses as they are written: the sanitiser decides."""
+    """A parser that leaves addresses as written: the sanitiser decides."""
 
     def normalizeLink(self, url: str) -> str:  # noqa: N802 - markdown-it's name
         return url
@@ -162,7 +154,7 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
 
 
 def _find_callouts(state: StateCore) -> None:
-    """Make one kind of box of GitHub's, Obsidian's, MkDocs' and Docusaurus' callouts."""
+    """Unify the callouts of GitHub, Obsidian, MkDocs and Docusaurus."""
     for index, token in enumerate(state.tokens):
         if token.type == "blockquote_open":
             text = state.tokens[index + 2] if len(state.tokens) > index + 2 else token
@@ -176,7 +168,7 @@ def _find_callouts(state: StateCore) -> None:
             match = _CONTAINER.match(token.info.strip())
             _make_callout(token, match[1] if match else "", match[2] if match else "")
         elif token.type == "admonition_open":
-            _make_callout(token, token.meta["tag"], "")  # its title is a token of its own
+            _make_callout(token, token.meta["tag"], "")  # its title is a separate token
 
 
 def _make_callout(token: Token, kind: str, title: str) -> None:
@@ -186,15 +178,14 @@ def _make_callout(token: Token, kind: str, title: str) -> None:
 
 
 def _closing(tokens: Sequence[Token], index: int) -> Token:
-    level = tokens[index].level
-    return next(token for token in tokens[index + 1 :] if token.level == level)
+    return next(token for token in tokens[index + 1 :] if token.level == tokens[index].level)
 
 
 # Lines
 
 
 def _number_lines(state: StateCore) -> None:
-    """Give each block of text the number of its line, and mark those of the passage."""
+    """Give each block of text its line number, and mark those of the passage."""
     tokens, before, seen = state.tokens, state.env["before"], set[int]()
     for index, token in enumerate(tokens):
         if token.type != "inline" or token.map is None or not token.content:
@@ -230,7 +221,6 @@ def _number(line: int) -> str:
 
 
 def _code(_: Any, tokens: Sequence[Token], index: int, __: Any, environment: Any) -> str:
-    """Code line by line, each with its number."""
     token = tokens[index]
     line = environment["before"] + (token.map or [0])[0] + (2 if token.type == "fence" else 1)
     rows = []

@@ -1,4 +1,4 @@
-"""Templates and headers of the page. Documents are strangers' text: nothing of them is markup."""
+"""Templates and headers of the page. Documents are untrusted text: none of it becomes markup."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from kb.text.counted import counted
 
 ASSETS = PACKAGE / "assets"
 STATIC, VENDOR = ASSETS / "page" / "static", ASSETS / "vendor"
-FORM_SECRET = secrets.token_urlsafe(24)  # of this process: a form of another page has it not
+FORM_SECRET = secrets.token_urlsafe(24)  # of this process: forms on other pages lack it
 
 _HEADERS = {
-    # Scripts and styles are files of ours; nothing is loaded from elsewhere, or sent there.
+    # Scripts and styles are our own files; nothing is loaded from, or sent, elsewhere.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # without any, a form would have no origin to show
+    "Referrer-Policy": "same-origin",  # without a referrer, a form would send no origin
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -39,7 +39,7 @@ _HEADERS = {
 
 
 class Sealed:
-    """Around the page's routes: the headers that keep a browser from doing more than it should."""
+    """Wraps the page's routes: sets headers that restrict what a browser does."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -54,7 +54,7 @@ class Sealed:
 
 
 def sealed(response: Response) -> Response:
-    """A response of its own, with these headers."""
+    """The same response with these headers."""
     _seal(response.headers)
     return response
 
@@ -65,14 +65,14 @@ def _seal(headers: MutableHeaders) -> None:
 
 
 def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """One page, or a piece of one."""
-    text = _templates().get_template(template).render(status=status, **values)
-    return HTMLResponse(text, status)
+    """One page, or a piece of one; `query` and `here` are "" unless given."""
+    given = {"status": status, "query": "", "here": "", **values}
+    return HTMLResponse(_templates().get_template(template).render(given), status)
 
 
 def token_page(path: str, fields: Sequence[tuple[str, str]], *, is_wrong: bool) -> Response:
-    """The page that asks for a token, to go on at an address. It brings its styles along: without
-    a token nothing else is answered."""
+    """The page that asks for a token to continue at an address; it contains its styles, since
+    without a token nothing else is served."""
     style = _templates().get_template("static/colours.css").render()
     response = page("token.html", 401, path=path, fields=fields, is_wrong=is_wrong, style=style)
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -92,7 +92,7 @@ def document_address(
     section: str = "",
     view: str = "",
 ) -> str:
-    """Where the page shows a document; with lines or a section, where they are marked."""
+    """Where the page shows a document, with these lines or section marked."""
     fields: dict[str, Any] = {"collection": collection, "id": document}
     if first:
         fields |= {"from": first, "to": last or first}

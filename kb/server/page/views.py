@@ -43,7 +43,7 @@ from kb.tools.session import Session
 log = logging.getLogger("kb.server")
 
 RESULTS = 20
-NEAREST = 3  # documents that are shown where none is likely
+NEAREST = 3  # documents shown if none is likely
 RECENT = 6
 DOCUMENTS = 200  # of a collection on one page
 SESSIONS, EVENTS = 30, 20
@@ -56,7 +56,6 @@ View = Callable[[Clients, Request], Response]
 
 
 def page_routes(clients: Clients) -> list[Route | Mount]:
-    """The page's addresses."""
     shown: dict[str, View] = {
         "/": search,
         "/results": results,
@@ -81,22 +80,19 @@ def page_routes(clients: Clients) -> list[Route | Mount]:
 
 
 def _answering(clients: Clients, view: View) -> Any:
-    """A view, run where it may wait for the disk; what goes wrong is a page too."""
+    """A view, run where it may wait for the disk; errors become pages too."""
 
     async def endpoint(request: Request) -> Response:
         exchange_of(request.scope).request = request.url.path  # one of ours
         if principal_of(request.scope).is_guest:
-            message = "This page is for the one who runs the server: its token opens it."
-            return page("error.html", 403, message=message, query="", here="")
+            return _error(403, "This page is for the one who runs the server: its token opens it.")
         try:
             return await anyio.to_thread.run_sync(view, clients, request)
         except KbError as error:
-            status = 404 if isinstance(error, NotFoundError) else 400
-            return page("error.html", status, message=error.message, query="", here="")
+            return _error(404 if isinstance(error, NotFoundError) else 400, error.message)
         except Exception as error:
             log.exception("%s failed", request.url.path)
-            message = f"{type(error).__name__}. The server's log has the details."
-            return page("error.html", 500, message=message, query="", here="")
+            return _error(500, f"{type(error).__name__}. The server's log has the details.")
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope, receive)
@@ -105,16 +101,19 @@ def _answering(clients: Clients, view: View) -> Any:
     return app
 
 
+def _error(status: int, message: str) -> Response:
+    return page("error.html", status, message=message)
+
+
 def missing(request: Request, _: Exception) -> Response:
-    """What is told of an address that leads nowhere."""
+    """The answer for an address that leads nowhere."""
     if not _is_read_by_people(request) or principal_of(request.scope).is_guest:
         return PlainTextResponse("Not Found", 404)
-    message = f"There is no page at {request.url.path}."
-    return sealed(page("error.html", 404, message=message, query="", here=""))
+    return sealed(_error(404, f"There is no page at {request.url.path}."))
 
 
 def ask_for_token(scope: Scope) -> Response:
-    """What is told to whoever shows no valid token: people are asked for one."""
+    """The answer to whoever shows no valid token: people are asked for one."""
     request = HTTPConnection(scope)
     answer = unknown(scope)
     if not _is_read_by_people(request):
@@ -132,7 +131,7 @@ def _is_read_by_people(request: HTTPConnection) -> bool:
 
 
 def search(clients: Clients, request: Request) -> Response:
-    """The search, with results where something is asked; else what there is."""
+    """The search, with results if there is a query, else what there is."""
     return page("search.html", **_results(clients.host, request), here="search")
 
 
@@ -155,7 +154,7 @@ def _results(session: Session, request: Request) -> dict[str, Any]:
                 limit=RESULTS,
                 **_filters(request),
             )
-        except UsageError as error:  # a query that is not complete yet, among others
+        except UsageError as error:  # such as an unfinished query
             notice = error.message
     documents: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
@@ -166,8 +165,7 @@ def _results(session: Session, request: Request) -> dict[str, Any]:
         )
         documents.setdefault((row["collection"], row["documentId"]), []).append(row)
     groups = [*documents.values()]
-    best = max((row["relevanceScore"] for row in rows), default=0)
-    is_likely = score_word(best) != "unlikely"
+    is_likely = score_word(max((row["relevanceScore"] for row in rows), default=0)) != "unlikely"
     listed, counts = overview.list_everything(session.base)
     return {
         "query": query,
@@ -206,7 +204,7 @@ def document(clients: Clients, request: Request) -> Response:
     """A document with its outline, its citations and a passage marked."""
     fields = request.query_params
     name, id_ = fields.get("collection", ""), fields.get("id", "")
-    if section := fields.get("section"):  # looked up only where somebody follows such a link
+    if section := fields.get("section"):  # looked up only if somebody follows such a link
         line = 0
         with contextlib.suppress(SectionNotFound):
             line = clients.host.base.section(id_, f"#{section}", collection=name).start_line
@@ -214,11 +212,11 @@ def document(clients: Clients, request: Request) -> Response:
     first, last = (_number(fields.get(end, "0")) for end in ("from", "to"))
     is_source = fields.get("view") == "source"
     shown = shown_document(clients.host, name, id_, first, last, as_source=is_source)
-    return page("document.html", **shown, query="", here="")
+    return page("document.html", **shown)
 
 
 def picture(clients: Clients, request: Request) -> Response:
-    """A picture that lies in a collection's source, and nothing else of it."""
+    """A picture in a collection's source, and nothing else of it."""
     path = request.query_params.get("path", "")
     if not (kind := picture_type(path)):
         raise UsageError(f"{path} is not a picture")
@@ -235,25 +233,23 @@ def _number(text: str) -> int:
 def graph(clients: Clients, _: Request) -> Response:
     """The citation graph of all documents."""
     picture = clients.host.base.graph_picture(lambda name, path, _: document_address(name, path))
-    # No text of a document may end the element that the data stands in.
+    # No text of a document may end the element that contains the data.
     data = json.dumps(picture, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return page("graph.html", data=data, query="", here="graph")
+    return page("graph.html", data=data, here="graph")
 
 
 def collections(clients: Clients, _: Request) -> Response:
-    """What the files hold."""
+    """What the files contain."""
     session = clients.host
     rows, counts = overview.list_everything(session.base)
-    files = [session.database.path, *session.knowledge.beside.paths]
-    return page(
-        "collections.html",
-        rows=rows,
-        counts=counts,
-        files=[str(path) for path in files],
-        notice=session.lost,
-        query="",
-        here="collections",
-    )
+    files = [str(path) for path in (session.database.path, *session.knowledge.beside.paths)]
+    values: dict[str, Any] = {
+        "rows": rows,
+        "counts": counts,
+        "files": files,
+        "notice": session.lost,
+    }
+    return page("collections.html", **values, here="collections")
 
 
 def collection(clients: Clients, request: Request) -> Response:
@@ -261,17 +257,8 @@ def collection(clients: Clients, request: Request) -> Response:
     session, name = clients.host, request.query_params.get("name", "")
     start = _number(request.query_params.get("start", "0"))
     row, rows, total = overview.list_collection(session.base, name, DOCUMENTS, start)
-    return page(
-        "collection.html",
-        name=name,
-        row=row,
-        rows=rows,
-        total=total,
-        start=start,
-        step=DOCUMENTS,
-        query="",
-        here="collections",
-    )
+    values: dict[str, Any] = {"row": row, "rows": rows, "total": total, "start": start}
+    return page("collection.html", name=name, **values, step=DOCUMENTS, here="collections")
 
 
 def activity(clients: Clients, _: Request) -> Response:
@@ -281,36 +268,26 @@ def activity(clients: Clients, _: Request) -> Response:
     base = clients.host.base
     sessions = overview.recent_sessions(base, SESSIONS, EVENTS)
     calls = overview.statistics_of_calls(base)
-    return page("activity.html", sessions=sessions, calls=calls, query="", here="activity")
+    return page("activity.html", sessions=sessions, calls=calls, here="activity")
 
 
 def discoveries(clients: Clients, request: Request) -> Response:
-    """What was learned, each with the way to take it back."""
-    forgotten = request.query_params.get("forgotten", "")
+    """What was learned, each with a way to delete it."""
+    id_ = request.query_params.get("forgotten", "")
     rows = overview.discoveries_of_files(clients.host.base)
     modules: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row.get("module", "")):
         modules.setdefault(row.get("module", ""), []).append(row)
-    return page(
-        "discoveries.html",
-        modules=modules,
-        forgotten=forgotten if _ID.fullmatch(forgotten) else "",
-        query="",
-        here="discoveries",
-    )
+    forgotten = id_ if _ID.fullmatch(id_) else ""
+    return page("discoveries.html", modules=modules, forgotten=forgotten, here="discoveries")
 
 
 def forget(clients: Clients, request: Request) -> Response:
-    """Take a discovery back. The form has to be one of this process."""
-    fields = dict(_form(request))
+    """Delete a discovery. The form must be one of this process."""
+    fields = dict(parse_qsl(body_of(request.scope)[:LONGEST_FORM].decode("utf-8", "replace")))
     if not hmac.compare_digest(fields.get("secret", "").encode(), FORM_SECRET.encode()):
-        message = "This form is an old one: load the page again and repeat what you did."
-        return page("error.html", 403, message=message, query="", here="")
+        return _error(403, "This form is an old one: load the page again and repeat what you did.")
     for session in clients.sessions():
         session.flush()
     gone = clients.host.base.forget(fields.get("id", ""))
     return RedirectResponse(f"/discoveries?{urlencode({'forgotten': gone.id})}", 303)
-
-
-def _form(request: Request) -> list[tuple[str, str]]:
-    return parse_qsl(body_of(request.scope)[:LONGEST_FORM].decode("utf-8", "replace"))
