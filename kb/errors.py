@@ -261,6 +261,10 @@ class NotFoundError(KbError):
                 self._details["suggestions"] = names
         return self._details
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.details  # noqa: B018 - what gives the names may not be pickled
+        return super().__reduce__()  # type: ignore[return-value]
+
 
 class IndexNotFound(NotFoundError):
     """No index has this name."""

@@ -16,6 +16,7 @@ from kb.ingest.engine import PROBES
 from kb.models.embedder import text_hash
 
 ROOT = Path(__file__).resolve().parents[1]
+ROLES = ("scheduler", "worker", "client")
 COUNTING = Path(__file__).with_name("dask_preload.py")
 
 
@@ -100,6 +101,25 @@ class Cluster:
     def end(self) -> None:
         for process in (*self.workers.values(), self.scheduler):
             process.end()
+
+
+def certificates(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """A new authority's certificate for all: as Dask's settings, and as a process's environment."""
+    from distributed.security import Security
+
+    role = Security.temporary().get_tls_config_for_role("client")
+    files = {"ca-file": role["ca_file"], "cert": role["cert"], "key": role["key"]}
+    settings = {}
+    for name, text in files.items():
+        file = folder / f"{name}.pem"
+        file.write_text(text)
+        keys = [name] if name == "ca-file" else [f"{role}.{name}" for role in ROLES]
+        settings.update({f"distributed.comm.tls.{key}": str(file) for key in keys})
+    environment = {
+        "DASK_" + key.upper().replace(".", "__").replace("-", "_"): value
+        for key, value in settings.items()
+    }
+    return settings, environment
 
 
 @contextmanager

@@ -126,6 +126,7 @@ def list_names_options(parser: Parser) -> None:
     parser.example = "kb list docs"
     parser.argument("name", "COLLECTION", nargs="?")
     parser.table_format()
+    add_shards(parser)
 
 
 def list_names(session: Session, options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 
 from kb.cli import render
-from kb.cli.arguments import Parser, Text, add_filters, filters_of, positive
+from kb.cli.arguments import Parser, Text, add_filters, add_shards, filters_of, positive
 from kb.library.resolve import resolve, resolve_lines
 from kb.tools.session import Session
 
@@ -18,6 +18,7 @@ def add_collection(parser: Parser) -> None:
 def _add_document(parser: Parser) -> None:
     parser.argument("document", "DOC", "as for `kb get`")
     add_collection(parser)
+    add_shards(parser)
 
 
 def _add_raw(parser: Parser) -> None:
@@ -29,6 +30,7 @@ def get_options(parser: Parser) -> None:
     names = "id, COLLECTION/id, path on disk, or the end of an id"
     parser.argument("documents", "DOC[:LINE[-[LINE]]]", names, nargs="+")
     add_collection(parser)
+    add_shards(parser)
     _add_raw(parser)
 
 
@@ -98,6 +100,7 @@ def context_options(parser: Parser) -> None:
     add_filters(parser)
     length = "about how long, 500 to 40,000 (default: 3,000)"
     parser.option("--max-characters", "N", length, type=positive, default=3000)
+    add_shards(parser)
 
 
 def context(session: Session, options: argparse.Namespace) -> int:

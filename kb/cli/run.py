@@ -61,7 +61,7 @@ def run_command(options: argparse.Namespace) -> int:
     if hasattr(options, "shards") and bool(shards) != bool(options.workers):
         raise UsageError("--workers and --shards belong together: give both")
     path, *others = database_paths(options.db) if needs_file else [Path(":memory:")]
-    if shards and module == "browse" and not (options.db or path.exists()):
+    if shards and module in READING and not (options.db or path.exists()):
         path = Path(":memory:")  # what is searched is elsewhere
     replica = getattr(options, "replica", "")
     is_new = needs_file and options.creates and not replica and not path.exists()

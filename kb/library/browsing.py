@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
-from kb.errors import DocumentNotFound, FileError
+from kb.errors import DocumentNotFound, FileError, NotFoundError
+from kb.library.resolve import OpenDocument, read_document
 from kb.library.workspace import Workspace
 from kb.search.files import SearchedFile
 from kb.store.connection import Connection, Row
@@ -75,12 +76,22 @@ def read_visible(workspace: Workspace, collection: str, document: str) -> Readab
     """A document by its id."""
     if not document:
         raise DocumentNotFound(f'Document "" not found in collection "{collection}".')
-    with workspace.read_collection(
-        collection,
-        lambda file, connection: _visible_collection(workspace, file, connection, collection),
-    ) as (connection, row, file):
-        stored = file.names.document(connection, row, document, collection)
-    is_listed = row["kind"] in BROWSABLE_KINDS
+    try:
+        with workspace.read_collection(
+            collection,
+            lambda file, connection: _visible_collection(workspace, file, connection, collection),
+        ) as (connection, row, file):
+            stored = file.names.document(connection, row, document, collection)
+            return _readable(OpenDocument(stored, connection, row, file))
+    except NotFoundError:
+        if len(workspace.everywhere) == 1:
+            raise
+    return read_document(workspace, document, collection, _readable)[0]
+
+
+def _readable(reading: OpenDocument) -> Readable:
+    stored = reading.row
+    is_listed = reading.collection["kind"] in BROWSABLE_KINDS
     return Readable(stored["path"], stored["content"], stored["line_count"], is_listed)
 
 
@@ -110,12 +121,19 @@ def visible_documents(workspace: Workspace, collection: str) -> list[str]:
 
 def visible_headings(workspace: Workspace, collection: str, document: str) -> list[str]:
     """The headings of a document; none if there is no such collection."""
+    missing: DocumentNotFound | None = None
     for file, row in _visible_of_all(workspace):
         if row["name"] == file.names.stored(collection):
             with file.database.read() as connection:
-                stored = file.names.document(connection, row, document, collection)
+                try:
+                    stored = file.names.document(connection, row, document, collection)
+                except DocumentNotFound as error:
+                    missing = error  # another shard may have it
+                    continue
                 sections = sections_of(connection, stored["document_id"])
                 return [section["heading"] for section in sections]
+    if missing is not None:
+        raise missing
     return []
 
 
@@ -123,14 +141,16 @@ def changed_documents(workspace: Workspace, collection: str, since: str, limit: 
     """Documents of a collection, or of all for "", changed since a time, newest first."""
     changed: list[Row] = []
     if collection:
-        with workspace.read_collection(collection) as (connection, row, file):
-            changed = _changed_in(file, connection, [row], since, limit)
-    else:
-        for file in workspace.files:
-            # The tools that this leads to report what cannot be read.
-            with contextlib.suppress(FileError), file.database.read() as connection:
+        with workspace.read_collection(collection):
+            pass  # raises, with the near names
+    for file in workspace.files:
+        # The tools that this leads to report what cannot be read.
+        with contextlib.suppress(FileError), file.database.read() as connection:
+            row = file.names.find(connection, collection) if collection else None
+            rows = [row] if row else []
+            if not collection:
                 rows = _visible_collections(workspace, file, connection)
-                changed += _changed_in(file, connection, rows, since, limit)
+            changed += _changed_in(file, connection, rows, since, limit)
     return sorted(changed, key=lambda row: (row["changed_at"], row["path"]), reverse=True)
 
 

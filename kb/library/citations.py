@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kb.library.resolve import open_document
+from kb.errors import UsageError
+from kb.library.resolve import OpenDocument, read_document
 from kb.library.workspace import Workspace
 from kb.results.citations import BrokenLink, BrokenLinks, CitationRow, Citations, Graph
 from kb.search.files import SearchedFile
@@ -34,39 +35,7 @@ class Citing(Workspace):
         Args:
             depth: from 2 on, also the graph that far around the document.
         """
-        with open_document(self, document, collection) as reading:
-            connection, file = reading.connection, reading.file
-            document_id = reading.row["document_id"]
-            made = citations_made(connection, document_id)
-            received = citations_received(connection, document_id)
-            ids = {row[end] for row in (*made, *received) for end in ENDS} - {None} | {document_id}
-            names = {
-                id_: file.names.everywhere(name)
-                for id_, name in document_names(connection, ids).items()
-            }
-            addresses = document_addresses(connection, ids)
-            graph = None
-            if depth > 1:
-                graph = _renamed(citation_graph(connection, [document_id], depth), file)
-        return Citations(
-            document=names[document_id],
-            **addresses[document_id],
-            citations=[
-                CitationRow(
-                    way=way,
-                    line=row["line"],
-                    document=names.get(row[end], ""),
-                    target=row["target_url"],
-                    **addresses.get(row[end], {}),
-                    kind=row["kind"],
-                    confidence=row["confidence"],
-                    context=row["context"],
-                )
-                for way, end, part in (("cites", ENDS[1], made), ("cited by", ENDS[0], received))
-                for row in part
-            ],
-            citation_graph=graph,
-        )
+        return read_document(self, document, collection, _citations, depth)[0]
 
     def graph(
         self,
@@ -83,8 +52,10 @@ class Citing(Workspace):
         """
         roots: dict[Database, list[int]] = {}
         for document in documents:
-            with open_document(self, document, collection) as reading:
-                roots.setdefault(reading.file.database, []).append(reading.row["document_id"])
+            document_id, holder = read_document(self, document, collection, _document_id)
+            if holder.is_far:
+                raise UsageError(f"{document} lies with a worker: graphs are of files here")
+            roots.setdefault(holder.database, []).append(document_id)
 
         def part(file: SearchedFile, connection: Connection) -> Graph:
             ids = roots.get(file.database, []) if documents else None
@@ -144,6 +115,44 @@ class Citing(Workspace):
             states={state: states[state] for state in STATES},
             notice=notice,
         )
+
+
+def _document_id(reading: OpenDocument) -> int:
+    return int(reading.row["document_id"])
+
+
+def _citations(reading: OpenDocument, depth: int) -> Citations:
+    connection, file = reading.connection, reading.file
+    document_id = reading.row["document_id"]
+    made = citations_made(connection, document_id)
+    received = citations_received(connection, document_id)
+    ids = {row[end] for row in (*made, *received) for end in ENDS} - {None} | {document_id}
+    names = {
+        id_: file.names.everywhere(name) for id_, name in document_names(connection, ids).items()
+    }
+    addresses = document_addresses(connection, ids)
+    graph = None
+    if depth > 1:
+        graph = _renamed(citation_graph(connection, [document_id], depth), file)
+    return Citations(
+        document=names[document_id],
+        **addresses[document_id],
+        citations=[
+            CitationRow(
+                way=way,
+                line=row["line"],
+                document=names.get(row[end], ""),
+                target=row["target_url"],
+                **addresses.get(row[end], {}),
+                kind=row["kind"],
+                confidence=row["confidence"],
+                context=row["context"],
+            )
+            for way, end, part in (("cites", ENDS[1], made), ("cited by", ENDS[0], received))
+            for row in part
+        ],
+        citation_graph=graph,
+    )
 
 
 def _renamed(part: Graph, file: SearchedFile) -> Graph:

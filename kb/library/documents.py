@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from kb.formats.convert.formats import format_of
 from kb.formats.convert.result import REMARKS
 from kb.library.reading import estimate_tokens, first_line, read_lines
-from kb.library.resolve import OpenDocument, open_document, resolve
+from kb.library.resolve import OpenDocument, read_document, read_page
 from kb.library.workspace import Workspace
 from kb.results.documents import (
     CollectionInfo,
@@ -27,45 +28,41 @@ from kb.results.documents import (
     SectionAlternative,
     SectionContent,
 )
-from kb.results.search import RelatedResults, RelatedRow, Source
 from kb.search.files import SearchedFile
-from kb.search.merge import related_documents, related_passages
-from kb.search.rows import passage_rows
 from kb.search.sections import find_section
-from kb.search.snapshot import Snapshot
-from kb.store.chunks import collection_range, count_waiting
+from kb.store.chunks import count_waiting
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
     address_of,
-    count_documents,
     documents_of_collections,
-    documents_page,
     newest_documents,
     origins_of,
     sections_of,
 )
 from kb.store.projects import all_projects
 from kb.store.sessions import files_read_last
-from kb.store.vectors import chunk_vectors, mean_vector
 from kb.text.counted import counted
 
 MAX_ALTERNATIVES = 20  # sections that a heading also names
 MAX_SUBSECTIONS = 60
 SUBSECTION_TOKENS = 18  # of a row in their list, beside its heading
-NO_EMBEDDINGS = "The document has no embeddings yet: run `kb sync`."
 
 
 class Documents(Workspace):
     def list_collections(self) -> CollectionList:
         """The collections of all files, with their sizes and sources."""
-        parts, notice = self.read_each(_collections_of)
-        rows = [row for part in parts for row in part]
-        return CollectionList(collections=rows, notice=notice or None)
+        answers, notice = self.ask_all(_collections_of)
+        rows: dict[str, CollectionInfo] = {}
+        for row in (row for part in answers.values() for row in part):
+            count = row.document_count  # of a shard's collection, which others have as well
+            if row.collection in rows:
+                count += rows[row.collection].document_count
+            rows[row.collection] = replace(row, document_count=count)
+        return CollectionList(collections=[*rows.values()], notice=notice or None)
 
     def count_waiting(self) -> int:
         """How many passages wait for a vector, and until then are found by their words alone."""
-        counts, _ = self.read_each(lambda _, connection: count_waiting(connection))
-        return sum(counts)
+        return sum(self.ask_all(_waiting)[0].values())
 
     def project_roots(self) -> list[str]:
         """The folders of the projects whose external documentation is in the file."""
@@ -82,15 +79,13 @@ class Documents(Workspace):
         Args:
             sort: "id", or "date": newest first, each with its date.
         """
-        with self.read_collection(collection) as (connection, row, file):
-            key = row["collection_id"]
-            documents = documents_page(connection, key, limit or -1, offset * bool(limit), sort)
-            total = count_documents(connection, key)
+        offset *= bool(limit)
+        page = read_page(self, collection, limit or -1, offset, sort)
         return DocumentList(
-            **file.names.called(row)._asdict(),
-            documents=[DocumentInfo(**document) for document in documents],
-            total=total,
-            has_more=offset + len(documents) < total,
+            **page.called._asdict(),
+            documents=[DocumentInfo(**document) for document in page.documents],
+            total=page.total,
+            has_more=offset + len(page.documents) < page.total,
         )
 
     def recent(self, *, limit: int = 20) -> Recent:
@@ -133,52 +128,18 @@ class Documents(Workspace):
         Raises:
             UsageError: the range is empty, or the name ambiguous.
         """
-        with open_document(self, document, collection) as reading:
-            row, total = reading.row, reading.row["line_count"]
-            first = first_line(start_line, end_line, total, "document")
-            part = read_lines(row["content"], first, end_line, max_tokens, skipped=start_character)
-            last = min(part.end_line, max(total, first))
-            is_part = bool(start_line or end_line or part.rest)
-            location = _location_of(reading)(first, last) if is_part else {}
-        return DocumentContent(
-            **location,
-            **reading.names,
-            url=address_of(row, row["path"]),
-            title=row["title"],
-            content=part.content,
-            total_lines=total,
-            start_line=first if is_part else None,
-            end_line=last if is_part else None,
-            truncated=bool(part.rest) or None,
-            notice=f"The reply is full: go on with {part.rest}." if part.rest else None,
-        )
+        lines = start_line, end_line, start_character
+        return read_document(self, document, collection, _content, *lines, max_tokens)[0]
 
     def outline(
         self, document: str, *, collection: str = "", max_depth: int = 6, start_line: int = 0
     ) -> Outline:
-        """A document's headings with levels and lines, from a line on."""
-        with open_document(self, document, collection) as reading:
-            row = reading.row
-            sections = sections_of(reading.connection, row["document_id"])
-            location = _location_of(reading)
-        # The front matter of a document that is text may hold anything.
-        is_converted = format_of(row["path"]) is not None
-        remarks = json.loads(row["metadata"]).get(REMARKS) if is_converted else None
-        return Outline(
-            **reading.names,
-            title=row["title"],
-            outline=[
-                OutlineRow(
-                    **location(section["start_line"], section["start_line"]),
-                    level=section["level"],
-                    text=section["heading"],
-                    line=section["start_line"],
-                )
-                for section in sections
-                if section["level"] <= max_depth and section["start_line"] >= start_line
-            ],
-            notice=f"Conversion: {'; '.join(remarks)}." if remarks else None,
-        )
+        """A document's headings with levels and lines, from a line on.
+
+        Raises:
+            DocumentNotFound: with the nearest ids.
+        """
+        return read_document(self, document, collection, _outline, max_depth, start_line)[0]
 
     def section(
         self,
@@ -196,100 +157,112 @@ class Documents(Workspace):
             max_characters: a longer section that has subsections is cut to its beginning and a
                 list of these.
         """
-        with open_document(self, document, collection) as reading:
-            row = reading.row
-            sections = sections_of(reading.connection, row["document_id"])
-            section, alternatives = find_section(sections, heading, row["path"], row["content"])
-            end = section["end_line"] if include_subsections else section["body_end_line"]
-            below: list[Row] = []
-            if include_subsections and max_characters:
-                below = _below(section, sections, row["content"], max_characters)
-            if below:
-                lines = row["content"].split("\n")[: below[0]["start_line"] - 1]
-                end = "\n".join(lines).rstrip().count("\n") + 1
-            if len(below) > MAX_SUBSECTIONS:
-                level = min(lower["level"] for lower in below)
-                below = [lower for lower in below if lower["level"] == level]
-            if below and max_tokens:
-                max_tokens //= 2  # the other half is for the list
-            listed = _first_of(below, max_tokens)
-            part = read_lines(row["content"], section["start_line"], end, max_tokens)
-            location = _location_of(reading)(part.start_line, part.end_line)
-        notices = []
-        if (more := len(alternatives) - MAX_ALTERNATIVES) > 0:
-            notices.append(
-                f"{counted(more, 'more heading matches', 'more headings match')}: name the one "
-                'meant by its path, such as "Install > Linux".'
-            )
-        if below:
-            rest = "".join(
-                f"; documents_get_outline lists more from startLine {row['start_line']}"
-                for row in below[len(listed) :][:1]
-            )
-            notices.append(f"The section is long: read a subsection by its name or lines{rest}.")
-        if part.rest:
-            notices.append(f"The reply is full: go on with documents_get_document, {part.rest}.")
-        return SectionContent(
-            **location,
-            **reading.names,
-            url=address_of(row, row["path"]),
-            section=section["heading"],
-            level=section["level"],
-            content=part.content,
-            start_line=part.start_line,
-            end_line=part.end_line,
-            alternatives=_places(alternatives[:MAX_ALTERNATIVES]),
-            subsections=_places(listed, has_ends=True),
-            truncated=bool(part.rest or below) or None,
-            notice=" ".join(notices) or None,
-        )
+        budget = max_characters, max_tokens
+        return read_document(
+            self, document, collection, _section, heading, include_subsections, *budget
+        )[0]
 
-    def related(
-        self,
-        document: str,
-        *,
-        collection: str = "",
-        passage: str = "",
-        limit: int = 5,
-        same_document: bool = False,
-    ) -> RelatedResults:
-        """Documents of the same collection that are close in meaning to a document or a passage.
 
-        Args:
-            passage: text to relate to; by default the whole document.
-            same_document: a row for each passage, the document's own included.
-        """
-        if not collection:
-            collection, document = resolve(self, document, "")
-        # A wrong name is reported before the model is loaded.
-        with open_document(self, document, collection) as reading:
-            model = reading.file.model
-        vector = model.embed_passage(passage) if passage.strip() else None
-        with open_document(self, document, collection) as reading:
-            source = Source(**reading.names)
-            connection, row = reading.connection, reading.collection
-            vectors = chunk_vectors(connection, reading.row["document_id"])
-            if vectors and not passage.strip():
-                vector = mean_vector(list(vectors.values()))
-            if vector is None:
-                return RelatedResults(source=source, related=[], notice=NO_EMBEDDINGS)
-            snapshot, within = Snapshot(connection), collection_range(row["collection_id"])
-            # One more than asked for: the passage itself may be among them.
-            hits = (
-                related_passages(snapshot, vector, within, limit + 1)
-                if same_document
-                else related_documents(snapshot, vector, within, limit, without={*vectors})
+def _content(
+    reading: OpenDocument, start_line: int, end_line: int, skipped: int, max_tokens: int | None
+) -> DocumentContent:
+    row, total = reading.row, reading.row["line_count"]
+    first = first_line(start_line, end_line, total, "document")
+    part = read_lines(row["content"], first, end_line, max_tokens, skipped=skipped)
+    last = min(part.end_line, max(total, first))
+    is_part = bool(start_line or end_line or part.rest)
+    location = _location_of(reading)(first, last) if is_part else {}
+    return DocumentContent(
+        **location,
+        **reading.names,
+        url=address_of(row, row["path"]),
+        title=row["title"],
+        content=part.content,
+        total_lines=total,
+        start_line=first if is_part else None,
+        end_line=last if is_part else None,
+        truncated=bool(part.rest) or None,
+        notice=f"The reply is full: go on with {part.rest}." if part.rest else None,
+    )
+
+
+def _outline(reading: OpenDocument, max_depth: int, start_line: int) -> Outline:
+    row = reading.row
+    sections = sections_of(reading.connection, row["document_id"])
+    location = _location_of(reading)
+    # A document that is text says in its front matter what it likes.
+    is_converted = format_of(row["path"]) is not None
+    remarks = json.loads(row["metadata"]).get(REMARKS) if is_converted else None
+    return Outline(
+        **reading.names,
+        title=row["title"],
+        outline=[
+            OutlineRow(
+                **location(section["start_line"], section["start_line"]),
+                level=section["level"],
+                text=section["heading"],
+                line=section["start_line"],
             )
-            shown = {row["collection_id"]: reading.file.names.shown(row)}
-            rows = passage_rows(connection, hits, shown)
-        itself = (source.document, passage.strip())
-        rows = [row for row in rows if (row["documentId"], row["content"].strip()) != itself]
-        return RelatedResults(
-            source=source,
-            related=[
-                RelatedRow.from_dict({**row, "document": row["documentId"]}) for row in rows[:limit]
-            ],
+            for section in sections
+            if section["level"] <= max_depth and section["start_line"] >= start_line
+        ],
+        notice=f"Conversion: {'; '.join(remarks)}." if remarks else None,
+    )
+
+
+def _section(
+    reading: OpenDocument,
+    heading: str,
+    include_subsections: bool,
+    max_characters: int | None,
+    max_tokens: int | None,
+) -> SectionContent:
+    row = reading.row
+    sections = sections_of(reading.connection, row["document_id"])
+    section, alternatives = find_section(sections, heading, row["path"], row["content"])
+    end = section["end_line"] if include_subsections else section["body_end_line"]
+    below: list[Row] = []
+    if include_subsections and max_characters:
+        below = _below(section, sections, row["content"], max_characters)
+    if below:
+        lines = row["content"].split("\n")[: below[0]["start_line"] - 1]
+        end = "\n".join(lines).rstrip().count("\n") + 1
+    if len(below) > MAX_SUBSECTIONS:
+        level = min(lower["level"] for lower in below)
+        below = [lower for lower in below if lower["level"] == level]
+    if below and max_tokens:
+        max_tokens //= 2  # the other half is for the list
+    listed = _first_of(below, max_tokens)
+    part = read_lines(row["content"], section["start_line"], end, max_tokens)
+    location = _location_of(reading)(part.start_line, part.end_line)
+    notices = []
+    if (more := len(alternatives) - MAX_ALTERNATIVES) > 0:
+        notices.append(
+            f"{counted(more, 'more heading matches', 'more headings match')}: name the one "
+            'meant by its path, such as "Install > Linux".'
         )
+    if below:
+        rest = "".join(
+            f"; documents_get_outline lists more from startLine {row['start_line']}"
+            for row in below[len(listed) :][:1]
+        )
+        notices.append(f"The section is long: read a subsection by its name or lines{rest}.")
+    if part.rest:
+        notices.append(f"The reply is full: go on with documents_get_document, {part.rest}.")
+    return SectionContent(
+        **location,
+        **reading.names,
+        url=address_of(row, row["path"]),
+        section=section["heading"],
+        level=section["level"],
+        content=part.content,
+        start_line=part.start_line,
+        end_line=part.end_line,
+        alternatives=_places(alternatives[:MAX_ALTERNATIVES]),
+        subsections=_places(listed, has_ends=True),
+        truncated=bool(part.rest or below) or None,
+        notice=" ".join(notices) or None,
+    )
 
 
 def _places(sections: Sequence[Row], *, has_ends: bool = False) -> list[SectionAlternative] | None:
@@ -319,6 +292,10 @@ def _below(section: Row, sections: Sequence[Row], text: str, max_characters: int
     if len("\n".join(text.split("\n")[first - 1 : last])) <= max_characters:
         return []
     return [row for row in sections if first < row["start_line"] <= last]
+
+
+def _waiting(_: SearchedFile, connection: Connection) -> int:
+    return count_waiting(connection)
 
 
 def _collections_of(file: SearchedFile, connection: Connection) -> list[CollectionInfo]:

@@ -19,9 +19,10 @@ TOPICS = {
     "sources_to_confirm confirm_sources",
     "context.Packing": "context",
     "documents.Documents": "list_collections count_waiting project_roots list_documents recent "
-    "get outline section related",
+    "get outline section",
     "external.External": "activate search_external",
     "memory.Memory": "record recall has_discoveries forget search_index add_document create_index",
+    "related.Relating": "related",
     "searching.Searching": "search search_for_people search_batch",
 }
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from kb.library.documents import Documents
     from kb.library.external import External
     from kb.library.memory import Memory
+    from kb.library.related import Relating
     from kb.library.searching import Searching
 
     class _Verbs(
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
         External,
         Memory,
         Packing,
+        Relating,
         Searching,
     ):
         pass

@@ -12,6 +12,7 @@ from kb.errors import SourceError
 from kb.formats.parse import is_markdown_text
 from kb.ingest.discoveries import all_discoveries
 from kb.ingest.reach import permitted
+from kb.library.resolve import OpenDocument, read_document, read_page
 from kb.library.workspace import Workspace
 from kb.search.files import SearchedFile
 from kb.search.results import file_of
@@ -21,9 +22,7 @@ from kb.store.citation_graph import citations_made, citations_received
 from kb.store.collections import all_collections, with_source
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
-    count_documents,
     documents_of_collections,
-    documents_page,
     documents_shown,
     sections_of,
     sizes,
@@ -57,17 +56,25 @@ class DocumentView(NamedTuple):
 def view_document(
     workspace: Workspace, collection: str, document: str, max_citations: int
 ) -> DocumentView:
-    """A document, its outline and its citations."""
-    with workspace.read_collection(collection) as (connection, row, file):
-        stored = file.names.document(connection, row, document, collection)
-        sections = sections_of(connection, stored["document_id"])
-        made = citations_made(connection, stored["document_id"], max_citations)
-        received = citations_received(connection, stored["document_id"], max_citations)
-        ends = _addresses(file.names, connection, [*made, *received])
-        sources = {other["name"]: other["source"] for other in all_collections(connection)}
-        folder = None
-        with contextlib.suppress(SourceError):
-            folder = _folder(file, connection, row)
+    """A document, its outline and its citations.
+
+    Raises:
+        CollectionNotFound, DocumentNotFound: with the nearest names.
+    """
+    view, file = read_document(workspace, document, collection, _view, max_citations)
+    return view._replace(file="", folder=None) if file.is_far else view
+
+
+def _view(reading: OpenDocument, max_citations: int) -> DocumentView:
+    stored, connection, row, file = reading
+    sections = sections_of(connection, stored["document_id"])
+    made = citations_made(connection, stored["document_id"], max_citations)
+    received = citations_received(connection, stored["document_id"], max_citations)
+    ends = _addresses(file.names, connection, [*made, *received])
+    sources = {other["name"]: other["source"] for other in all_collections(connection)}
+    folder = None
+    with contextlib.suppress(SourceError):
+        folder = _folder(file, connection, row)
     place = file_of({"collection": row["name"], "documentId": stored["path"]}, sources)
     called = {**file.names.shown(row), "name": row["name"]}
     is_text = is_markdown_text(stored["content"], stored["path"])
@@ -106,10 +113,13 @@ def list_everything(workspace: Workspace) -> tuple[list[dict[str, Any]], Counter
 def list_collection(
     workspace: Workspace, name: str, limit: int, offset: int
 ) -> tuple[Row, list[Row], int]:
-    """A collection's row, some of its documents, and their number."""
-    with workspace.read_collection(name) as (connection, row, _):
-        documents = documents_page(connection, row["collection_id"], limit, offset)
-        return row, documents, count_documents(connection, row["collection_id"])
+    """A collection's row, some of its documents, and their number.
+
+    Raises:
+        CollectionNotFound: with the nearest names.
+    """
+    page = read_page(workspace, name, limit, offset)
+    return page.row, page.documents, page.total
 
 
 def recent_sessions(workspace: Workspace, sessions: int, events: int) -> list[dict[str, Any]]:

@@ -112,10 +112,8 @@ class Searching(Workspace):
             needs_distances=distances,
             documents=DocumentFilter.of(filters),
         )
-        files = [SearchedFile(self.model, self.names)] if only_first else self.files
-        if self.shards and not only_first:
-            files += self.shards.files(self.model, self.names)
-        lost = "" if only_first else self.lost  # what is lost during the search is in the notice
+        files = [SearchedFile(self.model, self.names)] if only_first else self.everywhere
+        lost = "" if only_first else self.lost  # what is lost from now on is in the notice
         rows, notice = search_for_people(files, request, explain=explain)
         return rows, " ".join(filter(None, (notice, lost)))
 
@@ -125,10 +123,8 @@ def answer(base: Workspace, requests: Sequence[SearchRequest]) -> tuple[list[Sea
     from kb.search.run import run_batch
 
     look_at_archives(base)
-    files = base.files
-    if base.shards:
-        files += base.shards.files(base.model, base.names)
-    lost = base.lost  # what is lost during the search is in the notice
+    files = base.everywhere
+    lost = base.lost  # what is lost from now on is in the notice
     answers, notice = run_batch(files, requests)
     return answers, " ".join(filter(None, (notice, lost)))
 

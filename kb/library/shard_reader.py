@@ -25,6 +25,11 @@ from kb.store.names import Names
 
 INTERRUPT_SECONDS = 0.02
 
+# A process has a file open once, whoever asks; and one thread reads, so that a file is read by one
+# connection, whose version tells whether it has changed.
+_attached = AttachedFiles()
+_thread = ThreadPoolExecutor(1, "shards")
+
 T = TypeVar("T")
 
 copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)))
@@ -41,8 +46,6 @@ class Listed(NamedTuple):
 class ShardReader:
     """The files of a worker's machine that match some patterns, open and warm; a Dask actor.
 
-    One thread reads, so that a file is read by one connection, which keeps what it knows.
-
     Args:
         patterns: of files there, or folders whose `*.db` are meant.
         version: of the kb that asks: what is sent and answered is one version's.
@@ -55,14 +58,12 @@ class ShardReader:
         if version != VERSION:
             raise UsageError(f"kb {VERSION} is installed there, {version} here")
         self._patterns = patterns
-        self._attached = AttachedFiles()
         self._shards: dict[str, Database] = {}
-        self._thread = ThreadPoolExecutor(1, "shards")
         self._reading: tuple[object, Connection] | None = None  # which call, and what by
 
     async def shards(self) -> tuple[list[Listed], list[str]]:
         """The files that can be read now, and why others cannot."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._look)
+        return await asyncio.get_running_loop().run_in_executor(_thread, self._look)
 
     async def ask(
         self,
@@ -106,7 +107,7 @@ class ShardReader:
                 finally:
                     self._reading = None
 
-        work = asyncio.get_running_loop().run_in_executor(self._thread, answer)
+        work = asyncio.get_running_loop().run_in_executor(_thread, answer)
         await asyncio.wait([work], timeout=seconds)
         while not work.done():
             if (reading := self._reading) is not None and reading[0] is call:
@@ -115,11 +116,11 @@ class ShardReader:
         return await work
 
     def _look(self) -> tuple[list[Listed], list[str]]:
-        self._attached.paths = sorted({path for each in self._patterns for path in _matching(each)})
+        _attached.paths = sorted({path for each in self._patterns for path in _matching(each)})
         self._shards = {}
         listed = []
         problems = []
-        for database in self._attached.databases():
+        for database in _attached.databases():
             try:
                 with database.read() as connection:
                     key, model = file_mark(connection), current_model(connection)
@@ -129,7 +130,7 @@ class ShardReader:
             if key and key not in self._shards:
                 self._shards[key] = database
                 listed.append(Listed(key, str(database.path), model))
-        return listed, [*self._attached.unavailable, *problems]
+        return listed, [*_attached.unavailable, *problems]
 
 
 def _matching(pattern: str) -> list[Path]:

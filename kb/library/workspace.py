@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kb.errors import CollectionNotFound, EmbeddingError, FileError, KbError
 from kb.model_in_use import ModelInUse
 from kb.open_file import OpenFile
 from kb.results.findings import Finding
-from kb.search.files import SearchedFile, left_out
+from kb.search.files import SearchedFile, Together, left_out
 from kb.store.attached_files import labels
 from kb.store.calls import CallLog
 from kb.store.chunks import collection_range
@@ -126,6 +126,11 @@ class Workspace:
             files.insert(1, SearchedFile(self.memory_model, self.names, "Indexes in memory"))
         return files
 
+    @property
+    def everywhere(self) -> list[SearchedFile]:
+        """All that is searched: `files`, and the shards of workers."""
+        return [*self.files, *(self.shards.files(self.model, self.names) if self.shards else ())]
+
     def _named_files(self, databases: Sequence[Database]) -> list[SearchedFile]:
         """Files whose collections carry their file's name if another has the same."""
         names: list[set[str]] = []
@@ -177,12 +182,39 @@ class Workspace:
                     yield connection, row, file
                     return
         with self.database.read() as connection:
-            try:
-                row = files[0].names.collection(connection, name, others=list(names))
-            except CollectionNotFound as error:
-                message = " ".join([error.message, *notices])
-                raise CollectionNotFound(message, **error.details) from error
-            yield connection, row, files[0]
+            yield connection, self.first_collection(connection, name, names, notices), files[0]
+
+    def first_collection(
+        self, connection: Connection, name: str, names: Iterable[str], notices: Sequence[str]
+    ) -> Row:
+        """A collection of the first file, where no other file has it.
+
+        Args:
+            names: of all collections in the others.
+            notices: which files could not be looked into.
+
+        Raises:
+            CollectionNotFound: with the nearest names.
+        """
+        try:
+            return self.files[0].names.collection(connection, name, others=list(names))
+        except CollectionNotFound as error:
+            message = " ".join(filter(None, [error.message, *notices]))
+            raise CollectionNotFound(message, **error.details) from error
+
+    def ask_all(self, step: Callable[..., T], *arguments: Any) -> tuple[dict[SearchedFile, T], str]:
+        """What a step (`kb/search/policy.py`) gives of each file, those of workers too.
+
+        Returns:
+            the answers, and what to tell of files that did not answer.
+
+        Raises:
+            FileError: none did.
+        """
+        together = Together(self.everywhere)
+        with together.read():
+            answers = together.each(step, *arguments)
+        return answers, " ".join([*together.lost, *filter(None, [self.lost])])
 
     def ask_each(
         self, work: Callable[[SearchedFile], T], unsaid: tuple[type[KbError], ...] = ()

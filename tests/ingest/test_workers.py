@@ -30,7 +30,7 @@ from kb.tools.session import Session, open_session
 if find_spec("distributed") is None:
     pytest.skip("the extra dask is not installed", allow_module_level=True)
 
-from dask_processes import Cluster, cluster
+from dask_processes import Cluster, certificates, cluster
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Dask's own
 
@@ -229,20 +229,8 @@ def test_workers_are_reached_by_tls_as_dask_is_configured(
     part: Session, windrose_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import dask
-    from distributed.security import Security
 
-    role = Security.temporary().get_tls_config_for_role("client")
-    files = {"ca-file": role["ca_file"], "cert": role["cert"], "key": role["key"]}
-    settings = {}
-    for name, text in files.items():
-        file = tmp_path / f"{name}.pem"
-        file.write_text(text)
-        roles = [name] if name == "ca-file" else [f"{one}.{name}" for one in ROLES]
-        settings.update({f"distributed.comm.tls.{one}": str(file) for one in roles})
-    environment = {
-        "DASK_" + one.upper().replace(".", "__").replace("-", "_"): value
-        for one, value in settings.items()
-    }
+    settings, environment = certificates(tmp_path)
     with cluster(tmp_path, 1, "tls", environment) as made:
         assert made.address.startswith("tls://")
         lacks = pytest.raises(UsageError, match=r"distributed\.comm\.tls\.ca-file")
@@ -252,9 +240,6 @@ def test_workers_are_reached_by_tls_as_dask_is_configured(
             _, said = embed_with(part, made.address)
         assert (len(made.embedded_by("worker-1")) > 100, said) == (True, [])
     assert vectors(part.database).items() <= vectors_in(windrose_file).items()
-
-
-ROLES = ("scheduler", "worker", "client")
 
 
 def test_late_and_repeated_answers_change_nothing(

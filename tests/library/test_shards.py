@@ -17,16 +17,18 @@ import pytest
 from support import ROOT, WINDROSE
 
 import kb
-from kb.errors import CollectionNotFound, UsageError
+from kb.errors import CollectionNotFound, DocumentNotFound, KbError, UsageError
 from kb.ingest import workers as dask_workers
 from kb.library import shards as shards_module
+from kb.library.browsing import read_visible
 from kb.library.knowledge_base import KnowledgeBase
+from kb.library.overview import view_document
 from kb.library.shard_reader import ShardReader
 
 if find_spec("distributed") is None:
     pytest.skip("the extra dask is not installed", allow_module_level=True)
 
-from dask_processes import Cluster, cluster
+from dask_processes import Cluster, certificates, cluster
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.slow]  # of Dask's own
 
@@ -103,6 +105,79 @@ def test_rows_scores_and_notices_are_those_of_the_files_read_as_one(
         for one in (local, base):
             with pytest.raises(CollectionNotFound, match='Did you mean "how-to"'):
                 one.search("battery", collections=["howto"])
+
+
+def test_documents_are_listed_and_read_where_they_lie(
+    local: KnowledgeBase, machines: Cluster, parts: Path, tmp_path: Path
+) -> None:
+    use(local, machines, parts)
+    here = tmp_path / "here.db"
+    kb.open(here, project=tmp_path).close()
+    beside = [shutil.copy(parts / name / f"{name}.db", tmp_path) for name in PARTS]
+    name = "how-to/replace-the-battery.md"
+    with kb.open([here, *beside], project=tmp_path) as base:
+        assert local.list_collections() == base.list_collections()
+        assert local.list_documents("how-to", limit=2, offset=1) == base.list_documents(
+            "how-to", limit=2, offset=1
+        )
+        by_date = base.list_documents("guide", sort="date")
+        assert local.list_documents("guide", sort="date") == by_date
+        for document, collection in ((name, ""), (name, "how-to"), ("replace-the-battery.md", "")):
+            expected = base.get(document, collection=collection, start_line=3)
+            assert local.get(document, collection=collection, start_line=3) == expected
+        assert local.outline(name) == base.outline(name)
+        assert local.section(name, "old cell") == base.section(name, "old cell")
+        assert local.cite(name) == base.cite(name)
+        assert local.related(name) == base.related(name)
+        passage = {"passage": "how long the cell lasts", "same_document": True}
+        assert local.related(name, **passage) == base.related(name, **passage)
+        assert read_visible(local, "how-to", name) == read_visible(base, "how-to", name)
+        far, near = (view_document(each, "how-to", name, 20) for each in (local, base))
+        assert (far.file, far.folder, far.sections) == ("", None, near.sections)
+        for read in (
+            lambda base: base.get("how-to/replace-the-batery.md"),
+            lambda base: base.get("replace", collection="how-to"),
+            lambda base: base.get(name, collection="howto"),
+            lambda base: base.section(name, "nothing of the kind"),
+            lambda base: base.list_documents("howto"),
+            lambda base: base.get(name, start_line=9, end_line=3),
+        ):
+            errors = []
+            for each in (local, base):
+                with pytest.raises(KbError) as raised:
+                    read(each)
+                errors.append((type(raised.value), raised.value.as_result()))
+            assert errors[0] == errors[1]
+    machines.kill("worker-1")
+    assert local.get(name).title == "Replace the battery"  # another worker has a copy
+    machines.kill("worker-2")
+    with pytest.raises(DocumentNotFound, match="was left out: its worker tcp://"):
+        local.get(name, collection="default")
+
+
+def test_several_servers_share_the_workers(
+    local: KnowledgeBase, machines: Cluster, parts: Path, tmp_path: Path
+) -> None:
+    use(local, machines, parts)
+    with kb.open(tmp_path / "second.db", project=tmp_path) as second:
+        use(second, machines, parts)
+        for _ in range(2):
+            found = local.search("battery")
+            assert (found.notice, second.search("battery")) == (None, found)
+
+
+def test_workers_are_searched_over_tls(local: KnowledgeBase, parts: Path, tmp_path: Path) -> None:
+    import dask
+
+    settings, environment = certificates(tmp_path)
+    with cluster(tmp_path, 1, "tls", environment) as made, dask.config.set(settings):
+        assert made.address.startswith("tls://")
+        use(local, made, parts)
+        found = local.search("battery")
+        assert (bool(found.results), found.notice) == (True, None)
+        assert local.get(found.results[0].document_id).content
+        assert local.shards is not None
+        local.shards.close()
 
 
 def test_a_lost_shard_is_read_elsewhere_or_told(
@@ -262,7 +337,7 @@ def test_the_command_line_searches_without_a_file_here(
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "kb", "search", "rain gauge", *words],
+            [sys.executable, "-m", "kb", *words],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
@@ -271,12 +346,16 @@ def test_the_command_line_searches_without_a_file_here(
             check=False,
         )
 
-    found = run("--workers", machines.address, "--shards", str(parts / "*"), "-n", "3")
+    far = "--workers", machines.address, "--shards", str(parts / "*")
+    found = run("search", "rain gauge", *far, "-n", "3")
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith(("guide/", "how-to/", "reference/"))
     assert not [*folder.iterdir()]
-    nothing = run("--workers", machines.address, "--shards", "/nowhere/*")
+    read = run("get", "replace-the-battery.md:1", *far)
+    assert (read.stdout, read.stderr) == ("# Replace the battery\n", "")
+    assert run("list", *far).stdout.count("\n") == len(PARTS)
+    nothing = run("search", "rain gauge", *far[:3], "/nowhere/*")
     assert f"kb: No worker at {machines.address} has a file that" in nothing.stderr
-    alone = run("--shards", "/srv")
+    alone = run("search", "rain gauge", "--shards", "/srv")
     assert alone.returncode == 2
     assert alone.stderr == "kb: --workers and --shards belong together: give both\n"
