@@ -60,10 +60,14 @@ def paths_named_by(variable: str) -> list[Path]:
 
 
 def _distinct(names: Iterable[str]) -> list[Path]:
-    """The files in their order; one that is named twice, in whatever way, is there once."""
+    """The files in their order; one that is named twice, in whatever way, is there once.
+
+    A folder stands for the `*.db` in it.
+    """
     files: dict[str, Path] = {}
     for path in (Path(name).expanduser() for name in names):
-        files.setdefault(os.path.realpath(path), path)
+        for file in (sorted(path.glob("*.db")) if path.is_dir() else ()) or (path,):
+            files.setdefault(os.path.realpath(file), file)
     return [*files.values()]
 
 

@@ -119,6 +119,15 @@ def positive(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text} is not a positive number")
 
 
+def byte_count(text: str) -> int:
+    """An argument that is a size, such as 500MB or 2GB."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgt]?)b?", text.lower())
+    size = int(float(match[1]) * 1000 ** " kmgt".index(match[2] or " ")) if match else 0
+    if not size:
+        raise argparse.ArgumentTypeError(f"{text} is not a size, such as 500MB or 2GB")
+    return size
+
+
 def share(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 <= (number := float(text)) <= 1:
@@ -151,8 +160,9 @@ def filters_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_shards(parser: Parser) -> None:
+    """The options of a command that reads files on other machines."""
     workers = (
-        "search on the workers of a Dask scheduler too, such as tls://host:8786: see --shards "
+        "read on the workers of a Dask scheduler too, such as tls://host:8786: see --shards "
         "(pip install 'kbfile[dask]')"
     )
     parser.option("--workers", "ADDRESS", workers, default="")

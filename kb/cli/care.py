@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from kb.cli import render, serve
-from kb.cli.arguments import Parser
+from kb.cli.arguments import Parser, byte_count
 from kb.cli.progress import progress
 from kb.errors import EmbeddingError, UsageError
 from kb.models.embedder import sends_to
-from kb.results.care import MovedCollections
+from kb.results.care import CutFile, MovedCollections
 from kb.server.background import embed_added
 from kb.text.counted import counted, sized
 from kb.text.json_text import JsonError, parse_json
@@ -221,13 +221,35 @@ def copy(session: Session, options: argparse.Namespace) -> int:
 def split_options(parser: Parser) -> None:
     parser.example = "kb split team.db handbook"
     parser.argument("file", "FILE", "made when it is missing", type=Path)
-    parser.argument("names", "NAME", "collections to move", nargs="+")
+    parser.argument("names", "NAME", "collections to move", nargs="*")
+    by_size = (
+        "write shards of about this size, such as 2GB, into a new folder FILE: each has whole "
+        "documents of all collections. `--db FILE` opens and syncs them together"
+    )
+    parser.option("--by-size", "SIZE", by_size, type=byte_count)
 
 
 def split(session: Session, options: argparse.Namespace) -> int:
+    """Move the named collections into another file, or cut all into shards."""
+    if bool(options.names) == bool(options.by_size):
+        raise UsageError("name the collections to move, or the size of shards by --by-size")
     with progress(options) as show:
+        if options.by_size:
+            cut = session.base.cut(options.file, options.by_size, progress=show)
+            return _show_shards(cut, options)
         moved = session.base.split(options.file, options.names, progress=show)
     return _show_moved(moved, options)
+
+
+def _show_shards(shards: CutFile, options: argparse.Namespace) -> int:
+    lines = [
+        f"{shard.file}: {counted(shard.documents, 'document')} ({sized(shard.bytes)})"
+        for shard in shards
+    ]
+    lines.append(f"the file is as it was; `--db {options.file}` opens the shards in its place")
+    if not options.quiet or options.json:
+        render.text(shards.to_dict(), "\n".join(lines), options)
+    return 0
 
 
 def merge_options(parser: Parser) -> None:

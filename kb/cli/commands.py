@@ -114,8 +114,8 @@ def _add_common_options(parser: Parser) -> None:
         *("--db",),
         metavar="PATH",
         action="append",
-        help="the knowledge base file (default: KB_DB, else .kb/kb.db of the project); several "
-        "are read as one, and the first is written",
+        help="the knowledge base file (default: KB_DB, else .kb/kb.db of the project); several, "
+        "or those in a folder, are read as one; the first is written, of shards each",
     )
     add("--json", action="store_true", help="one JSON document on stdout")
     add("--quiet", action="store_true", help="no progress and no summary")

@@ -57,6 +57,11 @@ class EmbedReport:
     reused: int = 0  # had the same text as an embedded one
     waiting: int = 0  # left without a vector
 
+    def include(self, other: EmbedReport) -> None:
+        """Add what another run did."""
+        self.embedded += other.embedded
+        self.reused += other.reused
+
 
 def embed_pending(
     model: ModelInUse,

@@ -62,7 +62,7 @@ def move_collection(
     since = utc_now()
     with source.read() as old, target.write() as new:
         copied = stored_files(old, row["collection_id"])
-        collection_id, name = _target_collection(new, row, copied)
+        collection_id, name = target_collection(new, row, copied)
         take_along(source, row, target.mark)
         hashes = _hashes(stored_files(new, collection_id))
         for path, content_hash in _hashes(copied).items():
@@ -142,7 +142,7 @@ def _hashes(rows: Sequence[Row]) -> dict[str, bytes]:
     return {row["path"]: row["content_hash"] for row in rows}
 
 
-def _target_collection(new: Connection, row: Row, files: Sequence[Row]) -> tuple[int, str]:
+def target_collection(new: Connection, row: Row, files: Sequence[Row]) -> tuple[int, str]:
     if row["kind"] == DISCOVERIES:
         return make_discoveries(new), row["name"]
     rows = {other["name"]: other for other in all_collections(new)}

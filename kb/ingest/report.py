@@ -47,6 +47,13 @@ class SyncReport:
         """Note why a file could not be stored, or listed."""
         self.errors.append({"path": path, "message": message})
 
+    def include(self, other: SyncReport) -> None:
+        """Add what the sync of another shard of the collection did."""
+        for name in ("added", "updated", "removed", "unchanged", "total", "renamed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for mine, others in ((self.errors, other.errors), (self.notices, other.notices)):
+            mine += [problem for problem in others if problem not in mine]
+
     def as_dict(self) -> dict[str, Any]:
         fields = asdict(self)
         del fields["is_stored"]

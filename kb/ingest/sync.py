@@ -14,6 +14,7 @@ from kb.disk.open_databases import is_open_database
 from kb.disk.secret import is_secret
 from kb.errors import SourceError
 from kb.formats.convert.formats import INSTALL
+from kb.ingest.cut import is_of_shard
 from kb.ingest.forget import erase_documents, write_anew
 from kb.ingest.link_targets import look_again
 from kb.ingest.prepare import Preparation, files_of, is_inside, opened
@@ -92,11 +93,14 @@ def sync_collection(
         _tell(report, registration, row, source, skipped, has_files=bool(files))
         if stored and not files and not may_become_empty:
             raise would_empty(row, len(stored), is_addition=is_addition)
+        preparation = Preparation.of(row)
+        has_files = bool(files)
+        shard = preparation.options.get("shard")
+        files = [file for file in files if is_of_shard(file.path, shard)]
+        may_become_empty |= has_files and not files
         # What could not be listed may still be there: it is neither deleted nor taken for renamed.
         gone_paths = stored.keys() - {file.path for file in files}
         gone = {p: stored[p] for p in stored if p in gone_paths and not is_inside(p, unreadable)}
-        preparation = Preparation.of(row)
-        has_files = bool(files)
         files = _available(files, preparation, report, source.root)
         run = SyncRun(
             *(database, row, registration, stored, gone, force, report, source),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from kb.errors import FileError, UsageError
 from kb.ingest.copying import copy_file
+from kb.ingest.cut import cut_file
 from kb.ingest.move import move_collection
 from kb.ingest.reach import unconfirmed
 from kb.ingest.report import Progress, no_progress
@@ -17,10 +19,12 @@ from kb.models.embedder import BUILDS
 from kb.results.care import (
     CollectionStatus,
     Copied,
+    CutFile,
     FileStatus,
     MovedCollections,
     Packed,
     ReadFile,
+    ShardFile,
     ToolCalls,
 )
 from kb.results.findings import HINT, Finding
@@ -35,6 +39,7 @@ from kb.store.names import ALL_KINDS, Names
 from kb.store.opening import make_file
 from kb.store.sessions import file_scores
 from kb.store.write_ahead_log import is_replicated, log_finding
+from kb.text.counted import sized
 
 TOP_FILES = 10
 Named = str | os.PathLike[str]
@@ -107,6 +112,28 @@ class Care(Workspace):
         """
         with Database(_another_file(self, file), create=False) as source:
             return _move(self.names, source, self.database, names, progress)
+
+    def cut(self, folder: Named, size: int, *, progress: Progress = no_progress) -> CutFile:
+        """Write the file's documents into shards of about so many bytes; the file stays as it is.
+
+        Args:
+            folder: a new one for the shards, which are opened and synced together.
+
+        Raises:
+            FileError: the folder is there already or cannot be written, or the file was written to.
+            UsageError: the file is no larger than that, or no collection has a source.
+        """
+        path = self.database.path
+        if (count := math.ceil(path.stat().st_size / size)) < 2:
+            raise UsageError(f"{path} is no larger than that ({sized(path.stat().st_size)})")
+        shards = []
+        for shard in cut_file(self.database, Path(folder).expanduser(), count, progress):
+            with Database(shard, create=False) as database, database.read() as connection:
+                documents = sizes(connection)["documents"]
+            shards.append(
+                ShardFile(file=str(shard), documents=documents, bytes=shard.stat().st_size)
+            )
+        return CutFile(shards=shards)
 
     @staticmethod
     def pack(

@@ -8,21 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kb.errors import CollectionNotFound, EmbeddingError, KbError, SourceError, UsageError
+from kb.errors import UsageError
 from kb.ingest.embed import THREADS, EmbedReport, embed_pending, reembed as embed_anew
 from kb.ingest.engine import Engine
 from kb.ingest.reach import confirm, unconfirmed
 from kb.ingest.registration import MovedSource, SourceRegistration
 from kb.ingest.report import Progress, SyncReport, no_progress
 from kb.ingest.sync import sync_collection
+from kb.library.shard_syncs import embed_each, missing_shards, of_shard, sync_shards
 from kb.library.sources import register, rows_to_sync, stored_source
 from kb.library.workspace import Workspace
 from kb.results.care import Embedded, Removed, SyncedCollection, SyncResults
 from kb.results.findings import Reach
-from kb.sources.address import is_remote, local
 from kb.store.chunks import WHOLE_FILE, ChunkRange, collection_range, count_waiting
 from kb.store.collections import find_collection_id
-from kb.store.connection import Row
 from kb.store.contents import count_documents
 from kb.store.documents import delete_collection, delete_document
 from kb.store.embeddings import delete_unused_vectors
@@ -64,27 +63,28 @@ class Collecting(Workspace):
             SourceError: there is no such source, or nothing of the only one can be read.
             UsageError: the name is taken, the source secret, or an address malformed.
         """
-        registrations = {}
-        for source in [os.fspath(source) for source in sources]:
-            registration = register(
-                *(self.database, source),
-                name=name,
-                kind=kind,
-                include=include,
-                exclude=exclude,
-                description=description,
-                settings=settings,
-            )
-            registrations[registration.source] = registration
+        shards: list[tuple[Collecting, Sequence[SourceRegistration]]] = []
+        for base in self.shards_here:
+            registrations = {}
+            for source in [os.fspath(source) for source in sources]:
+                registration = register(
+                    *(base.database, source),
+                    name=name,
+                    kind=kind,
+                    include=include,
+                    exclude=exclude,
+                    description=description,
+                    settings=settings,
+                )
+                registrations[registration.source] = of_shard(base, registration)
+            shards.append((base, [*registrations.values()]))
         if embed:
             self.model.require_chosen()  # before anything is read
-        total, error = EmbedReport(), ""
-        reports, has_failed = _sync_each(self, [*registrations.values()], progress)
-        for report in reports:
-            if embed and report.is_stored and not error:
-                part, error = _embed(self, progress, _synced_range(self, report.collection))
-                total.embedded += part.embedded
-                total.reused += part.reused
+        reports, has_failed = sync_shards(shards, progress)
+        stored = [report.collection for report in reports if embed and report.is_stored]
+        total, error = embed_each(
+            [(base, _synced_range(base, name)) for base, _ in shards for name in stored], progress
+        )
         notice = ""
         if total.embedded and (model := self.model.better_model()):
             notice = (
@@ -134,23 +134,29 @@ class Collecting(Workspace):
         Raises:
             UsageError: there is nothing to sync, or a collection has no source.
         """
-        rows = rows_to_sync(self, names)
+        shards = [(base, rows_to_sync(base, names)) for base in self.shards_here]
         with self.database.read() as connection:
             waiting = count_waiting(connection)
-        if not rows and not waiting:
+        if not shards[0][1] and not waiting:
             raise UsageError("there is nothing to sync: add a folder with `kb add FOLDER`")
         with _engine(workers, tell) as engine:
-            reports, has_failed = _sync_each(self, rows, progress, force=force)
-            done = _embed(self, progress, WHOLE_FILE, engine) if embed else (EmbedReport(), "")
-        return _results(self, reports, *done, has_failed=has_failed)
+            reports, has_failed = sync_shards(shards, progress, force=force)
+            files = [(base, WHOLE_FILE) for base, _ in shards if embed]
+            done = embed_each(files, progress, engine)
+        notice = missing_shards([base for base, _ in shards])
+        return _results(self, reports, *done, notice, has_failed)
 
     def sources_to_confirm(self, names: Sequence[str] = ()) -> list[Reach]:
         """What `sync` would read outside the project that the user has not confirmed."""
-        return unconfirmed(self.database, rows_to_sync(self, names))
+        reaches = (
+            unconfirmed(base.database, rows_to_sync(base, names)) for base in self.shards_here
+        )
+        return list(dict.fromkeys(reach for part in reaches for reach in part))
 
     def confirm_sources(self, sources: Sequence[Reach]) -> None:
         """Let the file read these sources from now on."""
-        confirm(self.database, sources)
+        for base in self.shards_here:
+            confirm(base.database, sources)
 
     def move(
         self, name: str, folder: str, *, embed: bool = True, progress: Progress = no_progress
@@ -163,13 +169,14 @@ class Collecting(Workspace):
         with self.database.read() as connection:
             row = self.names.collection(connection, name, ALL_KINDS)
         stored, _ = stored_source(folder)
-        mark = self.database.mark
-        mark.confirm_source(stored, is_private=mark.allows(row["source"], is_private=True))
         moved = MovedSource(row["name"], stored)
-        report = sync_collection(self.database, moved, reads_ahead=True, progress=progress)
-        within = _synced_range(self, report.collection)
-        done = _embed(self, progress, within) if embed else (EmbedReport(), "")
-        return _results(self, [report], *done)
+        shards = [(base, [moved]) for base in self.shards_here]
+        for base, _ in shards:
+            mark = base.database.mark
+            mark.confirm_source(stored, is_private=mark.allows(row["source"], is_private=True))
+        reports, _ = sync_shards(shards, progress)
+        files = [(base, _synced_range(base, row["name"])) for base, _ in shards if embed]
+        return _results(self, reports, *embed_each(files, progress))
 
     def remove(self, name: str, document: str | None = None, *, force: bool = False) -> Removed:
         """Remove a collection, or a document that a call added; sources stay as they are.
@@ -191,8 +198,12 @@ class Collecting(Workspace):
                 "they were not removed: keep a copy with `kb copy` first; `kb remove --help` says "
                 "how to go on"
             )
-        with self.database.write() as connection:
-            delete_collection(connection, row["collection_id"])
+        count = 0
+        for base in reversed(self.shards_here):  # the first, which has all names, last
+            with base.database.write() as connection:
+                if collection_id := find_collection_id(connection, row["name"]):
+                    count += count_documents(connection, collection_id)
+                    delete_collection(connection, collection_id)
         return Removed(collection=row["name"], documents=count)
 
     def embed(self, collection: str = "", *, progress: Progress = no_progress) -> Embedded:
@@ -227,9 +238,11 @@ class Collecting(Workspace):
             EmbeddingError: the model cannot be used; nothing has changed.
         """
         embedder = self.model.make_embedder(model or self.model.suited_model())
+        total = EmbedReport()
         with _engine(workers, tell) as engine:
-            report = embed_anew(self.model, embedder, progress=progress, engine=engine)
-        return Embedded(model=embedder.name, embedded=report.embedded, reused=report.reused)
+            for base in self.shards_here:
+                total.include(embed_anew(base.model, embedder, progress=progress, engine=engine))
+        return Embedded(model=embedder.name, embedded=total.embedded, reused=total.reused)
 
 
 def _remove_document(base: Workspace, name: str, document: str) -> Removed:
@@ -261,42 +274,6 @@ def _engine(workers: str, tell: Tell) -> Iterator[Engine]:
         yield engine
 
 
-def _sync_each(
-    base: Workspace,
-    collections: Sequence[Row | SourceRegistration],
-    progress: Progress,
-    *,
-    force: bool = False,
-) -> tuple[list[SyncReport], bool]:
-    """Sync collections, and whether one failed: a missing folder must not stop the others."""
-    reports: list[SyncReport] = []
-    has_failed = False
-    for collection in collections:
-        try:
-            report = sync_collection(
-                base.database, collection, force=force, reads_ahead=True, progress=progress
-            )
-        except (SourceError, CollectionNotFound) as error:
-            if isinstance(collection, SourceRegistration) and len(collections) == 1:
-                raise
-            has_failed, report = True, _failed(collection, error)
-        reports.append(report)
-    return reports, has_failed
-
-
-def _failed(collection: Row | SourceRegistration, error: KbError) -> SyncReport:
-    hint = ""
-    if isinstance(collection, SourceRegistration):
-        name = collection.default_name
-    else:
-        name, source = collection["name"], collection["source"]
-        if not is_remote(source) and not local(source).exists():
-            hint = f" `kb move {name} FOLDER` says where it is now."
-    report = SyncReport(name)
-    report.fail("", error.message + hint)
-    return report
-
-
 def _range(base: Workspace, name: str) -> ChunkRange:
     if not name:
         return WHOLE_FILE
@@ -308,17 +285,6 @@ def _synced_range(base: Workspace, name: str) -> ChunkRange:
     """The chunks of a collection by its own name, which no alias hides."""
     with base.database.read() as connection:
         return collection_range(find_collection_id(connection, name) or 0)
-
-
-def _embed(
-    base: Workspace, progress: Progress, within: ChunkRange, engine: Engine = THREADS
-) -> tuple[EmbedReport, str]:
-    """Embed what waits in a range of the file; what went wrong, or ""."""
-    try:
-        report = embed_pending(base.model, progress=progress, within=within, engine=engine)
-    except EmbeddingError as error:
-        return EmbedReport(), error.message
-    return report, ""
 
 
 def _results(

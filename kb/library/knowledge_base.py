@@ -12,7 +12,7 @@ TOPICS = {
     "access_tokens.AccessTokens": "add_token list_tokens revoke_tokens forget_tokens "
     "asks_for_tokens find_holder valid_hashes",
     "archives.Archives": "search_archives sync_archives",
-    "care.Care": "status health tool_calls copy split merge pack",
+    "care.Care": "status health tool_calls copy split merge cut pack",
     "citations.Citing": "cite graph graph_picture broken_links",
     "code.Code": "grep",
     "collecting.Collecting": "add add_for_search sync move remove embed passages_waiting reembed "

@@ -14,7 +14,7 @@ from kb.model_in_use import ModelInUse
 from kb.models.choose import make_embedder as make_named_embedder
 from kb.open_file import OpenFile
 from kb.search.files import left_out
-from kb.settings import FILE_NAME, find_project
+from kb.settings import FILE_NAME, database_paths, find_project
 from kb.store.attached_files import AttachedFiles
 from kb.store.collections import all_collections
 from kb.store.database import Database
@@ -39,9 +39,13 @@ def open_knowledge_base(
     if path is None:
         path = root / FILE_NAME
     named = [path] if isinstance(path, str | os.PathLike) else path
-    first, *others = [Path(path).expanduser() for path in named]
-    refusal = f"{first} was opened to be read only: open it without read_only to write"
-    database = Database(first, create=not read_only, refusal=refusal if read_only else "")
+    first, *others = database_paths([os.fspath(path) for path in named])
+    refusal = (
+        f"{first} was opened to be read only: open it without read_only to write"
+        if read_only
+        else ""
+    )
+    database = Database(first, create=not read_only, refusal=refusal)
     return on_database(database, project=root, model=model, beside=AttachedFiles(others))
 
 

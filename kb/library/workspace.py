@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -17,7 +18,7 @@ from kb.search.files import SearchedFile, Together, left_out
 from kb.store.attached_files import labels
 from kb.store.calls import CallLog
 from kb.store.chunks import collection_range
-from kb.store.collections import all_collections
+from kb.store.collections import all_collections, shard_of
 from kb.store.connection import Connection, Row
 from kb.store.database import Database
 from kb.store.names import Names
@@ -85,6 +86,21 @@ class Workspace:
         return type(self)(file, self.model.beside(database))
 
     @property
+    def shards_here(self) -> list[Self]:
+        """The file and those beside it that were cut (`kb.ingest.cut`): all of them are written."""
+        with self.database.read() as connection:
+            if shard_of(connection) is None:
+                return [self]
+        shards = [self]
+        for database in self.file.beside.databases():
+            with database.read() as connection:
+                is_shard = shard_of(connection) is not None
+            if is_shard:
+                file = OpenFile(database, project=self.file.project, has_project=False)
+                shards.append(type(self)(file, self.model.beside(database)))
+        return shards
+
+    @property
     def database(self) -> Database:
         return self.file.database
 
@@ -140,7 +156,7 @@ class Workspace:
                     rows = self.names.collections(connection)
             except FileError:  # the search reports it
                 rows = []
-            names.append({row["name"] for row in rows})
+            names.append({row["name"] for row in rows if "shard" not in json.loads(row["options"])})
         count = Counter(name for part in names for name in part)
         files = []
         for database, label, part in zip(
@@ -280,7 +296,8 @@ class Workspace:
         """Keep all collections in line with their folders; does not return."""
         from kb.ingest.follow import follow_folders  # here: not before a server's first reply
 
-        follow_folders(self.file, self.model)
+        for base in self.shards_here:
+            follow_folders(base.file, base.model)
 
     def problems(self) -> list[Finding]:
         """What keeps the file from answering as it should; a few look-ups."""

@@ -5,6 +5,11 @@
 INSERT INTO tokens (token_hash, name, role, requests_per_minute, created_at, expires_at)
 VALUES (:token_hash, :name, :role, :requests_per_minute, :created_at, :expires_at);
 
+-- name: unrevoked_tokens
+-- Every token that was not revoked, as `insert_token` takes it.
+SELECT token_hash, name, role, requests_per_minute, created_at, expires_at FROM tokens
+WHERE revoked_at IS NULL;
+
 -- name: token_by_hash
 -- The valid token that has this hash.
 SELECT name, role, requests_per_minute FROM tokens

@@ -67,5 +67,5 @@ SELECT name FROM collections WHERE kind = 'index' ORDER BY name;
 
 -- name: collection_marks
 -- What copies of a file have in common, a row for each collection.
-SELECT name, kind, source, created_at FROM collections
+SELECT name, kind, source, options ->> 'shard', created_at FROM collections
 WHERE project_id IS NULL ORDER BY name;

@@ -103,6 +103,20 @@ class MovedCollections(Listing[MovedCollection]):
     file: str  # that contains them now
 
 
+class ShardFile(Result):
+    file: str
+    documents: int
+    bytes: int
+
+
+class CutFile(Listing[ShardFile]):
+    """The shards that a file was cut into."""
+
+    listed = "shards"
+
+    shards: list[ShardFile]
+
+
 class TokenStatus(Result):
     """A person's or program's token for the file over HTTP, without the secret itself."""
 

@@ -74,6 +74,12 @@ def file_mark(connection: Connection) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] if rows else ""
 
 
+def shard_of(connection: Connection) -> list[int] | None:
+    """Remainder and divisor of what a shard has (`kb.ingest.cut`); None where nothing was cut."""
+    options = (json.loads(row["options"]) for row in all_collections(connection))
+    return next((each["shard"] for each in options if "shard" in each), None)
+
+
 def store_collection(connection: Connection, row: Row) -> int:
     """Make a collection, or change the one that has the row's id. Returns its row id."""
     fields = {**row, "source": kept(row["source"], connection.project), "created_at": utc_now()}

@@ -51,6 +51,7 @@ WHOLE_TABLE = {
     "projects",
     "sources_as_kept",
     "all_tokens",
+    "unrevoked_tokens",
     "forget_tokens",
     "has_tokens",
     "delete_other_models",
