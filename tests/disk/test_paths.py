@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kb.disk.inside import (
     MAXIMUM_BYTES,
+    _not_found,
     is_hidden_from_tools,
     read_beneath,
     read_inside,
@@ -324,6 +325,16 @@ def test_near_names_are_suggested_but_no_hidden_ones(project: Path) -> None:
     with pytest.raises(FileNotFound) as caught:
         resolve_inside(project, "server.pen")
     assert "server.pem" not in caught.value.details.get("suggestions", [])
+
+
+def test_no_names_are_suggested_behind_a_link_that_came_meanwhile(
+    project: Path, tmp_path: Path
+) -> None:
+    for number, folder in enumerate((project / ".git", tmp_path / "elsewhere")):
+        folder.mkdir(exist_ok=True)
+        (folder / "config.md").write_text("secret")
+        (project / f"link{number}").symlink_to(folder)
+        assert "suggestions" not in _not_found(str(project), f"link{number}/confgi.md").details
 
 
 def test_links_inside_the_project_are_followed(project: Path) -> None:

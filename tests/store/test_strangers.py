@@ -168,6 +168,20 @@ def test_an_own_file_has_all_the_time_it_needs(place: Place, tmp_path: Path) -> 
         assert connection.deadline.seconds() > OWN[0]
 
 
+def test_a_statement_of_a_strangers_file_is_ended_and_told(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kb.store.deadline.STRANGERS", (0.1, 0.0))
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
+    with (
+        Database(place.file) as database,
+        database.read() as connection,
+        pytest.raises(FileError, match=r"a statement took more than 0\.1 s"),
+        connection.deadline,
+    ):
+        connection.apsw.execute(endless).fetchall()
+
+
 def test_the_log_of_another_file_is_not_applied(place: Place) -> None:
     HOSTILE["the log of another file"](place)
     with pytest.raises(FileError, match=r"kb\.db-wal is the log of another file"):
