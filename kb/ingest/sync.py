@@ -91,8 +91,6 @@ def sync_collection(
         skipped: list[str] = []
         files = files_of(row, source, report=note, withhold=withheld.append, skip=skipped.append)
         _tell(report, registration, row, source, skipped, has_files=bool(files))
-        if stored and not files and not may_become_empty:
-            raise would_empty(row, len(stored), is_addition=is_addition)
         preparation = Preparation.of(row)
         has_files = bool(files)
         shard = preparation.options.get("shard")
