@@ -77,7 +77,7 @@ def nearest_repetition(
             return row
         if vector is not None:
             ids = chunks_of_documents(connection, [row["document_id"]])
-            distances = chunk_distances(connection, vector, ids)
+            distances = chunk_distances(connection, vector, [*ids])
             if (distance := min(distances.values(), default=IN_ANY_CASE)) <= limit:
                 near.append((distance, row["document_id"], row))
     return min(near, key=lambda entry: entry[:2])[2] if near else None

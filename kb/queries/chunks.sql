@@ -1,9 +1,18 @@
 -- Statements of kb/store/chunks.py.
 
--- name: chunk_ids_of_documents
--- The chunks of these documents (JSON list of ids).
-SELECT chunk_id FROM json_each(:document_ids)
-CROSS JOIN chunks ON chunks.document_id = json_each.value;
+-- name: chunk_ids_of_document
+-- The chunks of a document.
+SELECT chunk_id FROM chunks WHERE document_id = :document_id;
+
+-- name: chunk_bounds_of_documents
+-- Of each of these documents (JSON list of ids) its first and last chunk, and how many there are.
+SELECT
+  asked.value,
+  (SELECT chunk_id FROM chunks WHERE document_id = asked.value AND position = 1),
+  last.chunk_id, last.position
+FROM json_each(:document_ids) AS asked
+CROSS JOIN chunks AS last ON last.document_id = asked.value AND last.position = (
+  SELECT max(position) FROM chunks WHERE document_id = asked.value);
 
 -- name: count_chunks_of
 -- How many chunks each of these documents (JSON list of ids) has: its last one's position.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kb.errors import UsageError
 from kb.formats.tags import normal_tag
@@ -18,6 +18,9 @@ from kb.store.chunks import ChunkRange, chunks_of_documents
 from kb.store.connection import Connection
 
 SORTS = ("score", "date")
+# Sets that are kept: of the passages that pass all filters (30 MB, if there are a million), and of
+# the documents that fit one of them.
+MAX_CACHED = {"passing": 6, "fitting": 60}
 T = TypeVar("T")
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}", re.ASCII)
 
@@ -99,11 +102,10 @@ def within_filter(
     """
     if documents.is_open:
         return filters, ""
-    key = json.dumps([documents[:5], ranges, [*called]])
-    cached: dict[str, tuple[set[int], str]] = connection.cached("filters")
-    if key not in cached:
-        cached[key] = _passing(connection, documents, ranges, called)
-    ids, notice = cached[key]
+    key = [documents[:5], ranges, [*called]]
+    ids, notice = _cached(
+        connection, "passing", key, lambda: _passing(connection, documents, ranges, called)
+    )
     if filters != NO_FILTERS:
         ids = (ids if filters.only is None else ids & filters.only) - (filters.without or set())
     return filters._replace(only=ids, without=None), notice
@@ -123,7 +125,7 @@ def _passing(
         passing = ids if passing is None else passing & ids
     if not passing:
         return set(), "No document passes all filters together."
-    return set(chunks_of_documents(connection, sorted(passing))), ""
+    return chunks_of_documents(connection, passing), ""
 
 
 def _conditions(
@@ -135,7 +137,12 @@ def _conditions(
     """The documents that pass each filter, and what to tell where there are none."""
 
     def find(statement: str, **parameters: str | list[str]) -> set[int]:
-        return set(connection.column(statement, ranges=ranges, **parameters))
+        return _cached(
+            connection,
+            "fitting",
+            [statement, parameters, ranges],
+            lambda: set(connection.column(statement, ranges=ranges, **parameters)),
+        )
 
     if documents.since or documents.until:
         bounds = {"since": documents.since, "until": documents.until}
@@ -155,7 +162,25 @@ def _conditions(
         yield find("documents_with_metadata", key=key, alternatives=alternatives), why
     if documents.paths:
         why = f"No document's path fits {' or '.join(documents.paths)}."
-        yield _matching(connection, documents.paths, ranges, called), why
+        arguments = documents.paths, ranges, called
+        ids = _cached(
+            connection,
+            "fitting",
+            [*arguments[:2], [*called]],
+            lambda: _matching(connection, *arguments),
+        )
+        yield ids, why
+
+
+def _cached(connection: Connection, name: str, arguments: list[Any], find: Callable[[], T]) -> T:
+    """What `find` gives; a few are kept until the file changes."""
+    cached: dict[str, T] = connection.cached(name)
+    key = json.dumps(arguments)
+    if key not in cached:
+        if len(cached) >= MAX_CACHED[name]:
+            cached.clear()
+        cached[key] = find()
+    return cached[key]
 
 
 def _matching(

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -47,6 +48,11 @@ MAX_BY_WEIGHTS = 2_000  # passages of a part of the file; for more bm25() is fas
 MAX_LOOKED_AT = 2_000  # passages, the best first, until enough pass by their texts
 MOST_COMMON = 3  # words that very many passages hold, of a query of nothing else
 MAX_COUNTED = 8  # of these, from which they are chosen
+MAX_AMONG = 5_000  # passages whose ids SQLite is given; of more the hits are looked up in a set
+MORE, MORE_AGAIN = (
+    1.5,
+    8,
+)  # times as many hits as pass by the share of all, and if these are too few
 LITERAL_DEPTH = 50
 TYPED_DEPTH = 300  # of these, that are searched for what was typed with its signs
 RAREST = (3, 5)  # words that are looked for near each other; more where these are near too often
@@ -225,11 +231,27 @@ def keyword_hits(
     if idf:
         statement = "keyword_hits_by_known_words"
         parameters["idf"] = idf
+    elif only is not None and len(only) > MAX_AMONG:
+        return _passing_hits(snapshot, parameters, only)
     elif only is not None or without:
         statement = "keyword_hits_except" if only is None else "keyword_hits_among"
-        parameters["chunk_ids"] = json.dumps(sorted((without or ()) if only is None else only))
+        parameters["chunk_ids"] = json.dumps([*((without or ()) if only is None else only)])
     rows = snapshot.connection.tuples(statement, **parameters, **COLUMN_WEIGHTS)
     return {chunk_id: -score for chunk_id, score in rows}
+
+
+def _passing_hits(
+    snapshot: Snapshot, parameters: dict[str, Any], only: Set[int]
+) -> dict[int, float]:
+    """As `keyword_hits` among very many chunks: SQLite would take longer to read their ids."""
+    depth = parameters["limit"]
+    parameters["limit"] = int(MORE * depth * snapshot.sizes.passages / len(only))
+    while True:
+        rows = snapshot.connection.tuples("keyword_hits", **parameters, **COLUMN_WEIGHTS)
+        hits = {chunk_id: -score for chunk_id, score in rows if chunk_id in only}
+        if len(hits) >= depth or len(rows) < parameters["limit"]:
+            return dict(islice(hits.items(), depth))
+        parameters["limit"] *= MORE_AGAIN
 
 
 def literal_hits(

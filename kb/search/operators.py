@@ -195,8 +195,7 @@ def filters_by_document(
     """As `document_filters`, as the chunks of those documents."""
     filters = document_filters(connection, query, ranges)
     only, without = (
-        None if ids is None else set(chunks_of_documents(connection, sorted(ids)))
-        for ids in filters[:2]
+        None if ids is None else chunks_of_documents(connection, ids) for ids in filters[:2]
     )
     return Filters(only, without)
 

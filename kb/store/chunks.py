@@ -7,6 +7,7 @@ ids, and so is a search within it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from kb.store.connection import Connection
@@ -94,9 +95,21 @@ def chunks_to_embed(
     return [StoredChunk(*row) for row in rows]
 
 
-def chunks_of_documents(connection: Connection, document_ids: Iterable[int]) -> list[int]:
-    """The chunks of these documents."""
-    return connection.column("chunk_ids_of_documents", document_ids=[*document_ids])
+def chunks_of_documents(connection: Connection, document_ids: Iterable[int]) -> set[int]:
+    """The chunks of these documents, nearly all of which have theirs in a row."""
+    cached: dict[int, Sequence[int]] = connection.cached("chunks of documents")
+    document_ids = [*document_ids]
+    missing = [document_id for document_id in document_ids if document_id not in cached]
+    for document_id, first, last, count in connection.tuples(
+        "chunk_bounds_of_documents", document_ids=missing
+    ):
+        is_whole = last - first + 1 == count
+        cached[document_id] = (
+            range(first, last + 1)
+            if is_whole
+            else connection.column("chunk_ids_of_document", document_id=document_id)
+        )
+    return set(chain.from_iterable(cached.get(document_id, ()) for document_id in document_ids))
 
 
 def documents_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:

@@ -9,7 +9,7 @@ to it comes the sum of a query's dimensions in which a code has another sign (Do
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,11 +59,11 @@ class SignCodes(NamedTuple):
         stay[places] = False
         return self.at(stay)
 
-    def places_of(self, chunk_ids: Sequence[int]) -> NDArray[np.int64]:
+    def places_of(self, chunk_ids: Set[int]) -> NDArray[np.int64]:
         """Where those of some chunks are that have a code."""
         import numpy as np
 
-        chunks = np.unique(np.array(chunk_ids, dtype=np.int64))
+        chunks = np.sort(np.fromiter(chunk_ids, np.int64, len(chunk_ids)))
         places = np.searchsorted(self.ids, chunks)
         return places[places < np.searchsorted(self.ids, chunks, "right")]
 

@@ -5,7 +5,7 @@ See docs/decisions/0002-vectors.md and 0022-search-at-size.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import DamagedFileError
@@ -44,8 +44,8 @@ def nearest_chunks(
     ranges: Iterable[ChunkRange],
     depth: int,
     *,
-    only: Sequence[int] | None = None,
-    without: Sequence[int] | None = None,
+    only: Set[int] | None = None,
+    without: Set[int] | None = None,
     fewest: int = FEWEST_RESULTS,
 ) -> list[tuple[int, float]]:
     """Chunk ids with their cosine distance, nearest first; ties by id.
@@ -81,8 +81,8 @@ def probably_nearest(
     ranges: Iterable[ChunkRange],
     results: int,
     *,
-    only: Sequence[int] | None = None,
-    without: Sequence[int] | None = None,
+    only: Set[int] | None = None,
+    without: Set[int] | None = None,
 ) -> Probable:
     """The chunks that may have to be compared to find so many of the nearest ones."""
     codes = codes_within(connection, tuple(ranges))

@@ -36,6 +36,15 @@ SIZE_ROWS = (
     ("memory_with_model_mb", "own memory with model, MB", "{:,.0f}"),
     ("mapped_with_model_mb", "pages of the file beside it, MB", "{:,.0f}"),
 )
+FILTER_ROWS = (
+    ("filtered_none", "no filter", ""),
+    ("filtered_half", "a date that half of the documents have", ""),
+    ("filtered_tenth", "a tenth", ""),
+    ("filtered_hundredth", "a hundredth", ""),
+    ("filtered_metadata", "metadata that a third has, and a date", ""),
+    ("filtered_path", "a path that a sixth has, and a date", ""),
+    ("filtered_random", "one to three of dates, tags, metadata and paths at random", ""),
+)
 PEER_HEAD = (
     "engine", "build cpu s", "hybrid cpu", "wall", "by meaning cpu", "wall", "by words cpu", "wall",
     "recall@10", "disk MB", "peak memory MB", "set to",
@@ -52,6 +61,9 @@ def page(name: str) -> str:
         how=lambda entry: how(record[entry]["how"]),
         table=lambda entry: markdown(record[entry]["head"], record[entry]["rows"]),
         search=search_table(record["search"]["figures"]),
+        filters=_by_size(
+            "cpu ms, p50 / p95", FILTER_ROWS, record.get("filters", {}).get("figures", {})
+        ),
         sizes=size_table(record["search"]["figures"]),
         peers={
             int(size): peers_table(found)

@@ -108,8 +108,14 @@ def facts_in_sql(facts: list[dict[str, Any]]) -> sqlite3.Connection:
     return connection
 
 
-@pytest.mark.parametrize("combinations", [60, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_random_filters_find_what_sql_finds(fill: Filler, combinations: int) -> None:
+@pytest.mark.parametrize(
+    ("combinations", "among"),
+    [(60, 5_000), (60, 0), pytest.param(1_000, 0, marks=pytest.mark.slow)],
+)
+def test_random_filters_find_what_sql_finds(
+    fill: Filler, combinations: int, among: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kb.search.keywords.MAX_AMONG", among)  # passages whose ids SQLite is given
     texts, facts = make_documents(26)
     kb = fill(texts)
     by_hand = facts_in_sql(facts)
