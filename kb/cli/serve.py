@@ -66,6 +66,11 @@ def ui_options(parser: Parser) -> None:
     parser.example = "kb ui --no-open"
     http = "where on this machine (default: 127.0.0.1:8642, or any free port)"
     parser.option("--http", "HOST:PORT", http, default="")
+
+    def port(text: str) -> str:
+        return f":{positive(text)}"
+
+    parser.option("--port", "N", "that port of this machine alone", type=port, dest="http")
     parser.flag("--no-open", "only print the address, open no browser")
     _add_access_options(parser)
     _add_watch(parser)

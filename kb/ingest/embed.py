@@ -88,6 +88,7 @@ def embed_pending(
         total = count_waiting(connection, within)
     if not total:
         return report
+    progress("embedding", 0, total)  # before the model is loaded
     _follow_language(model, total, report, engine)
 
     def embed() -> None:

@@ -130,6 +130,7 @@ def sync_collection(
                 with database.read() as connection:
                     report.total = count_documents(connection, row["collection_id"])
             else:
+                progress("reading", 0, 1)  # what was read: links, words, space; no bar stands still
                 run.finish()
             has_changed = bool(report.added or report.updated or report.removed or report.renamed)
             if collection_id := row["collection_id"] or run.collection["collection_id"]:
@@ -138,6 +139,7 @@ def sync_collection(
                 tidy(database)
             if report.updated or report.removed:
                 close_ranks(database)
+            progress("reading", 1, 1)
     if withheld or run.secret:
         report.tell(f"never stored: {secret_names([*withheld, *run.secret])}")
     return report

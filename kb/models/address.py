@@ -8,6 +8,7 @@ user names a server, and only what is embedded is sent to it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
@@ -215,6 +216,8 @@ class AddressReranker:
         answer = self._server.post(body, is_query=True)
         try:
             scores = {row["index"]: float(row["relevance_score"]) for row in answer["results"]}
+            if not all(map(math.isfinite, scores.values())):
+                raise ValueError
             return [scores[number] for number in range(len(passages))]
         except (KeyError, TypeError, ValueError) as error:
             raise EmbeddingError(

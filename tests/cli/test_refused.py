@@ -267,6 +267,8 @@ def test_recall_says_that_nothing_is_recorded(kb: Run) -> None:
         ["serve", "--access-log", "log"],
         ["serve", "--tools", "nothing"],
         ["ui", "--http", "0.0.0.0"],
+        ["ui", "--port", "0"],
+        ["ui", "--port", "65536"],
         ["token", "add"],
         ["merge", ".kb/kb.db"],
     ],

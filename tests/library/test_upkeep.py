@@ -35,7 +35,7 @@ def test_a_folder_is_added_searched_and_synced(base: KnowledgeBase, folder: Path
     assert [(one.collection, one.added, one.total) for one in results] == [("notes", 2, 2)]
     assert results.embedded == 2
     assert results.model
-    assert {"documents", "embedding"} <= set(stages)
+    assert [*dict.fromkeys(stages)] == ["documents", "reading", "embedding"]
     assert base.search("when is the mast lowered?").results[0].document_id == "mast.md"
     (folder / "mast.md").unlink()
     assert [one.removed for one in base.sync(["notes"])] == [1]

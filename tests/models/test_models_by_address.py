@@ -23,6 +23,7 @@ from support import HashEmbedder
 import kb
 from kb.errors import ConfigurationError, EmbeddingError, UsageError
 from kb.library.knowledge_base import KnowledgeBase
+from kb.library.opening import on_database
 from kb.models import address
 from kb.models.address import AddressEmbedder, AddressReranker
 from kb.models.choose import make_embedder
@@ -62,6 +63,20 @@ class Server:
         if handler.path.endswith("/rerank"):
             scores = [-len(text) for text in body["documents"]]
             rows = [{"index": n, "relevance_score": s} for n, s in enumerate(scores)]
+            kind = self.behaviour
+            if kind in ("500", "404"):
+                return self.send(handler, {"error": f"it is {kind}"}, int(kind))
+            if kind == "dies":
+                handler.connection.close()
+                return None
+            if kind == "one too few":
+                rows.pop()
+            elif kind == "nan":
+                rows[0]["relevance_score"] = float("nan")
+            elif kind == "texts":
+                rows[0]["relevance_score"] = "much"
+            elif kind == "a list":
+                return self.send(handler, rows)
             return self.send(handler, {"results": sorted(rows, key=lambda row: row["index"] % 2)})
         texts = body["input"]
         width = int(body.get("dimensions", self.width))
@@ -360,6 +375,24 @@ def test_a_reranker_at_an_address_gives_the_order(server: Server) -> None:
     assert path == "/v1/rerank"
     assert body["query"] == "q"
     assert body["top_n"] == 3
+
+
+@pytest.mark.parametrize(
+    "behaviour", ["500", "404", "dies", "one too few", "nan", "texts", "a list"]
+)
+def test_a_reranker_that_fails_leaves_the_order_and_says_so(
+    behaviour: str, server: Server, opened: Opened, tmp_path: Path
+) -> None:
+    base = opened()
+    base.add(tmp_path / "docs")
+    reranker = AddressReranker(f"{server.url}#rerank")
+    with on_database(base.database, project=tmp_path, reranker=reranker) as base:
+        plain = [row.document_id for row in base.search("quartz")]
+        assert "reranked" not in str(base.search("quartz", rerank=True).notice)
+        server.behaviour = behaviour
+        answer = base.search("quartz", rerank=True)
+    assert [row.document_id for row in answer] == plain
+    assert "Not reranked" in (answer.notice or "")
 
 
 @pytest.mark.parametrize(

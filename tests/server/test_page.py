@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -290,6 +291,16 @@ def test_kb_ui_shows_the_server_that_runs_already(file: Path) -> None:
         [*command, "--http", "0.0.0.0"], env=environment(), capture_output=True, timeout=HANGS
     )
     assert refused.returncode == 2
+
+
+def test_kb_ui_takes_the_port_that_is_asked_for(file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "kb", "--db", str(file), "ui", "--no-open", "--port", port]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True) as page:
+        assert page.stderr is not None
+        assert page.stderr.readline() == f"kb: the page is at http://127.0.0.1:{port}/\n"
+        page.terminate()
 
 
 def test_templates_leave_escaping_on_and_hold_no_script() -> None:
