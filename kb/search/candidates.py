@@ -18,11 +18,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kb.models.embedder import Floats
-from kb.search.as_typed import chunks_as_typed
+from kb.search.candidate_texts import weigh_addresses, without_other_words
 from kb.search.keywords import WordLists, word_lists
 from kb.search.operators import NO_FILTERS, NOTHING_LATE, Filters, first_passing, passes
 from kb.search.query import Operand, Query, quote
-from kb.search.ranking import COLUMN_WEIGHTS, SATURATION, fts5_idf, readable_share
+from kb.search.ranking import COLUMN_WEIGHTS, frequency_of, fts5_idf, readable_share
 from kb.search.snapshot import FileModel, Sizes, Snapshot, max_df, max_ranking_df
 from kb.store.chunks import WHOLE_FILE, ChunkRange, count_chunks_of, range_around
 from kb.store.citation_keys import page_key
@@ -37,7 +37,6 @@ WIDER = 1.25  # than a file's part of all passages is its part of the lists
 MAX_TITLE_WORDS = 3  # of a query that may be a title
 MAX_PATH = 300  # characters
 MAX_NAMED = 20  # documents of whose path a query is the end
-MAX_FREQUENCY_SHARE = 2.1  # of bm25 without its idf, below 2.2 however frequent a term is
 MAX_SIBLINGS = 20_000  # passages of the candidates' documents that are looked at
 MAX_TERMS = 100
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -110,6 +109,8 @@ class TermMatches(NamedTuple):
     frequencies: Mapping[str, Mapping[int, float]] = NOTHING
     # The candidates whose title and headings hold all terms, where that was asked for.
     titled: Collection[int] = frozenset()
+    # By expression, the candidates that hold it in addresses of links alone.
+    by_address: Mapping[str, Collection[int]] = NOTHING
 
 
 class Candidates(NamedTuple):
@@ -137,14 +138,13 @@ def candidates(snapshot: Snapshot, file_query: FileQuery, budget: Budget) -> Can
         return Candidates(query, model)  # an empty text is near to nothing in particular
     nearest: Sequence[tuple[int, float]] = ()
     if vector is not None and not (budget.use_words and query.is_exact):
-        only, without = (None if ids is None else sorted(ids) for ids in filters[:2])
         nearest = nearest_chunks(
             snapshot.connection,
             vector,
             ranges,
             budget.depth * (1 if filters.late == NOTHING_LATE else FARTHER),
-            only=only,
-            without=without,
+            only=filters.only,
+            without=filters.without,
             fewest=budget.compared,
         )
         if filters.late != NOTHING_LATE:
@@ -181,44 +181,12 @@ def candidates(snapshot: Snapshot, file_query: FileQuery, budget: Budget) -> Can
         },
         titles=len(terms) <= MAX_TITLE_WORDS,
     )
-    lists, matches = _without_other_words(snapshot, lists, matches, document_of)
+    lists, matches = without_other_words(snapshot, lists, matches, document_of)
+    lists, matches = weigh_addresses(snapshot, query.text, lists, matches, document_of)
     readable = 0.0 if query.is_exact else 1.0
     if model.is_english and readable:
         readable = readable_share(query.words_to_embed)
     return Candidates(query, model, nearest, lists, rows, matches, frozenset(named), readable)
-
-
-def _without_other_words(
-    snapshot: Snapshot, lists: WordLists, matches: TermMatches, document_of: Mapping[int, int]
-) -> tuple[WordLists, TermMatches]:
-    """Both without the passages that do not hold a word as it was typed, if any does."""
-    match_of = {term.match.strip('"'): term.match for term in matches.terms}
-    chunks = {word: matches.postings[match].chunks for word, match in match_of.items()}
-    for word, right in chunks_as_typed(snapshot.connection, chunks).items():
-        wrong = chunks[word] - right
-        if not (right and wrong):
-            continue
-        match = match_of[word]
-        scores, frequencies = matches.scores.get(match, {}), matches.frequencies.get(match, {})
-        documents = {document_of[key] for key in wrong} - {document_of[key] for key in right}
-        left = {
-            key: score - scores.get(key, 0.0) * (key in wrong)
-            for key, score in lists.scores.items()
-        }
-        lists = lists._replace(
-            scores=dict(sorted(left.items(), key=lambda row: -row[1])),
-            literal=[key for key in lists.literal if key not in wrong],
-        )
-        postings = matches.postings[match]._replace(chunks=frozenset(right))
-        of_match = {key: scores[key] for key in scores.keys() - wrong}
-        often = {key: frequencies[key] for key in frequencies.keys() - documents}
-        matches = matches._replace(
-            postings={**matches.postings, match: postings},
-            scores={**matches.scores, match: of_match},
-            frequencies={**matches.frequencies, match: often},
-            titled={*matches.titled} - wrong,
-        )
-    return lists, matches
 
 
 def _promising_documents(
@@ -391,8 +359,7 @@ def _scores(
         if chunk_id in document_of:
             scores[match][chunk_id] = -score
         if document_id in whole:
-            share = min(-score / idf[match], MAX_FREQUENCY_SHARE)
-            count = SATURATION * share / (SATURATION + 1 - share)
             of_match = frequencies[match]
+            count = frequency_of(-score / idf[match])
             of_match[document_id] = of_match.get(document_id, 0.0) + count
     return scores, frequencies

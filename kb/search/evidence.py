@@ -23,9 +23,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from kb.models.tokens import english_number
-from kb.search.candidates import NOTHING, Candidates, Postings, Term, TermMatches
+from kb.search.candidates import NOTHING, Candidates, Term, TermMatches
 from kb.search.query import says_little, scripts_of_query
 from kb.search.ranking import (
+    ADDRESS,
     APART,
     COMMON,
     LENGTH_WEIGHT,
@@ -174,7 +175,7 @@ def coverage(file: TermMatches, corpus: CorpusStatistics) -> Coverage:
         information += weight
         if not says_little(term.match.strip('"*')):
             matched += _weight(term, df, max(passages, MIN_PASSAGES))
-        for chunk_id, share in _shares(term, file.postings, df, passages).items():
+        for chunk_id, share in _shares(term, file, df, passages).items():
             held[chunk_id] = held.get(chunk_id, 0.0) + weight * share
     greatest = sum(
         corpus.idf[match] * (COMMON if match in corpus.common else 1.0)
@@ -357,9 +358,10 @@ def _weight(term: Term, df: Mapping[str, int], passages: int) -> float:
 
 
 def _shares(
-    term: Term, postings: Mapping[str, Postings], df: Mapping[str, int], passages: int
+    term: Term, file: TermMatches, df: Mapping[str, int], passages: int
 ) -> dict[int, float]:
     """How much of a term's information each passage holds, 0 to 1."""
+    postings, by_address = file.postings, file.by_address
     count = df[term.match]
     shares: dict[int, float] = {}
     if term.near and not count:
@@ -371,8 +373,11 @@ def _shares(
     for part, weight in parts.items():
         for chunk_id in postings[part].chunks:
             share = (APART if count else 1.0) * weight / whole
+            if chunk_id in by_address.get(part, ()):
+                share *= ADDRESS
             shares[chunk_id] = shares.get(chunk_id, 0.0) + share
-    return shares | dict.fromkeys(postings[term.match].chunks, 1.0)
+    shares |= dict.fromkeys(postings[term.match].chunks, 1.0)
+    return shares | dict.fromkeys(by_address.get(term.match, ()), ADDRESS)
 
 
 def _information(df: int, passages: int) -> float:

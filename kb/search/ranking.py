@@ -10,7 +10,8 @@
     probable = 1 / (1 + exp(-(3.3 (support - 1.39) + 0.847)))
     typed    = 0.7, where the passage holds the query's words as they were typed and they are rare
     evident  = 1 - (1 - probable) (1 - typed), less 1.65 (h - 0.5 + 2 a**2) in log odds
-    score    = the greater of `evident` and `typed`, at most 0.99; below 0.7 where a >= 0.4
+    score    = the greater of `evident` and `typed`, at most 0.99; below 0.7 where a >= 0.4;
+               from 0.985 on by the logarithm of what is missing to 1
 
 h is the most of the query's information that any passage holds, times t, at least 0.5. Where some
 passage has all of its words, more is asked of each; a question in other words than the documents'
@@ -19,7 +20,8 @@ has little support at its best. a is the part of its information in words that s
 Bonuses are for the question's script and where it is the document's title.
 t is 1; less where nearly every passage holds the words, least for stop words alone.
 r is the share of the query's letters that the model can read. What it cannot read, and what has no
-vector yet, counts as if it meant as much as its words say. The background is the meaning of the
+vector yet, counts as if it meant as much as its words say; beside passages with a vector that is
+once the words, not 1.75 times. The background is the meaning of the
 eleventh nearest document: where many are near, as in the handbook of one product, nearness tells
 less.
 
@@ -49,6 +51,9 @@ class Weights(NamedTuple):
     document_cosine: float = 0.87
     # What meaning is taken for where it is not known, as a multiple of what the words say.
     words_for_meaning: float = 1.75
+    # The same beside passages whose meaning is known: a search of these would be taken over by
+    # passages without a vector.
+    words_beside_meaning: float = 1.0
     script: float = 0.1
     literal: float = 0.2  # for the query's words next to each other
     typed: float = 3.0  # for its very characters: `use_debug` is not "use debug"
@@ -70,6 +75,10 @@ UNLIKELY = 0.69
 RELEVANT = 0.7
 _MIDDLE = math.log(RELEVANT / (1 - RELEVANT))
 GREATEST_SCORE = 0.99
+# Missing to 1: from here on a score grows by a power of ten less, fifty steps of the fourth digit
+# for all of them. To two digits all of these are 0.99.
+NEARLY_SURE = 0.015
+MAGNITUDES = 5
 SCORE_DIGITS = 4
 
 # Words as they were typed are evidence by themselves where a passage holds this much of the
@@ -84,12 +93,14 @@ RARE = 0.4
 SATURATION = 1.2
 LENGTH_WEIGHT = 0.75
 MIN_IDF = 1e-6  # for words in more than half of the rows
+MAX_FREQUENCY_SHARE = 2.1  # of bm25 without its idf, below 2.2 however frequent a term is
 COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
 
 # The share of a term that counts as held, where the words of a name stand apart and where a near
 # word stands for a misspelt one. Both are below `HELD`.
 APART = 0.6
 NEAR = 0.75
+ADDRESS = 0.5  # of a word that stands in the address of a link alone, as of its bm25
 COMMON = 0.5  # of the idf of the commonest words that are counted: about that of commoner ones
 
 # In archives. Otherwise any query would find all.
@@ -137,6 +148,10 @@ class Expected(NamedTuple):
     held: float = 0.0
     # The share of its information in words that no passage holds.
     absent: float = 0.0
+    has_meaning: bool = False  # some candidates have a vector
+
+
+NOTHING_ELSE = Expected()
 
 
 class Ranked(NamedTuple):
@@ -168,16 +183,14 @@ def rank(
     scored: list[tuple[float, float, int, int, Evidence]] = []
     for evidence in candidates:
         typed = typed_evidence(evidence) if evidence.held > ALMOST_HELD else 0.0
-        logit = weights.slope * (
-            support(evidence, readable, usual.background, weights) - weights.threshold
-        )
+        logit = weights.slope * (support(evidence, readable, usual, weights) - weights.threshold)
         doubt = (1 - typed) / (1 + math.exp(logit + _MIDDLE))
         # The distance to a score of 1, which tells apart what is nearly sure.
         missing = min(doubt / (doubt + (1 - doubt) * odds), 1 - typed)
         scored.append((missing, doubt, evidence.document_id, evidence.chunk_id, evidence))
     scored.sort()
     return [
-        Ranked(evidence, shown(min(1 - missing, most)))
+        Ranked(evidence, shown(min(spread_at_top(missing), most)))
         for missing, _, _, _, evidence in scored[:limit]
     ]
 
@@ -186,6 +199,20 @@ def fts5_idf(df: int, total: int) -> float:
     """The weight of a term in FTS5's bm25."""
     ratio = (total - df + 0.5) / (df + 0.5)
     return max(math.log(ratio), MIN_IDF) if ratio > 0 else MIN_IDF
+
+
+def spread_at_top(missing: float) -> float:
+    """The score for what is missing to 1: what is nearly sure is told apart by its magnitude."""
+    if missing >= NEARLY_SURE:
+        return 1 - missing
+    magnitude = math.log10(NEARLY_SURE / max(missing, 1e-9)) / MAGNITUDES
+    return 1 - NEARLY_SURE + (GREATEST_SCORE - 1 + NEARLY_SURE) * min(magnitude, 1.0)
+
+
+def frequency_of(share: float) -> float:
+    """How often a passage holds a term, by its bm25 without the idf."""
+    share = min(share, MAX_FREQUENCY_SHARE)
+    return SATURATION * share / (SATURATION + 1 - share)
 
 
 def shown(score: float) -> float:
@@ -215,18 +242,15 @@ def expected(files: Iterable[Iterable[Evidence]], weights: Weights = WEIGHTS) ->
                     near[evidence.document_id] = nearness
         nearest += near.values()
     if len(nearest) <= BACKGROUND_DOCUMENT:
-        return Expected(held=held)
-    return Expected(sorted(nearest, reverse=True)[BACKGROUND_DOCUMENT], held)
+        return Expected(held=held, has_meaning=bool(nearest))
+    background = sorted(nearest, reverse=True)[BACKGROUND_DOCUMENT]
+    return Expected(background, held, has_meaning=True)
 
 
 def support(
-    evidence: Evidence, readable: float, usual: float = USUAL_BACKGROUND, weights: Weights = WEIGHTS
+    evidence: Evidence, readable: float, usual: Expected = NOTHING_ELSE, weights: Weights = WEIGHTS
 ) -> float:
-    """What words and meaning say together, absolute; about 0.2 for unrelated text.
-
-    Args:
-        usual: the background of meaning.
-    """
+    """What words and meaning say together, absolute; about 0.2 for unrelated text."""
     words = 0.0
     if evidence.words:
         words = weights.passage_words * min(evidence.words, 1.0) ** weights.share_power
@@ -239,9 +263,12 @@ def support(
         words += weights.typed
     total = words + weights.script * evidence.script
     if evidence.cosine is None:
-        readable = 0.0
+        if usual.has_meaning:
+            total += readable * weights.words_beside_meaning * words
+        else:
+            readable = 0.0
     elif readable:
-        total += readable * (meaning(evidence, weights) - weights.background * usual)
+        total += readable * (meaning(evidence, weights) - weights.background * usual.background)
     if readable < 1:
         total += (1 - readable) * weights.words_for_meaning * words
     if evidence.is_title:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from support import ROOT
 
-from kb.search.ranking import WEIGHTS, Evidence, rank
+from kb.search.ranking import WEIGHTS, Evidence, rank, spread_at_top
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def test_the_fitted_function_is_the_one_that_ranks(
 ) -> None:
     found = candidates(random.Random(count), count)
     one = asked(script, found, {1}, readable)
-    ours = np.minimum(script.scores(one, WEIGHTS), 0.99)
+    ours = [spread_at_top(1 - score) for score in script.scores(one, WEIGHTS)]
     theirs = {ranked.evidence.chunk_id: ranked.score for ranked in rank(found, readable)}
-    assert [theirs[e.chunk_id] for e in found] == pytest.approx(list(ours), abs=1e-4)
+    assert [theirs[e.chunk_id] for e in found] == pytest.approx(ours, abs=1e-4)
 
 
 def test_constants_that_fit_better_are_found(script: ModuleType) -> None:

@@ -66,7 +66,17 @@ def test_scores_depend_on_no_other_row_and_never_reach_one() -> None:
     assert [row.evidence.chunk_id for row in rows] == [2, 1]
     assert [row.score for row in rows] == [score(ANSWER), score(NOTHING)]
     everything = ANSWER._replace(words=1.0, document_words=1.0, cosine=1.0, document_cosine=1.0)
-    assert score(everything) == 0.99
+    assert 0.985 < score(everything) < 0.99
+    assert score(everything._replace(is_named=True)) == 0.99
+
+
+def test_what_is_nearly_sure_is_told_apart_by_the_fourth_digit() -> None:
+    sure = ANSWER._replace(words=1.0, document_words=1.0, is_title=True)
+    more = [{"cosine": 0.7}, {"cosine": 0.9}, {"is_typed": True}]
+    sure = sure._replace(is_opening=True)
+    scores = [score(sure), *(score(sure._replace(**better)) for better in more)]
+    assert scores == sorted({*scores})
+    assert {f"{one:.2f}" for one in scores} == {"0.99"}
 
 
 def test_equal_evidence_is_ordered_by_document_then_position() -> None:
@@ -78,6 +88,15 @@ def test_what_has_no_meaning_is_judged_by_its_words() -> None:
     without = ANSWER._replace(cosine=None, document_cosine=None)
     assert support(without, 1.0) == support(ANSWER, 0.0)
     assert support(without._replace(words=0.9), 1.0) > support(without, 1.0)
+
+
+def test_beside_vectors_a_passage_without_one_is_judged_as_if_it_meant_what_its_words_say() -> None:
+    without = ANSWER._replace(chunk_id=2, cosine=None, document_cosine=None)
+    alike, alone = rank([ANSWER, without], 1.0), rank([without], 1.0)
+    assert alike[0].score - alike[1].score < 0.1
+    assert alone[0].score > alike[1].score
+    # What no model can read is judged by its words, with a vector and without.
+    assert len({row.score for row in rank([ANSWER, without], 0.0)}) == 1
 
 
 def test_an_explanation_names_the_evidence() -> None:
