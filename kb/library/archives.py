@@ -27,13 +27,9 @@ ENDS = ("source_document_id", "target_document_id")
 
 class Archives(Workspace):
     def sync_archives(self) -> tuple[bool, list[str]]:
-        """Register and sync the archives that environment and project name, where they are new.
-
-        Returns whether one was synced, and what is wrong with the project's configuration.
-
-        Raises:
-            SourceError: the environment names a folder that does not exist.
-        """
+        """Register and sync the archives that environment and project name, where they are new;
+        whether one was synced, and what is wrong with the project's configuration. Raises
+        SourceError if the environment names a folder that does not exist."""
         from kb.ingest.follow import sync_configured_archives  # here: it brings all that syncs
 
         folders, problems = self.project.archives()

@@ -134,11 +134,7 @@ class Documents(Workspace):
     def outline(
         self, document: str, *, collection: str = "", max_depth: int = 6, start_line: int = 0
     ) -> Outline:
-        """A document's headings with levels and lines, from a line on.
-
-        Raises:
-            DocumentNotFound: with the nearest ids.
-        """
+        """A document's headings with levels and lines, from a line on."""
         return read_document(self, document, collection, _outline, max_depth, start_line)[0]
 
     def section(

@@ -74,11 +74,8 @@ def collection_names(path: Path) -> set[str]:
 def mend(
     path: Path, make_embedder: Callable[[str], Embedder], progress: Progress = no_progress
 ) -> Iterator[str]:
-    """Mend what is broken and can be rebuilt without loss; yields what was mended.
-
-    Raises:
-        KbError: the file cannot be opened or written, or the model cannot be used.
-    """
+    """Mend what is broken and can be rebuilt without loss; yields what was mended. Raises KbError
+    if the file cannot be opened or written, or the model cannot be used."""
     with Database(path, create=False) as database:
         repairs = dict.fromkeys(f.repair for f in thorough(database) if f.repair in REPAIRS)
         for what in repairs:

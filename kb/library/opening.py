@@ -84,10 +84,7 @@ def open_files(path: Path, others: Sequence[Path], *, create: bool) -> Opened:
 
 def open_replica(address: str, writer: str) -> Opened:
     """A copy that follows the one at an address; a refused write names `writer` as the place.
-
-    Raises:
-        SourceError, UsageError: there is no copy, or the address is malformed.
-    """
+    Raises SourceError or UsageError if there is no copy, or the address is malformed."""
     from kb.store.replication import follow
     from kb.store.replication.destination import parse_destination
 

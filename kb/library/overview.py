@@ -56,11 +56,7 @@ class DocumentView(NamedTuple):
 def view_document(
     workspace: Workspace, collection: str, document: str, max_citations: int
 ) -> DocumentView:
-    """A document, its outline and its citations.
-
-    Raises:
-        CollectionNotFound, DocumentNotFound: with the nearest names.
-    """
+    """A document, its outline and its citations."""
     view, file = read_document(workspace, document, collection, _view, max_citations)
     return view._replace(file="", folder=None) if file.is_far else view
 
@@ -82,11 +78,7 @@ def _view(reading: OpenDocument, max_citations: int) -> DocumentView:
 
 
 def source_folder(workspace: Workspace, collection: str) -> Path:
-    """Where the documents of a collection are.
-
-    Raises:
-        SourceError: nobody has confirmed that the file may read it.
-    """
+    """Where the documents of a collection are; raises SourceError if the file may not read it."""
     with workspace.read_collection(collection) as (connection, row, file):
         return _folder(file, connection, row)
 
@@ -113,11 +105,7 @@ def list_everything(workspace: Workspace) -> tuple[list[dict[str, Any]], Counter
 def list_collection(
     workspace: Workspace, name: str, limit: int, offset: int
 ) -> tuple[Row, list[Row], int]:
-    """A collection's row, some of its documents, and their number.
-
-    Raises:
-        CollectionNotFound: with the nearest names.
-    """
+    """A collection's row, some of its documents, and their number."""
     page = read_page(workspace, name, limit, offset)
     return page.row, page.documents, page.total
 

@@ -25,13 +25,7 @@ class Part:
 
 def first_line(start: int, end: int, total: int, what: str) -> int:
     """The first line of the range that a caller asks for; 0 stands for either end of the text.
-
-    Args:
-        what: the text, as an error names it.
-
-    Raises:
-        UsageError: the range is empty, or lies behind the end.
-    """
+    Raises UsageError, which calls the text `what`, if the range is empty or lies behind the end."""
     first = max(start, 1)
     if end and end < first:
         raise UsageError(f"endLine {end} lies before startLine {first}", field="endLine")
@@ -47,15 +41,9 @@ def first_line(start: int, end: int, total: int, what: str) -> int:
 def read_lines(
     text: str, first: int, last: int, max_tokens: int | None, *, skipped: int = 0
 ) -> Part:
-    """The lines `first` to `last` (from 1, both included) within a budget.
-
-    Args:
-        last: 0 for the end of the text.
-        skipped: characters of the first line to skip, to continue a line longer than a reply.
-
-    Raises:
-        UsageError: the first line has no more than `skipped` characters.
-    """
+    """The lines `first` to `last` (from 1, both included; 0 for the end) within a budget, without
+    the `skipped` first characters, to continue a line longer than a reply. Raises UsageError if
+    the first line has fewer."""
     lines = text.split("\n")[first - 1 : last or None] or [""]
     if skipped > len(lines[0]):
         raise UsageError(

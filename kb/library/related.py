@@ -36,13 +36,10 @@ class Relating(Workspace):
         """Documents of the same collection that are close in meaning to a document or a passage.
 
         Args:
-            passage: text to relate to; the whole document by default.
-            same_document: a row for each passage, those of the document too.
-
-        Raises:
-            DocumentNotFound: with the nearest ids.
+            passage: text to relate to; by default the whole document.
+            same_document: a row for each passage, the document's own included.
         """
-        # A wrong name is told before the model is loaded.
+        # A wrong name is reported before the model is loaded.
         (source, vector), file = read_document(self, document, collection, _meaning)
         if passage.strip():
             vector = file.model.embed_passage(passage)

@@ -89,15 +89,11 @@ class OpenDocument(NamedTuple):
 def read_document(
     workspace: Workspace, document: str, collection: str, step: Callable[..., T], *arguments: Any
 ) -> tuple[T, SearchedFile]:
-    """What a step (`kb/search/policy.py`) gives of a document, and the file that holds it.
+    """The result of a step (`kb/search/policy.py`) on a document, and the file that holds it.
 
     Args:
         document: its id or, without a collection, what somebody types.
         step: called with an `OpenDocument` and the arguments.
-
-    Raises:
-        CollectionNotFound, DocumentNotFound: with the nearest names.
-        UsageError: several documents are called so.
     """
     if not collection:
         collection, document = resolve(workspace, document, "")
@@ -235,11 +231,7 @@ class Page(NamedTuple):
 def read_page(
     workspace: Workspace, collection: str, limit: int, offset: int, sort: str = "id"
 ) -> Page:
-    """A page of a collection's documents: as `documents_page`, -1 for all.
-
-    Raises:
-        CollectionNotFound: with the nearest names.
-    """
+    """A page of a collection's documents, as `documents_page`; -1 for all."""
     is_alone = len(workspace.everywhere) == 1
     bounds = (limit, offset) if is_alone or limit < 0 else (offset + limit, 0)
     answers, notice = workspace.ask_all(_page, collection, *bounds, sort)

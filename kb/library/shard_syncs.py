@@ -75,11 +75,7 @@ def _sync_each(
     *,
     force: bool = False,
 ) -> tuple[list[SyncReport], bool]:
-    """Sync collections, and whether one failed: a missing folder must not keep others from it.
-
-    Raises:
-        SourceError: the only one that is added or moved cannot be read.
-    """
+    """Sync collections, and whether one failed: a missing folder must not stop the others."""
     reports: list[SyncReport] = []
     has_failed = False
     for collection in collections:

@@ -103,12 +103,8 @@ def _private_key(root: Path) -> str:
 
 
 def rows_to_sync(workspace: Workspace, names: Sequence[str]) -> list[Row]:
-    """The named collections, or all that have a source.
-
-    Raises:
-        CollectionNotFound, UsageError: one does not exist, has no source, or belongs to another
-            branch of a project than the one checked out.
-    """
+    """The named collections, or all that have a source. Raises CollectionNotFound, or UsageError if
+    one has no source, or belongs to another branch of a project than the one checked out."""
     with workspace.database.read() as connection:
         if names:
             rows = [workspace.names.collection(connection, name, ALL_KINDS) for name in names]
@@ -140,11 +136,7 @@ def _require_branch(connection: Connection, row: Row) -> None:
 
 
 def trust(file: Path, names: Sequence[str]) -> list[Reach]:
-    """Let the collections of a file, by default all, read their sources; returns these.
-
-    Raises:
-        CollectionNotFound, FileError: one does not exist, or the file cannot be opened.
-    """
+    """Let the collections of a file, by default all, read their sources; returns these."""
     if not names:
         Mark(file).confirm_file()  # before it is opened, which its tables may forbid
     with Database(file, create=False) as database:
