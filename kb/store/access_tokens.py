@@ -23,7 +23,7 @@ VALID, EXPIRED, REVOKED = "valid", "expired", "revoked"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A valid token, as whoever shows it is treated."""
+    """A valid token, as the server treats whoever shows it."""
 
     name: str
     role: Role
@@ -31,10 +31,7 @@ class Token:
 
 
 def hash_of(token: str) -> bytes:
-    """What a token is kept and found by.
-
-    One round is enough: nobody can try a notable share of 2^256 tokens, however fast the hash.
-    """
+    """The key under which a token is stored. One round is enough: nobody can try 2^256 tokens."""
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
@@ -46,7 +43,7 @@ def add_token(
     days: int | None = None,
     requests_per_minute: int | None = None,
 ) -> str:
-    """Make a token. It is returned this once, and nowhere else.
+    """Make a token. It is returned this once, and stored nowhere.
 
     Args:
         name: of the person or program that it is for.
@@ -82,28 +79,26 @@ def add_token(
 
 
 def find_token(connection: Connection, token: str) -> Token | None:
-    """The token that is shown; None: it is not valid here."""
+    """The token with this secret; None if it is not valid here."""
     row = connection.row("token_by_hash", token_hash=hash_of(token), now=utc_now())
     return Token(**row) if row else None
 
 
 def has_tokens(connection: Connection) -> bool:
-    """Whether the file asks for tokens: it does once it had one, also when all are revoked."""
+    """Whether the file asks for tokens: once it has had one, even if all are revoked."""
     return bool(connection.value("has_tokens"))
 
 
 def all_tokens(connection: Connection) -> list[Row]:
-    """Every token, without what it is found by; valid ones first, by name."""
+    """Every token without its hash; valid ones first, by name."""
     return connection.rows("all_tokens")
 
 
 def count_tokens(connection: Connection) -> Counter[str]:
-    """How many are VALID, EXPIRED and REVOKED."""
     return Counter(state_of(row) for row in all_tokens(connection))
 
 
 def state_of(row: Row) -> str:
-    """Whether a token is VALID, EXPIRED or REVOKED."""
     if row["revoked_at"]:
         return REVOKED
     return EXPIRED if row["expires_at"] and row["expires_at"] <= utc_now() else VALID
@@ -117,11 +112,7 @@ def valid_hashes(connection: Connection, hashes: Collection[bytes]) -> set[bytes
 
 
 def revoke_token(connection: Connection, name: str) -> None:
-    """End the token of a name.
-
-    Raises:
-        TokenNotFound: there is no valid one.
-    """
+    """End the token of a name. Raises TokenNotFound if it has no valid one."""
     if connection.run("revoke_token", name=name, now=utc_now()):
         return
     names = [row["name"] for row in all_tokens(connection) if not row["revoked_at"]]
@@ -131,10 +122,7 @@ def revoke_token(connection: Connection, name: str) -> None:
 
 
 def forget_tokens(connection: Connection) -> int:
-    """Forget those that are revoked or have expired; how many they were.
-
-    When none is left, the file asks for no token any more.
-    """
+    """Delete revoked and expired tokens; how many. With none left, the file asks for none."""
     return connection.run("forget_tokens", now=utc_now())
 
 

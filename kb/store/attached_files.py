@@ -38,7 +38,7 @@ class AttachedFiles:
         return [*self._lost, *self._missing, *self._late()]
 
     def databases(self) -> list[Database]:
-        """Those that can be read now; `unavailable` tells of the others."""
+        """The files that can be read now; `unavailable` says why others cannot."""
         with self._lock:
             missing, databases = [], []
             for path in self.paths:
@@ -62,7 +62,7 @@ class AttachedFiles:
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """What files are called where that tells them apart: by name, or by their project's folder."""
+    """A distinct label for each file: its name, or that of its project's folder."""
     chosen: list[str] = []
     for path in map(Path.absolute, paths):
         is_project = path.parts[-2:] == FILE_NAME.parts

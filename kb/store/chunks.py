@@ -18,12 +18,10 @@ WHOLE_FILE: ChunkRange = (0, (1 << 63) - 1)
 
 
 def collection_range(collection_id: int) -> ChunkRange:
-    """The chunk ids that belong to a collection."""
     return collection_id << 32, (collection_id << 32) + 0xFFFFFFFF
 
 
 def ranges_of(collection_ids: Iterable[int]) -> list[ChunkRange]:
-    """The chunk ids that belong to some collections, in as few ranges as can be."""
     ranges: list[ChunkRange] = []
     for first, last in map(collection_range, sorted(collection_ids)):
         if ranges and ranges[-1][1] + 1 == first:
@@ -52,38 +50,33 @@ class StoredChunk(NamedTuple):
 
 
 def chunk_ids(connection: Connection, *, with_vector: bool = False, limit: int = -1) -> list[int]:
-    """All chunks of the file, or those that have a vector, in order; or the first of them."""
+    """All chunks of the file, or those with a vector, in order, up to the limit."""
     return connection.column("ordered_chunk_ids", with_vector=with_vector, limit=limit)
 
 
 def count_waiting(connection: Connection, within: ChunkRange = WHOLE_FILE) -> int:
-    """How many chunks of a range wait for their vector."""
     return connection.count("count_chunks_without_vector", **_bounds(within))
 
 
 def count_with_vector(connection: Connection, ranges: Collection[ChunkRange]) -> tuple[int, int]:
-    """All chunks of some ranges, and how many of them have a vector."""
     ((total, embedded),) = connection.tuples("count_chunks_and_vectors", ranges=list(ranges))
     return total, embedded
 
 
 def has_waiting(connection: Connection, within: ChunkRange) -> bool:
-    """Whether any chunk of a range waits for its vector."""
     return bool(connection.value("has_chunk_without_vector", **_bounds(within)))
 
 
 def has_vectors(connection: Connection, within: ChunkRange) -> bool:
-    """Whether any chunk of a range has a vector."""
     return bool(connection.value("has_vectors", **_bounds(within)))
 
 
 def has_more_vectors(connection: Connection, most: int) -> bool:
-    """Whether more chunks of the file than these have a vector."""
     return bool(connection.value("has_more_vectors", most=most))
 
 
 def waiting_chunks(connection: Connection, within: ChunkRange) -> list[int]:
-    """What waits for its vector: the beginning of each document, then the rest; newest first."""
+    """Chunks without a vector: the beginning of each document, then the rest; newest first."""
     return connection.column("waiting_chunks", **_bounds(within))
 
 
@@ -113,17 +106,14 @@ def chunks_of_documents(connection: Connection, document_ids: Iterable[int]) -> 
 
 
 def documents_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
-    """The document of each of these chunks, by row ids."""
     return dict(connection.tuples("document_ids_of_chunks", chunk_ids=sorted(chunk_ids)))
 
 
 def paths_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, str]:
-    """The path of the document of each of these chunks."""
     return dict(connection.tuples("chunk_documents", chunk_ids=[*chunk_ids]))
 
 
 def count_chunks_of(connection: Connection, document_ids: Iterable[int]) -> dict[int, int]:
-    """How many chunks each of some documents has."""
     return dict(connection.tuples("count_chunks_of", document_ids=sorted(document_ids)))
 
 
@@ -138,7 +128,7 @@ def passages_of_document(connection: Connection, document_id: int) -> list[tuple
 
 
 def passages_with(connection: Connection, match: str) -> Iterator[tuple[str, ...]]:
-    """The texts of passages that match, one by one; of many the first."""
+    """The texts of the first passages that match, one by one."""
     return connection.iterate("passages_with", query=match)
 
 

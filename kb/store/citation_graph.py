@@ -17,7 +17,6 @@ ALL = -1  # a LIMIT
 
 
 def citations_made(connection: Connection, document_id: int, limit: int = ALL) -> list[Row]:
-    """The citations that a document makes, in order."""
     rows = connection.rows("citations_made", document_id=document_id, limit=limit)
     return with_sentences(connection, rows)
 
@@ -35,27 +34,24 @@ def citation_graph(
     *,
     with_states: bool = False,
 ) -> Graph:
-    """The graph within some steps of some documents, followed both ways; of all with None.
+    """The graph within some steps of some documents, both ways; of all with None.
 
-    Args:
-        with_states: nodes and edges tell the state of links; an edge that of the worst one.
+    `with_states`: nodes and edges have the state of their links, an edge that of the worst.
     """
     if document_ids is None:
         rows = connection.rows("whole_citation_graph")
     else:
-        ids = [*document_ids]
-        rows = connection.rows("citation_graph", document_ids=ids, depth=depth)
+        rows = connection.rows("citation_graph", document_ids=[*document_ids], depth=depth)
     states: dict[tuple[int, int | str], str] = {}
     if with_states:
-        citing = sorted({row["source"] for row in rows})
-        for row in link_states(connection, citing):
+        for row in link_states(connection, sorted({row["source"] for row in rows})):
             pair = row["source_document_id"], row["target_document_id"] or row["target_key"]
             states[pair] = max(states.get(pair, ""), row["state"], key=("", *STATES).index)
     return _graph(connection, rows, document_ids or (), states)
 
 
 def document_names(connection: Connection, document_ids: Iterable[int]) -> dict[int, str]:
-    """COLLECTION/path of each document: an id that is unique in the file."""
+    """COLLECTION/path of each document, unique in the file."""
     rows = documents_shown(connection, document_ids).values()
     return {row["document_id"]: f"{row['collection']}/{row['path']}" for row in rows}
 
@@ -63,7 +59,7 @@ def document_names(connection: Connection, document_ids: Iterable[int]) -> dict[
 def document_addresses(
     connection: Connection, document_ids: Iterable[int]
 ) -> dict[int, dict[str, str]]:
-    """Where each of these documents is read on the web, as `address_fields`."""
+    """Where each document is read on the web, as `address_fields`."""
     rows = documents_shown(connection, document_ids).values()
     return {row["document_id"]: address_fields(row, row["path"]) for row in rows}
 
@@ -71,7 +67,7 @@ def document_addresses(
 def links_and_states(
     connection: Connection, collections: Iterable[str] = ()
 ) -> tuple[list[BrokenLink], dict[str, int]]:
-    """Links that are broken, by file and line, and how many links are in which state."""
+    """Broken links, by file and line, and how many links are in each state."""
     names = set(collections)
     rows = [row for row in link_states(connection) if not names or row["collection"] in names]
     counts = Counter(row["state"] for row in rows)
@@ -93,7 +89,6 @@ def links_and_states(
 
 
 def broken_links(connection: Connection, collections: Iterable[str] = ()) -> list[BrokenLink]:
-    """Links that are broken, by file and line."""
     return links_and_states(connection, collections)[0]
 
 
@@ -147,7 +142,7 @@ def _graph(
 
 
 def place_of(target_key: str, url: str, collection: str) -> str:
-    """What tells a citation's target that is not a document from others.
+    """A unique name for a citation's target that is not a document.
 
     A path or label counts from the citing document's collection: two folders that each lack their
     own `missing.md` lack two files. A page is the same for everybody, however it is written.

@@ -101,7 +101,6 @@ class _Sentences:
         self._last = 0  # where the sentence before began: most links come in order
 
     def columns(self, link: Link) -> dict[str, Any]:
-        """The columns for a link's sentence."""
         line = min(link.line, len(self._starts) - 1)
         start, end = self._starts[line - 1], self._starts[line]
         low = max(start - FURTHEST, self._last if self._last < end else 0)
@@ -134,7 +133,6 @@ def with_sentences(connection: Connection, rows: Iterable[Row]) -> list[Row]:
 
 
 def insert_citations(connection: Connection, citations: Iterable[Mapping[str, Any]]) -> None:
-    """Store citations, each with all columns of the table."""
     connection.run_many("insert_citation", map(dict, citations))
 
 
@@ -156,24 +154,23 @@ def resolve_again(connection: Connection, keys: Iterable[str]) -> None:
 def unresolved_links(
     connection: Connection, collection_id: int, *, with_resolved: bool
 ) -> list[Row]:
-    """The links of a collection that no document's key answers; with the others if wanted."""
+    """The links of a collection that no document's key answers, or all."""
     return connection.rows("unresolved_links", collection_id=collection_id, resolved=with_resolved)
 
 
 def documents_for_links(connection: Connection, collection_id: int) -> list[Row]:
-    """What tells where the documents of a collection are read."""
+    """What tells where a collection's documents are read."""
     return connection.rows("documents_for_links", collection_id=collection_id)
 
 
 def labels_of_collection(connection: Connection, collection_id: int) -> dict[str, str]:
-    """The paths of documents by the labels that they answer to."""
     prefix = label_key("", collection_id)
     rows = connection.tuples("labels_of_collection", collection_id=collection_id)
     return {key.removeprefix(prefix): path for key, path in rows}
 
 
 def has_label(connection: Connection, label: str, collection_id: int) -> bool:
-    """Whether a document of a collection answers to a label."""
+    """Whether a document of the collection answers to the label."""
     return bool(_candidates(connection, [label_key(label, collection_id)]))
 
 
@@ -183,7 +180,6 @@ def set_citation_keys(connection: Connection, changes: Iterable[Mapping[str, Any
 
 
 def keys_of(connection: Connection, document_id: int) -> dict[str, int]:
-    """The keys that a document answers to, with their ranks."""
     return dict(connection.tuples("keys_of_document", document_id=document_id))
 
 
@@ -198,9 +194,8 @@ def _candidates(connection: Connection, keys: Iterable[str]) -> dict[str, list[_
 def _best(candidates: Sequence[_Candidate], citing: _Candidate) -> int | None:
     """The document that a citation means.
 
-    The citing document's collection first, then the most literal key, then the document itself (a
-    page names its own address), then the nearest folder. Another collection counts only if neither
-    belongs to a project: what one project holds stays invisible to the others.
+    Another collection counts only if neither belongs to a project: what one project holds stays
+    invisible to the others.
     """
     visible = [
         candidate
@@ -222,7 +217,7 @@ def _preference(candidate: _Candidate, citing: _Candidate) -> tuple[Any, ...]:
     return (
         is_foreign,
         candidate.rank,
-        candidate.document_id != citing.document_id,
+        candidate.document_id != citing.document_id,  # a page names its own address
         -shared,
         len(folders) if folders[0] else 0,
         candidate.path,

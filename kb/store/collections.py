@@ -1,4 +1,4 @@
-"""Collections: all there are, made, and changed. What changes is called in a write transaction.
+"""Collections, read and written. Whatever changes one is called in a write transaction.
 
 To delete one with its documents is `kb.store.documents.delete_collection`.
 """
@@ -49,19 +49,17 @@ def with_source(connection: Connection, row: Row, key: str = "source") -> Row:
 
 
 def find_collection_id(connection: Connection, name: str) -> int | None:
-    """A collection's row id by its name."""
     collection_id: int | None = connection.value("collection_id", name=name)
     return collection_id
 
 
 def collection_name(connection: Connection, collection_id: int) -> str | None:
-    """A collection's name; None when it is gone."""
     name: str | None = connection.value("collection_name", collection_id=collection_id)
     return name
 
 
 def collection_names_from(connection: Connection, prefix: str, limit: int) -> list[str]:
-    """Names of collections that begin with some letters, for a shell."""
+    """Names of collections with this beginning, for a shell."""
     return connection.column("collection_names_from", prefix=prefix, limit=limit)
 
 
@@ -99,20 +97,18 @@ def insert_collection(
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """A name that no collection has: this one, or one with a number behind it."""
+    """The name, or if it is taken the name with the lowest free number behind it."""
     names = (f"{name}-{number}" if number > 1 else name for number in count(1))
     return next(free for free in names if free not in taken)
 
 
 def update_source(connection: Connection, collection_id: int, source: str) -> None:
-    """Say where the documents of a collection come from."""
     connection.run(
         "update_source", collection_id=collection_id, source=kept(source, connection.project)
     )
 
 
 def update_options(connection: Connection, collection_id: int, options: str) -> None:
-    """Change the settings of a collection, given as JSON."""
     connection.run("update_collection_options", collection_id=collection_id, options=options)
 
 
@@ -140,15 +136,12 @@ def finish_sync(
 
 
 def delete_row(connection: Connection, collection_id: int) -> None:
-    """Delete a collection whose documents are gone already."""
     connection.run("delete_collection", collection_id=collection_id)
 
 
 def find_index_row(connection: Connection, name: str) -> Row | None:
-    """A named index with its options as JSON."""
     return connection.row("index_by_name", name=name)
 
 
 def index_names(connection: Connection) -> list[str]:
-    """The names of all indexes, to suggest near ones."""
     return connection.column("index_names")

@@ -32,7 +32,6 @@ _HEAD = re.compile(r"^-- name: (\w+)[!$]?\n(?:--.*\n)*", re.MULTILINE)
 
 
 def statement(name: str) -> str:
-    """A statement as it is handed to SQLite."""
     return _statements()[name]
 
 
@@ -84,15 +83,12 @@ class Connection:
         self._data_version = None
 
     def forget(self) -> None:
-        """Drop what is remembered, as of a transaction that was rolled back."""
+        """Drop what is cached, as after a rollback."""
         self._cache.clear()
         self._added_runs = set()
 
     def once(self, name: str, read: Callable[[], T]) -> T:
-        """What `read` returns, read again only after the file has changed.
-
-        Call it inside the read or write that uses it.
-        """
+        """What `read` returns, called again only after a change; call it inside a read or write."""
         stamp = self.version(), self.changes()
         entry = self._cache.get(name)
         if entry is None or entry[0] != stamp:
@@ -101,23 +97,20 @@ class Connection:
         return value
 
     def cached(self, name: str) -> dict[Any, Any]:
-        """What its caller has noted under a name since the file changed last."""
+        """A dictionary for its caller's notes, empty again after each change of the file."""
         notes: dict[Any, Any] = self.once(name, dict)
         if len(notes) > MAX_CACHED:
             notes.clear()
         return notes
 
     def version(self) -> int:
-        """Changes with every change of the file by others; a transaction sees one."""
+        """A number that changes whenever others change the file; constant in a transaction."""
         if self._data_version is None:
             self._data_version = self._number("data_version")
         return self._data_version
 
     def added_runs(self) -> set[bytes]:
-        """What the writer remembers to have added to the vocabulary; for it to add to.
-
-        Empty again when another connection has written, which may have taken words out.
-        """
+        """Runs known to be in the vocabulary; others' writes may delete words, and clear them."""
         if (version := self.version()) != self._added_version:
             self._added_runs, self._added_version = set(), version
         return self._added_runs
@@ -158,11 +151,7 @@ class Connection:
         return self._tokenizers[stem]
 
     def add_index_function(self, function: Callable[..., float]) -> None:
-        """Let statements call a function of rows of the keyword index by its name.
-
-        Args:
-            function: gets an `IndexedRow` and what follows the index in the call.
-        """
+        """Register a function of an `IndexedRow` and what follows it in the call, by its name."""
         name = function.__name__
         if name not in self._index_functions:
             self.apsw.register_fts5_function(name, function)
@@ -184,7 +173,6 @@ class Connection:
                 raise
 
     def row(self, name: str, /, **parameters: Any) -> Row | None:
-        """The first result row, or None."""
         return next(iter(self.rows(name, **parameters)), None)
 
     def tuples(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
@@ -193,7 +181,6 @@ class Connection:
             return self._execute(name, parameters).fetchall()
 
     def column(self, name: str, /, **parameters: Any) -> list[Any]:
-        """The first column of all result rows."""
         return [row[0] for row in self.tuples(name, **parameters)]
 
     def iterate(self, name: str, /, **parameters: Any) -> Iterator[tuple[Any, ...]]:
@@ -208,7 +195,6 @@ class Connection:
             yield row
 
     def value(self, name: str, /, **parameters: Any) -> Any:
-        """The first column of the first row, or None."""
         with self.deadline:
             for row in self._execute(name, parameters):
                 return row[0]
@@ -236,15 +222,11 @@ class Connection:
         return self.apsw.execute(statement(name), parameters)
 
     def changes(self) -> int:
-        """How many rows this connection has changed, those of an index's own tables among them."""
+        """How many rows this connection has changed, those of indexes included."""
         return self.apsw.total_changes()
 
     def release_pages(self, share: float) -> None:
-        """Give free pages back to the disk.
-
-        Args:
-            share: of the file, that may stay free.
-        """
+        """Give free pages back to the disk, but for this share of the file."""
         free, pages = (self._number(name) for name in ("freelist_count", "page_count"))
         if (surplus := int(free - share * pages)) > 0:
             with self.deadline:

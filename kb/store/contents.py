@@ -17,12 +17,10 @@ from kb.store.connection import Connection, Row
 
 
 def count_documents(connection: Connection, collection_id: int) -> int:
-    """How many documents a collection holds."""
     return connection.count("count_documents", collection_id=collection_id)
 
 
 def documents_of_collections(connection: Connection) -> Counter[int]:
-    """How many documents each collection has, by its row id."""
     return Counter(dict(connection.tuples("documents_of_collections")))
 
 
@@ -38,24 +36,22 @@ def passages_of_collections(connection: Connection) -> dict[int, tuple[int, int]
 
 
 def find_document(connection: Connection, collection_id: int, path: str) -> Row | None:
-    """A document with its text."""
     return connection.row("document", collection_id=collection_id, path=path)
 
 
 def document_paths(connection: Connection, collection_id: int) -> list[str]:
-    """The ids of a collection's documents, in order."""
     return connection.column("document_paths", collection_id=collection_id)
 
 
 def paths_at_both_ends(connection: Connection, collection_id: int) -> list[str]:
-    """The first and the last few ids of a collection's documents."""
+    """The first and the last ten ids of a collection's documents."""
     return connection.column("document_paths_at_both_ends", collection_id=collection_id, limit=10)
 
 
 def document_paths_from(
     connection: Connection, prefix: str, collection: str, limit: int
 ) -> list[str]:
-    """Ids of documents, of one collection if it is named, that begin with some letters."""
+    """Ids of documents with this beginning, of one collection if it is named."""
     return connection.column(
         "document_paths_from", prefix=prefix, collection=collection, limit=limit
     )
@@ -64,11 +60,8 @@ def document_paths_from(
 def documents_page(
     connection: Connection, collection_id: int, limit: int = -1, offset: int = 0, sort: str = "id"
 ) -> list[Row]:
-    """One page of a collection's documents, or all: `id`, `title`, `size` in characters.
-
-    Args:
-        sort: "id"; or "date": the newest first, with `date` where there is one.
-    """
+    """A page of a collection's documents: `id`, `title`, `size` in characters; sorted by "id", or
+    by "date", the newest first, with `date` where there is one."""
     statement = "collection_documents_by_date" if sort == "date" else "collection_documents"
     return connection.rows(statement, collection_id=collection_id, limit=limit, offset=offset)
 
@@ -76,7 +69,7 @@ def documents_page(
 def newest_documents(
     connection: Connection, collections: Iterable[Row], limit: int
 ) -> list[tuple[str, Row]]:
-    """The documents of some collections with the newest dates: each's collection, and its row."""
+    """The newest documents of some collections, each with its collection's name."""
     ids = [row["collection_id"] for row in collections]
     rows = connection.rows("newest_documents", collection_ids=ids, limit=limit)
     return [(row.pop("collection"), row) for row in rows]
@@ -85,13 +78,9 @@ def newest_documents(
 def documents_of_project(
     connection: Connection, kinds: Sequence[str], project_id: int | None, limit: int, offset: int
 ) -> list[Row]:
-    """One page of the documents that a project sees of these kinds, and of its own."""
+    """One page of the documents of these kinds that a project sees, and of its own."""
     return connection.rows(
-        "resource_documents",
-        kinds=[*kinds],
-        project_id=project_id,
-        limit=limit,
-        offset=offset,
+        "resource_documents", kinds=[*kinds], project_id=project_id, limit=limit, offset=offset
     )
 
 
@@ -101,17 +90,14 @@ def counts_by_kind(connection: Connection, project_id: int) -> list[Row]:
 
 
 def sections_of(connection: Connection, document_id: int) -> list[Row]:
-    """A document's headings in order, with their places."""
     return connection.rows("document_sections", document_id=document_id)
 
 
 def sections_of_documents(connection: Connection, document_ids: Iterable[int]) -> list[Row]:
-    """The headings of some documents, in order."""
     return connection.rows("sections_of_documents", document_ids=sorted(document_ids))
 
 
 def texts_of_collection(connection: Connection, collection_id: int) -> list[tuple[str, str]]:
-    """Paths and texts of a collection's documents, by path."""
     return connection.tuples("collection_texts", collection_id=collection_id)
 
 
@@ -133,13 +119,13 @@ def texts_of(connection: Connection, document_ids: Sequence[int]) -> list[Row]:
 
 
 def documents_shown(connection: Connection, document_ids: Iterable[int]) -> dict[int, Row]:
-    """What is shown of these documents in graphs and of archives, by row id."""
+    """What graphs and archives show of these documents, by row id."""
     rows = connection.rows("archive_documents", document_ids=sorted(set(document_ids)))
     return {row["document_id"]: with_source(connection, row, "folder") for row in rows}
 
 
 def stored_file(connection: Connection, collection_id: int, path: str) -> Row | None:
-    """What the file knows of the source of one document: its hash, and its state (`state_of`)."""
+    """What is stored of a document's source: its hash, and its state (`state_of`)."""
     return connection.row("stored_file", collection_id=collection_id, path=path)
 
 
@@ -149,7 +135,6 @@ def stored_files(connection: Connection, collection_id: int) -> list[Row]:
 
 
 def state_of(row: Row) -> FileState:
-    """The state of a source file in a row of `stored_file`."""
     return FileState(row["file_size"], row["modified_ns"], row["changed_ns"], row["inode"])
 
 
@@ -164,12 +149,10 @@ def indexed_document(connection: Connection, collection_id: int, path: str) -> R
 
 
 def all_document_ids(connection: Connection) -> list[int]:
-    """Every document."""
     return connection.column("all_document_ids")
 
 
 def title_and_text(connection: Connection, document_id: int) -> tuple[str, str] | None:
-    """A document as the keyword index holds it; None where it is gone."""
     rows = connection.tuples("indexed_document", document_id=document_id)
     return rows[0] if rows else None
 
@@ -183,8 +166,7 @@ def texts_to_embed(connection: Connection, chunks: Iterable[StoredChunk]) -> dic
     for document_id, group in groupby(by_document, key=lambda chunk: chunk.document_id):
         title, content = title_and_text(connection, document_id) or ("", "")
         for chunk in group:
-            lead = chunk.lead_start, chunk.lead_end
-            body = passage(content, chunk.start, chunk.end, lead)
+            body = passage(content, chunk.start, chunk.end, (chunk.lead_start, chunk.lead_end))
             texts[chunk.text_hash] = embedding_text(title, chunk.heading_path, body)
     return texts
 
@@ -197,15 +179,14 @@ def beginnings_of_documents(connection: Connection, document_ids: Sequence[int])
 def documents_changed_since(
     connection: Connection, collection_id: int, since: str, limit: int
 ) -> list[Row]:
-    """The documents of a collection that are newer than a time, the newest first: `path`, `title`
-    and `changed_at`."""
+    """The documents newer than a time, the newest first: `path`, `title` and `changed_at`."""
     return connection.rows(
         "documents_changed_since", collection_id=collection_id, since=since, limit=limit
     )
 
 
 def document_hashes(connection: Connection, kinds: Sequence[str]) -> dict[tuple[str, str], bytes]:
-    """Of every document of some kinds, by collection and id, the hash of its source."""
+    """The hash of each document's source, by collection and id."""
     rows = connection.tuples("document_hashes", kinds=kinds)
     return {(collection, path): content_hash for collection, path, content_hash in rows}
 
@@ -246,10 +227,7 @@ class Origins:
         return {re.sub("_(.)", lambda m: m[1].upper(), key): location[key] for key in location}
 
     def location(self, document_id: int, first: int, last: int) -> dict[str, Any]:
-        """`{"page": 3, "end_page": 4}` for lines of a document; nothing without an origin.
-
-        The end is told where it differs from the beginning.
-        """
+        """`{"page": 3, "end_page": 4}`: the end only where it differs; {} without an origin."""
         begin = self._at(document_id, first)
         if begin is None:
             return {}
@@ -265,7 +243,6 @@ class Origins:
 
 
 def origins_of(connection: Connection, document_ids: Iterable[int]) -> Origins:
-    """The origins of some documents."""
     return Origins(connection.tuples("places_of_documents", document_ids=sorted(set(document_ids))))
 
 
@@ -274,5 +251,5 @@ def _value(kind: str, label: str) -> int | str:
 
 
 def indexed_texts(connection: Connection, chunk_ids: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Of each of some chunks its id, and the texts that the keyword index has of it."""
+    """The id of each chunk, and its texts in the keyword index."""
     return connection.tuples("indexed_texts", chunk_ids=list(chunk_ids))

@@ -17,14 +17,10 @@ from kb.store.connection import Connection
 
 
 def vacuum_into(connection: apsw.Connection, source: Path, destination: Path, shown: Path) -> None:
-    """Write one clean, compact copy of a connection's file.
-
-    Args:
-        source: the connection's file, whose mode the copy gets.
-        shown: the place that is named where it fails.
+    """Write one clean, compact copy of a connection's file, with the mode of `source`.
 
     Raises:
-        FileError: the destination exists, or cannot be written.
+        FileError: the destination, named as `shown`, exists or cannot be written.
     """
     if destination.exists():
         raise FileError(f"{destination} exists already: choose another name or remove it")
@@ -50,7 +46,7 @@ def vacuum_into(connection: apsw.Connection, source: Path, destination: Path, sh
 
 
 def forget_use(connection: Connection) -> None:
-    """Leave out who asked and read what, and who may: sessions, reads, counts of calls, tokens."""
+    """Leave out who read and asked what, and who may: sessions, reads, calls, tokens."""
     for statement in (
         *("delete_all_events", "delete_all_sessions", "delete_all_accesses"),
         *("delete_all_calls", "delete_all_tokens"),
@@ -59,10 +55,9 @@ def forget_use(connection: Connection) -> None:
 
 
 def forget_paths(connection: Connection) -> list[str]:
-    """Leave out where on this machine documents come from; the names of what has no source now.
+    """Leave out where documents come from on this machine; the collections left without a source.
 
-    Documentation of a project belongs to the whole copy from now on: a project is a folder of this
-    machine.
+    A project is a folder of this machine: its documentation now belongs to the whole copy.
     """
     connection.run("detach_from_projects")
     connection.run("delete_all_projects")

@@ -1,6 +1,6 @@
 """One knowledge base file: one writer and a pool of readers.
 
-What SQLite is told lies in `opening`, what becomes of the write-ahead log in `write_ahead_log`.
+`opening` sets SQLite up, and `write_ahead_log` looks after the log.
 """
 
 from __future__ import annotations
@@ -171,8 +171,7 @@ class Database:
     def batch(self) -> Iterator[None]:
         """Many transactions of this thread with one merge of the log at the end.
 
-        Another thread's write merges what both have stored: its caller may be told that all is in
-        the file.
+        Another thread's write merges both: its caller may be told that all is in the file.
         """
         self._of_thread.batches = self._depth("batches") + 1
         try:
@@ -200,23 +199,12 @@ class Database:
             return not self.log.waits
 
     def require_no_read(self, action: str) -> None:
-        """Refuse what must not happen inside a `read` of the same thread.
-
-        Raises:
-            RuntimeError: the thread is inside of one.
-        """
+        """Raise RuntimeError inside a `read` of the same thread."""
         if self._depth("reads"):
             raise RuntimeError(f"end the read before you {action}")
 
     def copy_to(self, destination: Path, shown: Path | None = None) -> None:
-        """Write one clean, compact copy. The destination must not exist.
-
-        Args:
-            shown: the place that is named where it fails.
-
-        Raises:
-            FileError: it exists, or cannot be written.
-        """
+        """Write one clean, compact copy. Raises FileError if it exists, or cannot be written."""
         with self.read(is_long=True) as connection, connection.deadline:
             vacuum_into(connection.apsw, self.path, destination, shown or destination)
 
@@ -233,8 +221,7 @@ class Database:
         """
         self.require_no_read("compact")
         with self._write_lock, self.translated():
-            connection = self._open_writer()
-            connection.compact()
+            self._open_writer().compact()
             self.log.note_write()
             self._merge_log()
             return not (self.log.waits or self.is_replicated)
@@ -268,7 +255,7 @@ class Database:
             self._release_when_unused()
 
     def _release_when_unused(self) -> None:
-        """Give the file free once it is closed; the last read that did not end in time does it."""
+        """Release the claim once the file is closed and the last late read has ended."""
         if self._claim is not None and self._is_shut and not self._reading:
             self._claim.release()
 
@@ -306,10 +293,7 @@ class Database:
                 self._write_lock.release()
 
     def _open_anew(self) -> None:
-        """Close all connections, as soon as nobody uses them.
-
-        What they remember of the file may be of another one that this was copied over.
-        """
+        """Close all connections once unused: they may remember a file that this one replaced."""
         with self._reading_changed:
             self._old |= self._reading
             while not self._idle.empty():
@@ -374,7 +358,7 @@ class Database:
         return Connection(connect(self.path, *how), self.path, *self._folders, is_own=is_own)
 
     def translated(self) -> contextlib.AbstractContextManager[None]:
-        """Inside of it SQLite's errors become ours, with the file's name and what to do."""
+        """A context in which SQLite's errors become ours, with the file's name and what to do."""
         return translated(self.path)
 
 

@@ -1,6 +1,5 @@
-"""No statement runs for ever: one thread of the process interrupts those that take too long.
-
-And none for nobody: who has a call done by a thread may stop it.
+"""No statement runs for ever: one thread of the process interrupts those that take too long, and
+whoever waits for a call that a thread does may stop it.
 
 A stranger's file may hold pages that lead in circles, or a value that takes an hour to read. SQLite
 checks for an interruption in every loop, but not for a progress handler (`count(*)` of a table),
@@ -38,8 +37,7 @@ _watch: threading.Thread | None = None
 class Deadline:
     """How long a connection's statements may take; each runs in a `with` of this.
 
-    Args:
-        is_own: this user made or confirmed the file.
+    `is_own`: this user made or confirmed the file.
     """
 
     def __init__(self, connection: apsw.Connection, path: Path, *, is_own: bool) -> None:
@@ -64,7 +62,7 @@ class Deadline:
             _changed.set()
 
     def seconds(self) -> float:
-        """What a statement may take."""
+        """How long a statement may take."""
         size = os.path.getsize(self._path) if os.path.exists(self._path) else 0
         return self._limit[0] + self._limit[1] * size / 1e6
 

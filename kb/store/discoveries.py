@@ -13,13 +13,13 @@ KIND = "discoveries"
 
 
 def find_discoveries(connection: Connection) -> int | None:
-    """The collection of the discoveries; None while there is none."""
+    """The collection of discoveries, if there is one."""
     ids = (row["collection_id"] for row in all_collections(connection) if row["kind"] == KIND)
     return min(ids, default=None)
 
 
 def make_discoveries(connection: Connection) -> int:
-    """The collection of the discoveries, made when there is none."""
+    """The collection of discoveries, made if there is none."""
     if (collection_id := find_discoveries(connection)) is not None:
         return collection_id
     taken = {row["name"] for row in all_collections(connection)}
@@ -32,7 +32,7 @@ def stored_discoveries(connection: Connection) -> list[Row]:
 
 
 def set_metadata(connection: Connection, document_id: int, metadata: Mapping[str, Any]) -> None:
-    """Replace what a discovery is told apart by; its text stays."""
+    """Replace a discovery's metadata; its text stays."""
     written = json.dumps(metadata, ensure_ascii=False)
     connection.run("set_discovery_metadata", document_id=document_id, metadata=written)
 
@@ -48,6 +48,6 @@ def chunks_of_discoveries(connection: Connection, type_: str, module: str) -> se
 
 
 def discoveries_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, Row]:
-    """What is shown of the discovery that each of these chunks belongs to."""
+    """What is shown of the discovery of each chunk."""
     rows = connection.rows("discoveries_of_chunks", chunk_ids=[*chunk_ids])
     return {row["chunk_id"]: row for row in rows}

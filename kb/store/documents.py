@@ -41,8 +41,6 @@ MOST_LOOKED_THROUGH = 50_000  # characters in which the words of tags are looked
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document that is ready to be stored."""
-
     path: str
     text: str
     content_hash: bytes
@@ -114,7 +112,7 @@ def _columns(part: Section | Origin | Chunk) -> Row:
 def store_called_document(
     connection: Connection, collection_id: int, new: NewDocument, document_id: int | None
 ) -> None:
-    """Store a document that a call brings, with the tidying for which no sync follows."""
+    """Store a document that a call brings, and tidy up, since no sync follows."""
     replaced = [] if document_id is None else vectors_of_document(connection, document_id)
     store_document(connection, collection_id, new, document_id)
     delete_if_unused(connection, replaced)
@@ -122,7 +120,6 @@ def store_called_document(
 
 
 def delete_document(connection: Connection, document_id: int) -> None:
-    """Delete a document with its chunks, index entries and citations."""
     chunk_ids = _delete_parts(connection, document_id)
     keys = keys_of(connection, document_id)  # that nobody may answer to once it is gone
     connection.run("delete_document", document_id=document_id)
@@ -131,7 +128,6 @@ def delete_document(connection: Connection, document_id: int) -> None:
 
 
 def delete_collection(connection: Connection, collection_id: int) -> None:
-    """Delete a collection with all its documents."""
     for row in stored_files(connection, collection_id):
         delete_document(connection, row["document_id"])
     delete_row(connection, collection_id)
@@ -139,7 +135,7 @@ def delete_collection(connection: Connection, collection_id: int) -> None:
 
 
 def touch_documents(connection: Connection, touched: Iterable[tuple[int, FileState]]) -> None:
-    """Note that files were written again with the same content: documents and their new state."""
+    """Note the new state of files that were written again with the same content."""
     for document_id, file in touched:
         state = {"file_size": file.size, "modified_ns": file.modified_ns}
         connection.run("touch_document", document_id=document_id, **state)
@@ -160,7 +156,7 @@ def forget_content_hashes(connection: Connection, collection_id: int) -> None:
 
 
 def _delete_parts(connection: Connection, document_id: int) -> list[int]:
-    """Delete what hangs on a document; the chunk ids that are free now."""
+    """Delete what belongs to a document; the chunk ids that become free."""
     document = title_and_text(connection, document_id)
     if document is None:
         return []
@@ -191,7 +187,7 @@ def _insert_chunks(
     new: NewDocument,
     free_ids: Sequence[int],
 ) -> list[int]:
-    """Insert the chunks, indexed; the ids of those that have a vector already."""
+    """Insert and index the chunks; the ids of those that already have a vector."""
     # An edited document keeps its chunk ids, so that few slabs change.
     ids = sorted(free_ids)[: len(new.chunks)]
     next_id = connection.count("next_chunk_id", collection_id=collection_id)
@@ -234,10 +230,10 @@ def _insert_chunks(
 
 
 def _names_to_index(connection: Connection, new: NewDocument) -> str:
-    """The aliases and tags that are indexed with the first passage, a name a line.
+    """The aliases and tags to index with the first passage, one a line.
 
-    Not those whose words the document has anyway: it is found by them, and a tag `wind` made the
-    opening of a page on wind better than the steps that it describes.
+    Not those whose words the document has anyway: it is found by them, and a tag `wind` ranked a
+    page's opening over the steps that it describes.
     """
     names = names_of(new.parsed.front_matter).splitlines()
     if not names or not new.chunks:
@@ -249,17 +245,13 @@ def _names_to_index(connection: Connection, new: NewDocument) -> str:
 
 
 def _indexed_extra(extra: str, lead: str) -> str:
-    """The extra terms of a chunk as `chunk_texts` has them."""
     return f"{extra}\n{lead}" if lead else extra
 
 
 def whole_document(
     connection: Connection, document_id: int
 ) -> tuple[NewDocument, dict[bytes, bytes]]:
-    """A document to be stored once more, and the vectors of its passages by their text's hash.
-
-    All that hangs on it is there but its blocks, which are in its text.
-    """
+    """A document to store once more, without its blocks; its passages' vectors by text hash."""
     (row,) = connection.rows("stored_document_row", document_id=document_id)
     links = connection.rows("stored_links", document_id=document_id)
     chunks = connection.tuples("stored_chunks", document_id=document_id)
@@ -268,7 +260,7 @@ def whole_document(
         title=row["title"],
         summary=row["summary"],
         front_matter=json.loads(row["metadata"]),
-        # Their paths are made already: nobody needs to know their parents.
+        # Their paths are already made: parents are not needed.
         sections=tuple(
             Section(parent=None, **section) for section in sections_of(connection, document_id)
         ),

@@ -14,7 +14,6 @@ def current_model(connection: Connection) -> Row | None:
 
 
 def find_model_id(connection: Connection, name: str, sha256: str, width: int) -> int | None:
-    """The row id of a model, whether it is the current one or not."""
     model_id: int | None = connection.value("find_model", name=name, sha256=sha256, width=width)
     return model_id
 
@@ -34,14 +33,14 @@ def insert_model(
 
 
 def set_current_model(connection: Connection, model_id: int) -> None:
-    """Make a model the one that is searched, where there is none."""
+    """Make a model the current one, if there is none."""
     connection.run("set_current_model", model_id=model_id)
 
 
 def set_build_of_model(
     connection: Connection, model_id: int, name: str, sha256: str, width: int
 ) -> None:
-    """Note that a model's vectors are of another build from now on, unless that one has a row."""
+    """Note that a model's vectors are of another build, unless that one has a row."""
     connection.run("set_build_of_model", name=name, sha256=sha256, width=width, model_id=model_id)
 
 
@@ -56,7 +55,7 @@ def switch_model(connection: Connection, model_id: int) -> None:
 
 
 def vectors_of(connection: Connection, model_id: int, hashes: Sequence[bytes]) -> dict[bytes, int]:
-    """The vector ids of texts that the model has embedded already, by the text's hash."""
+    """The vector ids of texts that the model has already embedded, by hash."""
     written = [value.hex() for value in hashes]
     rows = connection.tuples("vectors_by_hash", model_id=model_id, text_hashes=written)
     return {bytes.fromhex(value): vector_id for value, vector_id in rows}
@@ -71,10 +70,7 @@ def insert_vectors(
 
 
 def set_chunk_vectors(connection: Connection, chosen: Iterable[tuple[int, bytes, int]]) -> None:
-    """Give chunks their vectors: triples of a chunk, the hash of its text and a vector.
-
-    A chunk whose text was changed while it was embedded keeps what it has.
-    """
+    """Give chunks (id, text hash, vector id) their vectors, unless the text has changed since."""
     names = ("chunk_id", "text_hash", "vector_id")
     connection.run_many(
         "set_chunk_vector", (dict(zip(names, triple, strict=True)) for triple in chosen)
@@ -82,7 +78,7 @@ def set_chunk_vectors(connection: Connection, chosen: Iterable[tuple[int, bytes,
 
 
 def use_vectors_of_model(connection: Connection, model_id: int) -> None:
-    """Give every chunk the vector of its text by one model, none where there is none yet."""
+    """Give every chunk the model's vector of its text, or none."""
     connection.run("use_vectors_of_model", model_id=model_id)
 
 
@@ -92,12 +88,10 @@ def delete_unused_vectors(connection: Connection) -> None:
 
 
 def vectors_of_document(connection: Connection, document_id: int) -> list[int]:
-    """The vectors that a document's chunks use."""
     return connection.column("vectors_of_document", document_id=document_id)
 
 
 def delete_if_unused(connection: Connection, vector_ids: Sequence[int]) -> None:
-    """Delete those of some vectors that no chunk uses."""
     connection.run("delete_unused_of_vectors", vector_ids=[*vector_ids])
 
 

@@ -1,5 +1,4 @@
-"""The citation graph as it is drawn: documents by folder, what they say of each other, and links
-that lead nowhere."""
+"""The citation graph as drawn: documents by folder, sentences that cite, and broken links."""
 
 from __future__ import annotations
 
@@ -37,11 +36,7 @@ def graph_picture(
 def drawn_citations(
     connection: Connection, shown: Callable[[str], str] = lambda name: name
 ) -> list[Row]:
-    """What a picture is made of, of one file.
-
-    Args:
-        shown: how a collection is called.
-    """
+    """What a picture of one file is made of; `shown` gives a collection's displayed name."""
     rows = []
     for cited in with_sentences(connection, connection.rows("drawn_citations")):
         row = with_source(connection, with_source(connection, cited), "target_source")
@@ -86,8 +81,7 @@ def picture_of(
             written = row["target_url"]
             is_there = local(row["source"] or "").exists()
             kind = KINDS[state_of_key(row["target_key"], written, is_there)]
-            is_page = written.casefold().startswith(("http://", "https://"))
-            href = written if is_page else ""
+            href = written if written.casefold().startswith(("http://", "https://")) else ""
             node = {"label": written, "kind": kind, "group": "", "href": href}
         nodes.setdefault(source, _document(row, "", address))
         nodes.setdefault(target, node)
@@ -112,7 +106,7 @@ def picture_of(
 
 
 def _shorten(sentence_lists: Sequence[list[dict[str, Any]]]) -> None:
-    """Keep of the sentences what a page can hold; documents that come first do not get more."""
+    """Keep the sentences that a page can hold, spread evenly over all pairs."""
     texts = (entry["text"] for entries in sentence_lists for entry in entries)
     if sum(map(len, texts)) <= MOST_CHARACTERS:
         return
@@ -128,14 +122,12 @@ def _shorten(sentence_lists: Sequence[list[dict[str, Any]]]) -> None:
 
 
 def _name_groups(documents: Collection[dict[str, Any]]) -> None:
-    """From collection and folders to a name of a group: one folder, or a deeper one where a single
-    folder would hold most of the documents. The name of the only collection says nothing."""
+    """Name each group by its first folder, or deeper ones where that would hold most documents."""
     groups = {id(node): tuple(node["group"][:2]) for node in documents}
     for depth in (3, 4):
         sizes = Counter(groups.values())
         for node in documents:
-            group = groups[id(node)]
-            if sizes[group] > max(MOST_OF_A_GROUP, len(documents) / 4):
+            if sizes[groups[id(node)]] > max(MOST_OF_A_GROUP, len(documents) / 4):
                 groups[id(node)] = tuple(node["group"][:depth])
     has_one = len({node["group"][0] for node in documents}) == 1
     for node in documents:

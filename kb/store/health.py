@@ -37,8 +37,7 @@ _MESSAGES = 20
 def quick(connection: Connection, packaged_models: Mapping[str, Collection[str]]) -> list[Finding]:
     """What keeps the file from answering as it should; a few look-ups, no table is read.
 
-    Args:
-        known_models: the builds of the models that come with kb, by name.
+    `packaged_models` has the builds of the models that come with kb, by name.
     """
     if has_vectors_without_model(connection):
         message = (
@@ -54,11 +53,7 @@ def quick(connection: Connection, packaged_models: Mapping[str, Collection[str]]
 
 
 def require_sound(database: Database, failure: Exception) -> None:
-    """After a failure that nobody foresaw: whether the file is to blame.
-
-    Raises:
-        DamagedFileError: it is.
-    """
+    """After an unexpected failure, raise DamagedFileError if the file is to blame."""
     with database.read(is_long=True) as connection:
         faults = connection.integrity(1) or [
             f"rows of {child} belong to no row of {parent}"
@@ -75,7 +70,7 @@ def require_sound(database: Database, failure: Exception) -> None:
 
 
 def sampled(database: Database) -> Iterator[Finding]:
-    """The counts of a large file, and some of its passages with all that belongs to them."""
+    """Check the counts of a large file, and some of its passages with all that belongs to them."""
     started = time.monotonic()
     with database.read() as connection:
         ((documents, passages, indexed),) = connection.tuples("quick_counts")
@@ -110,7 +105,6 @@ def sampled(database: Database) -> Iterator[Finding]:
 
 
 def _broken(check: str, message: str) -> Finding:
-    """Something that `repair` mends."""
     if check == "rows":
         return Finding(check, BROKEN, message, "delete them: --fix", "orphans")
     return Finding(check, BROKEN, message, REBUILD, check)
@@ -180,7 +174,7 @@ def _contents(database: Database) -> Iterator[Finding]:
 
 
 def _unreadable(connection: Connection) -> list[str]:
-    """What another program, or damage that no page shows, has put into columns of a form."""
+    """Values that another program, or damage that no page shows, has put into typed columns."""
     return [f"{name} holds what kb never writes there" for name in connection.column("unreadable")]
 
 
@@ -226,18 +220,13 @@ _FAULTS = (
 
 def _log(database: Database) -> Finding:
     if database.is_replicated:
-        message = "Litestream alone merges it: `kb copy` writes a whole file"
-        return Finding("log", SOUND, message)
+        return Finding("log", SOUND, "Litestream alone merges it: `kb copy` writes a whole file")
     message = "the file alone is complete: nothing waits in a log"
     return log_finding(database) or Finding("log", SOUND, message)
 
 
 def repair(database: Database, what: str) -> None:
-    """Mend what `thorough` has found.
-
-    Raises:
-        FileError: the file cannot be written.
-    """
+    """Mend what `thorough` has found. Raises FileError if the file cannot be written."""
     if database.read_only:
         raise FileError(f"{database.path} cannot be written: copy it to a writable folder first")
     with database.write() as connection:

@@ -34,8 +34,7 @@ _TEMPLATE_END = re.compile(r"""["'`\s|}]""")
 def link_states(connection: Connection, document_ids: Sequence[int] | None = None) -> list[Row]:
     """The links of these documents, or of all, by file and line.
 
-    Returns:
-        Rows of `links_of`, with `state`, and `has_section`: whether what is behind `#` exists.
+    `links_of` with `state`, and `has_section`: whether what is behind `#` exists.
     """
     listed = None if document_ids is None else [*document_ids]
     rows = connection.rows("links_of", document_ids=listed)
@@ -64,11 +63,7 @@ def link_states(connection: Connection, document_ids: Sequence[int] | None = Non
 
 
 def state_of_key(target_key: str, target_url: str, is_tree_there: bool) -> str:
-    """The state of a link that leads to no document.
-
-    Args:
-        is_tree_there: the folder that its document was read from exists on this machine.
-    """
+    """The state of a link that leads to no document; `is_tree_there`: its folder still exists."""
     scope = target_key.partition(":")[0]
     if scope == "path" and not is_tree_there:
         name = target_url.partition("#")[0].partition("?")[0].rstrip("/")
@@ -81,8 +76,7 @@ def _has_section(connection: Connection, row: Row, fragment: str, anchors: PageA
     if anchors.has(fragment, row["kind"]):
         return True
     # MyST knows a label in its whole project: `[](#label)`.
-    is_own = row["target_url"].startswith("#")
-    return is_own and any(
+    return row["target_url"].startswith("#") and any(
         has_label(connection, label, row["collection_id"])
         for label in (fragment, TERM_MARK + fragment)
     )

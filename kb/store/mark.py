@@ -42,7 +42,7 @@ class Mark:
             self.is_own = bool(self._inode) and self._inode == _inode(path)
 
     def confirm_file(self) -> None:
-        """The file that is at the path now, or a link there to another place, is this user's."""
+        """Note that the file at the path, or what a link there leads to, is this user's."""
         if self._path is not None:
             link = self.leads_out()
             inode = _inode(self._path)
@@ -50,11 +50,11 @@ class Mark:
             self.is_own = bool(inode)
 
     def confirm_source(self, source: str, *, is_private: bool = False) -> None:
-        """Collections may read a source; with `is_private` private addresses that it names too."""
+        """Let collections read a source; with `is_private` also private addresses that it names."""
         self._add(("source", source), *([("private", source)] if is_private else []))
 
     def leads_out(self) -> str:
-        """Where a file leads by a link that its project may have brought along; "" if nowhere."""
+        """Where a file leads by a link that may have come with its project; "" if nowhere."""
         if self._path is None or self.is_own or not _is_of_project(self._path):
             return ""
         real = os.path.realpath(self._path)
@@ -70,8 +70,7 @@ class Mark:
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):
-            lines = self._place.read_text(encoding="utf-8").splitlines()
-            for line in lines:
+            for line in self._place.read_text(encoding="utf-8").splitlines():
                 with contextlib.suppress(ValueError):  # cut off where the disk was full
                     kind, value = json.loads(line)
                     self._note(kind, value)
@@ -101,7 +100,7 @@ class Mark:
 
 
 def _name(path: Path) -> str:
-    """What a file is known by: its place, in a project without following links of the project."""
+    """A file's place, with links followed, but not those of its project."""
     if _is_of_project(path):
         return os.path.join(_project(path), *path.absolute().parts[-2:])
     return os.path.realpath(path)

@@ -102,10 +102,7 @@ class Names:
         kinds: Container[str] | None = None,
         others: Sequence[str] = (),
     ) -> Row:
-        """As `find`.
-
-        Args:
-            others: names that lie elsewhere and may be meant.
+        """As `find`; `others` are names that lie elsewhere and may be meant.
 
         Raises:
             CollectionNotFound: with the nearest names.
@@ -136,20 +133,19 @@ class Names:
         }
 
     def stored(self, name: str) -> str:
-        """The name in the file that somebody means by a name or an alias."""
+        """The name in the file that a name or an alias stands for."""
         return self._by_shown.get(name) or self.aliases.get(name, name)
 
     def everywhere(self, document: str) -> str:
-        """The name of a document, COLLECTION/id, as it is among all open files."""
+        """A document's name, COLLECTION/id, among all open files."""
         collection, slash, path = document.partition("/")
         return f"{self.told_apart(collection)}{slash}{path}"
 
     def told_apart(self, name: str) -> str:
-        """A collection's own name, with its file's where another file has the same."""
+        """A collection's name, with its file's where another file has the same."""
         return self._shared.get(name, name)
 
     def called(self, row: Row) -> Called:
-        """How a collection is shown."""
         if row["name"] in self._shared:
             return Called(self._shared[row["name"]], None)
         for alias, name in self.aliases.items():
@@ -158,17 +154,12 @@ class Names:
         return Called(row["name"], None)
 
     def shown(self, row: Row) -> dict[str, str]:
-        """How a collection is shown, with the keys of a reply."""
         called = self.called(row)
         full = {} if called.collection_id is None else {"collectionId": called.collection_id}
         return {"collection": called.collection, **full}
 
     def document(self, connection: Connection, collection: Row, path: str, shown: str) -> Row:
-        """A document with its text.
-
-        Raises:
-            DocumentNotFound: with the nearest ids.
-        """
+        """A document with its text. Raises DocumentNotFound, with the nearest ids."""
         collection_id = collection["collection_id"]
         if document := find_document(connection, collection_id, path):
             return document
@@ -190,11 +181,8 @@ class Names:
     ) -> tuple[Sequence[ChunkRange], dict[int, dict[str, str]]]:
         """Where to search, and how each collection there is shown; [] means everywhere.
 
-        Args:
-            some: names that the file does not have are passed over.
-
         Raises:
-            CollectionNotFound: a name that does not exist.
+            CollectionNotFound: a name does not exist, unless only `some` have to.
         """
         if names and some:
             rows = [row for name in names if (row := self.find(connection, name)) is not None]

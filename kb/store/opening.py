@@ -1,4 +1,4 @@
-"""How a file is found, made and checked, and a connection to it opened."""
+"""How a file is found, made, checked and opened."""
 
 from __future__ import annotations
 
@@ -134,10 +134,7 @@ def leave_log(connection: apsw.Connection) -> None:
 
 
 def read_header(connection: apsw.Connection) -> bytes:
-    """The first bytes of a connection's file, padded with zeros.
-
-    Read through SQLite: a descriptor of our own would cost the process its locks.
-    """
+    """A file's first bytes, by SQLite: a descriptor of our own would cost the process its locks."""
     return connection.read("main", 0, 0, HEADER_BYTES)[1]
 
 
@@ -167,10 +164,7 @@ def folders(path: Path) -> tuple[str, str]:
 
 
 def find_or_make(path: Path, mark: Mark, *, create: bool) -> bool:
-    """Look at the file before SQLite does, and make it where it may be made.
-
-    Returns:
-        whether it can only be read.
+    """Look at the file before SQLite does, and make it if allowed; whether it is read-only.
 
     Raises:
         FileError: missing without `create`, or unreadable.
@@ -202,10 +196,7 @@ def find_or_make(path: Path, mark: Mark, *, create: bool) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if folder.name == PROJECT_FOLDER:
-            with (
-                contextlib.suppress(FileExistsError),
-                (folder / ".gitignore").open("x") as file,
-            ):
+            with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
                 file.write(IGNORED)
     except OSError as error:
         raise FileError(f"cannot write to the folder {folder}: {error.strerror}") from error
@@ -217,10 +208,8 @@ def find_or_make(path: Path, mark: Mark, *, create: bool) -> bool:
 def make_file(path: Path, model: Path | None = None) -> None:
     """Put a whole new file in its place at once, unless another process is first.
 
-    So nobody ever sees a file without its tables; an empty one was cut off.
-
-    Args:
-        model: whoever may not read this file may not read the new one.
+    So nobody ever sees a file without its tables; an empty one was cut off. Whoever may not read
+    the `model` may not read the new file.
     """
     path = companion(path, "")  # where a link leads that nothing is at the end of
     new = path.with_name(f"{path.name}.new-{os.getpid()}-{threading.get_ident()}")
@@ -291,7 +280,7 @@ def _require_own_log(connection: apsw.Connection, path: Path) -> None:
 
 
 def _fault(connection: apsw.Connection, path: Path) -> str:
-    """What is wrong with the file by itself; "" for nothing."""
+    """What is wrong with the file itself; "" for nothing."""
     header, size = read_header(connection), path.stat().st_size
     if not size:
         return (

@@ -19,13 +19,13 @@ def find_project(connection: Connection, key: Mapping[str, str]) -> int | None:
 
 
 def store_project(connection: Connection, key: Mapping[str, str], root: str) -> int:
-    """Note that a project is active now. Returns its row id."""
+    """Note that a project is active; its row id."""
     connection.run("upsert_project", root=root, activated_at=utc_now(), **key)
     return connection.count("find_project", **key)
 
 
 def path_hash(root: Path) -> str:
-    """What tells folders apart: 16 hex digits of SHA-256 of the root, "/" between names."""
+    """A folder's hash: the first 16 hex digits of the SHA-256 of its path, "/" between names."""
     import hashlib  # here: few commands ask
 
     path = root.as_posix().rstrip("/") or "/"
@@ -56,23 +56,18 @@ def project_roots(connection: Connection, name: str) -> dict[str, str]:
 
 
 def move_project(connection: Connection, key: Mapping[str, str], old_hash: str, root: str) -> None:
-    """Note that a project, on all its branches, lies in another folder now.
-
-    Args:
-        key: its `name` and `path_hash` there.
-    """
+    """Note that a project, on all its branches, has moved to where `key` says."""
     names = {"name": key["name"], "path_hash": key["path_hash"], "old_hash": old_hash}
     connection.run("move_project", root=root, **names)
     connection.run("move_external_collections", **names)
 
 
 def external_collection(connection: Connection, project_id: int | None) -> Row | None:
-    """The external documentation of a project."""
     row = connection.row("external_collection", project_id=project_id)
     return None if row is None else with_source(connection, row)
 
 
 def external_documents(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, Row]:
-    """What is shown of the document of each of these chunks, with the chunk's lines."""
+    """What is shown of each chunk's document, with the chunk's lines."""
     rows = connection.rows("external_documents", chunk_ids=[*chunk_ids])
     return {row["chunk_id"]: row for row in rows}

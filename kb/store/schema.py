@@ -105,9 +105,6 @@ def _require_known_tables(connection: apsw.Connection, path: Path) -> None:
 
     A stranger's view may never end, a column may be computed, and every write follows indexes and
     references. Nothing of the file is read before this.
-
-    Raises:
-        DamagedFileError: something is there that kb does not make, or missing.
     """
     objects: Any = connection.execute(
         "SELECT name, substr(sql, 1, ?) FROM sqlite_schema WHERE sql IS NOT NULL AND sql NOT IN "
@@ -143,7 +140,6 @@ def _fingerprint(objects: Sequence[tuple[str, str]]) -> str:
 
 
 def _difference(objects: Sequence[tuple[str, str]], version: int) -> str:
-    """What is not as kb makes it, in words."""
     if version == SCHEMA_VERSION:
         with contextlib.closing(apsw.Connection(":memory:")) as fresh:
             fresh.execute(_schema())
@@ -158,7 +154,6 @@ def _difference(objects: Sequence[tuple[str, str]], version: int) -> str:
 
 @cache
 def empty_file() -> bytes:
-    """A file with the tables and nothing in them."""
     with contextlib.closing(apsw.Connection(":memory:")) as connection:
         _shape(connection)
         connection.execute(_schema())
@@ -166,7 +161,7 @@ def empty_file() -> bytes:
 
 
 def _shape(connection: apsw.Connection) -> None:
-    """What a file is made with, before its first table. Pages without use can be given back."""
+    """Set what a file must have before its first table; free pages can then be given back."""
     connection.pragma("page_size", PAGE_SIZE)
     connection.pragma("auto_vacuum", 2)  # INCREMENTAL
 
@@ -183,12 +178,10 @@ def _migrate(connection: apsw.Connection, path: Path, version: int, *, read_only
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have migrated while we waited for the lock.
-        current = _version(connection)[1]
-        if current < SCHEMA_VERSION:
+        if _version(connection)[1] < SCHEMA_VERSION:
             _back_up(path, backup)
         while (current := _version(connection)[1]) < SCHEMA_VERSION:
-            script = MIGRATIONS / f"{current + 1:04}.sql"
-            connection.execute(script.read_text(encoding="utf-8"))
+            connection.execute((MIGRATIONS / f"{current + 1:04}.sql").read_text(encoding="utf-8"))
             connection.pragma("user_version", current + 1)
         if broken := connection.pragma("foreign_key_check"):
             raise apsw.ConstraintError(f"broken reference: {broken}")

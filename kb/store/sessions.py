@@ -27,8 +27,6 @@ QUERY_PARAMETERS = ("query", "pattern")
 
 
 class FileScore(NamedTuple):
-    """A file that was read, and how much it matters now."""
-
     path: str
     module: str
     score: float  # 0 to 1
@@ -77,24 +75,22 @@ class SessionLog:
 
     @property
     def current_id(self) -> str:
-        """The id of the session under way, "" when there is none."""
+        """The id of the current session; "" for none."""
         with self._lock:
             self._end_if_idle()
             return self._session.session_id if self._session else ""
 
     def know_client(self, name: str) -> None:
-        """The client said what it is called."""
         with self._lock:
             self._client = name
 
     def begin(self, client: str = "") -> None:
-        """A client connected."""
         with self._lock:
             self._is_open, self._client = True, client or self._client
             self._session = self._new_session()
 
     def note(self, kind: str, tool: str, detail: str) -> None:
-        """Something happened: "read" with a path, "query" with its text, "discovery" with an id."""
+        """Note a "read" with its path, a "query" with its text or a "discovery" with its id."""
         with self._lock:
             if not self._is_open:
                 return
@@ -119,14 +115,13 @@ class SessionLog:
                 self.note("query", tool, text.encode("utf-8", "replace").decode())
 
     def read(self, path: str, module: str, token_count: int) -> None:
-        """A file of the project was read."""
         with self._lock:
             file = {"path": path, "module": module, "token_count": token_count}
             self._reads.append({**file, "reads": 1, "last_accessed_at": self._now()})
         self.note("read", "read_file", path)
 
     def flush(self) -> None:
-        """Write what waits. A file that cannot be written now loses nothing yet."""
+        """Write what waits. If the file cannot be written now, it waits on."""
         with self._lock:
             self._end_if_idle()
             sessions = self._ended + ([self._session] if self._session else [])
@@ -140,7 +135,14 @@ class SessionLog:
         sessions = [s for s in sessions if s.session_id in written | self._stored]
         try:
             with self._database.write() as connection:
-                self._write(connection, sessions, events, reads)
+                connection.run_many("upsert_session", map(vars, sessions))
+                connection.run_many("insert_session_event", events)
+                connection.run("end_idle_sessions", idle_since=stored_time(self._clock() - IDLE))
+                connection.run("trim_sessions")
+                connection.run("trim_session_events")
+                if reads:
+                    connection.run_many("count_access", reads)
+                    self._archive(connection)
             self._stored.update(session.session_id for session in sessions)
         except FileError:
             with self._lock:
@@ -149,27 +151,10 @@ class SessionLog:
                 self._ended = ended + self._ended
 
     def end(self) -> None:
-        """The client went."""
         with self._lock:
             self._end_session()
             self._is_open = False
         self.flush()
-
-    def _write(
-        self,
-        connection: Connection,
-        sessions: Sequence[_Session],
-        events: list[dict[str, Any]],
-        reads: list[dict[str, Any]],
-    ) -> None:
-        connection.run_many("upsert_session", map(vars, sessions))
-        connection.run_many("insert_session_event", events)
-        connection.run("end_idle_sessions", idle_since=stored_time(self._clock() - IDLE))
-        connection.run("trim_sessions")
-        connection.run("trim_session_events")
-        if reads:
-            connection.run_many("count_access", reads)
-            self._archive(connection)
 
     def _archive(self, connection: Connection) -> None:
         left = self._budget
@@ -206,8 +191,7 @@ def file_scores(connection: Connection, now: datetime | None = None) -> list[Fil
     most = max((row["access_count"] for row in rows), default=1)
     scores = []
     for row in rows:
-        last = parse_time(row["last_accessed_at"])
-        days = max(0.0, (now - last) / timedelta(days=1))
+        days = max(0.0, (now - parse_time(row["last_accessed_at"])) / timedelta(days=1))
         recency = max(0.0, 1 - days / RECENCY_DAYS)
         score = RECENCY_WEIGHT * recency + ACCESS_WEIGHT * row["access_count"] / most
         scores.append(FileScore(score=score, **{**row, "is_archived": bool(row["is_archived"])}))
@@ -233,7 +217,7 @@ def module_scores(connection: Connection) -> dict[str, float]:
 
 
 def newest_sessions(connection: Connection, limit: int) -> list[Row]:
-    """The newest sessions with the numbers of what happened in each."""
+    """The newest sessions, with counts of what happened in each."""
     return connection.rows("recent_sessions", limit=limit)
 
 
@@ -250,10 +234,9 @@ def details_of_session(
 
 
 def all_details(connection: Connection) -> list[tuple[int, str]]:
-    """Every question, path and id of a discovery that is noted of sessions, by event."""
+    """Every question, path and discovery id that sessions noted, by event."""
     return connection.tuples("all_session_details")
 
 
 def delete_events(connection: Connection, event_ids: Sequence[int]) -> None:
-    """Take back what is noted of sessions."""
     connection.run("delete_session_events", session_event_ids=[*event_ids])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SLAB_BITS = 10  # 1,024 chunk ids a slab: rebuilding one reads 400 kB
 DAMAGED = "vectors in the file are damaged: `kb doctor --fix` makes them anew from the texts"
 AT_ONCE = 32_768  # codes: what is made of them stays in the cache, and calls are few
-SAMPLE = 16  # of large files every so manieth distance says up to which the nearest are taken
+SAMPLE = 16  # in large files every 16th distance tells how far the nearest reach
 WEIGHT_BITS = 3  # of a query's dimension; more find no more
 FULL_WEIGHT = 2.0  # times the dimensions' root mean square: longer ones count no more than that
 SUMMED = 3  # counts of 64 bits that a byte can hold
@@ -48,11 +48,10 @@ class SignCodes(NamedTuple):
     words: NDArray[np.uint64]
 
     def at(self, places: Any) -> SignCodes:
-        """Those at some places, ascending, or in a slice."""
+        """Those at some positions, ascending, or in a slice."""
         return SignCodes(self.ids[places], self.words[:, places])
 
     def without(self, places: NDArray[np.int64]) -> SignCodes:
-        """All but those at some places."""
         import numpy as np
 
         stay = np.ones(len(self.ids), dtype=np.bool_)
@@ -60,7 +59,7 @@ class SignCodes(NamedTuple):
         return self.at(stay)
 
     def places_of(self, chunk_ids: Set[int]) -> NDArray[np.int64]:
-        """Where those of some chunks are that have a code."""
+        """The positions of those chunks that have a code."""
         import numpy as np
 
         chunks = np.sort(np.fromiter(chunk_ids, np.int64, len(chunk_ids)))
@@ -68,7 +67,7 @@ class SignCodes(NamedTuple):
         return places[places < np.searchsorted(self.ids, chunks, "right")]
 
     def within(self, ranges: Sequence[ChunkRange]) -> SignCodes:
-        """Those of some ranges of ids, which do not overlap."""
+        """Those in ranges of ids that do not overlap."""
         import numpy as np
 
         slices: list[list[int]] = []
@@ -113,9 +112,8 @@ class SignCodes(NamedTuple):
 class Probable(NamedTuple):
     """Chunks whose vectors may be the nearest, the most probable first.
 
-    Attributes:
-        differing: how much of the query each has with another sign, where that was needed; of two
-            files with one model these compare.
+    `differing`: how much of the query each has with another sign, if needed; it compares between
+    files of one model.
     """
 
     ids: NDArray[np.int64]
@@ -123,7 +121,7 @@ class Probable(NamedTuple):
 
 
 def _near(words: Sequence[NDArray[np.uint64]], query: QueryCode, wide: int) -> NDArray[np.int64]:
-    """Places of about so many codes that differ least, ascending."""
+    """Positions of about `wide` codes that differ least, ascending."""
     import numpy as np
 
     code, count = query.code, len(words[0])
@@ -141,13 +139,9 @@ def _differing(
     code: NDArray[np.uint64],
     weights: NDArray[np.uint64] | None = None,
 ) -> NDArray[np.uint16]:
-    """How many bits of each code differ from one.
+    """How many bits of each code differ, weighed as `QueryCode` says; by default each counts 1.
 
     All words of a batch in one call where that can be: a call costs what a thousand words cost.
-
-    Args:
-        weights: how much each bit counts, shape (bits of a weight, words of a code), the highest
-            bit first; by default 1.
     """
     import numpy as np
 
@@ -193,7 +187,7 @@ class QueryCode(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _query_code(vector: bytes) -> QueryCode:
-    """What is compared with codes; several files are asked the same."""
+    """Cached, because several files are asked the same."""
     import numpy as np
 
     numbers = np.frombuffer(vector, dtype=np.float32)
@@ -211,7 +205,6 @@ def _query_code(vector: bytes) -> QueryCode:
 
 
 def codes_within(connection: Connection, ranges: Sequence[ChunkRange]) -> SignCodes:
-    """The codes of some ranges of chunks."""
     read: dict[Sequence[ChunkRange], SignCodes] = connection.cached("sign codes")
     for whole, codes in read.items():
         if all(any(a <= first and last <= b for a, b in whole) for first, last in ranges):
@@ -230,7 +223,7 @@ def sign_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _lowest(numbers: NDArray[np.uint16], count: int) -> NDArray[np.int64]:
-    """Places of about so many of the least numbers, ascending; of equal ones the first."""
+    """Positions of about `count` of the least numbers, ascending; the first of equal ones."""
     import numpy as np
 
     step = SAMPLE if len(numbers) > SAMPLE * count else 1

@@ -55,8 +55,7 @@ def store_similar(
 ) -> None:
     """Store a report's paragraphs, and the implicit citations from it and to it.
 
-    Of two reports the younger cites the older one; a document that is no research report of an
-    archive has neither paragraphs nor implicit citations.
+    Of two reports the younger cites the older. No other document has either.
     """
     archive = metadata.get("archive")
     if not isinstance(archive, dict) or archive.get("source") != RESEARCH:

@@ -15,7 +15,7 @@ from kb.errors import BusyError, DamagedFileError, FileError
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise what SQLite or a damaged text raises inside as one of kb's own errors."""
+    """Turn errors of SQLite, and of damaged text, into kb's own."""
     try:
         yield
     except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError) as error:
@@ -48,7 +48,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def _hint(path: Path) -> str:
-    """What a file with a log needs to be read, where no other process has it open."""
+    """What it takes to read a file with a log that no other process has open."""
     with contextlib.suppress(OSError):
         if companion(path, "-wal").stat().st_size:
             return (
@@ -59,7 +59,7 @@ def _hint(path: Path) -> str:
 
 
 def _writer(path: Path) -> str:
-    """Who may be writing to a file: those that have it open, where the system tells."""
+    """The processes that have the file open, where the system tells."""
     numbers = [str(holder.process) for holder in holders(path)]
     if len(numbers) == 1:
         return f"process {numbers[0]}"

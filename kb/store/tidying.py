@@ -1,4 +1,4 @@
-"""Room that edits leave behind: given back, so that a file does not grow by being kept up to date.
+"""Give back the room that edits leave behind, so that a file kept up to date does not grow.
 
 The keyword index takes a change as a new segment: the terms of the new text, and marks for those of
 the old one, which stays. FTS5 merges segments by itself only when there are several of a size, so
@@ -42,7 +42,7 @@ def tidy(database: Database) -> None:
 
 
 def close_ranks(database: Database) -> None:
-    """Write the file anew where changes have left its pages half empty. Call it behind `tidy`.
+    """Write the file anew where changes have left its pages half empty. Call it after `tidy`.
 
     A large file stays as it is, and so does one that is replicated, whose copy would be sent whole.
     """
@@ -57,14 +57,14 @@ def close_ranks(database: Database) -> None:
 
 
 def tidy_a_little(connection: Connection) -> bool:
-    """One step of it, for a call that changes one document. Whether there is more to do."""
+    """One step of tidying, for a call that changes one document; whether there is more to do."""
     more = _merge(connection)
     connection.release_pages(FREE_SHARE)
     return more
 
 
 def _merge(connection: Connection) -> bool:
-    """Merge some pages of the index where changes have left enough; whether they did."""
+    """Merge some pages of the index if changes have left enough; whether it did."""
     *newer, largest = sorted(pages for _, pages in connection.tuples("keyword_segments")) or [0]
     if sum(newer) <= MOST_WASTE * largest:
         return False
@@ -74,7 +74,7 @@ def _merge(connection: Connection) -> bool:
 
 
 def surplus_pages(connection: Connection) -> int:
-    """How many pages of documents and chunks a file that is written anew would not have."""
+    """How many pages of documents and chunks a newly written file would save."""
     _, page = connection.size()
     surplus = 0
     for table, statement, overhead in (
@@ -87,10 +87,9 @@ def surplus_pages(connection: Connection) -> int:
 
 
 def _full_pages(rows: Iterable[int], page: int) -> int:
-    """The pages that rows of these sizes take one behind the other.
+    """The pages that rows of these sizes fill one behind the other.
 
-    Of a row that is longer than a page only its beginning is among the others, as SQLite's
-    documentation of its file format has it ("B-tree Cell Format").
+    Of a row longer than a page only the beginning is here (SQLite's "B-tree Cell Format").
     """
     most = page - 35
     least = (page - 12) * 32 // 255 - 23

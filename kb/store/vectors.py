@@ -32,7 +32,7 @@ AT_ONCE = 256  # vectors that are read and compared: as numbers they stay in the
 
 
 def query_blob(vector: NDArray[np.float32]) -> bytes:
-    """A query's vector in the form the stored ones have."""
+    """A query's vector in the form of stored ones."""
     from kb.models.embedder import quantize
 
     return quantize(vector.reshape(1, -1)).tobytes()
@@ -84,7 +84,7 @@ def probably_nearest(
     only: Set[int] | None = None,
     without: Set[int] | None = None,
 ) -> Probable:
-    """The chunks that may have to be compared to find so many of the nearest ones."""
+    """The chunks to compare to find so many of the nearest."""
     codes = codes_within(connection, tuple(ranges))
     if only is not None:
         codes = codes.at(codes.places_of(only))
@@ -95,11 +95,9 @@ def probably_nearest(
 
 
 def _promising(differing: NDArray[np.uint16], distances: NDArray[np.float32]) -> int:
-    """How many chunks may be among the nearest by how much their codes differ.
+    """How many chunks may be among the nearest, from how much their codes differ, ascending.
 
-    Args:
-        differing: of all, ascending.
-        distances: of the first of these, whose least squares say what to expect of the others.
+    The least squares of the first ones' distances say what to expect of the others.
     """
     import numpy as np
 
@@ -115,7 +113,7 @@ def _promising(differing: NDArray[np.uint16], distances: NDArray[np.float32]) ->
 def chunk_distances(
     connection: Connection, vector: NDArray[np.float32], chunk_ids: Sequence[int]
 ) -> dict[int, float]:
-    """The cosine distance of each of these chunks that has a vector."""
+    """The cosine distance of each chunk that has a vector."""
     import numpy as np
 
     ids, distances = _compare(connection, vector, np.array(chunk_ids, dtype=np.int64))
@@ -125,7 +123,7 @@ def chunk_distances(
 def _compare(
     connection: Connection, vector: NDArray[np.float32], chunk_ids: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Those of some chunks that have a vector, in their order, with their cosine distance."""
+    """Those chunks that have a vector, in order, with their cosine distances."""
     import numpy as np
 
     query = np.frombuffer(query_blob(vector), dtype=np.int8).astype(np.float32)
@@ -177,15 +175,11 @@ def _distances(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDAr
 
 
 def chunk_vectors(connection: Connection, document_id: int) -> dict[int, bytes]:
-    """The stored vectors of a document's chunks, in order."""
     return dict(connection.tuples("document_vectors", document_id=document_id))
 
 
 def rebuild_slabs(connection: Connection, chunk_ids: Iterable[int]) -> None:
-    """Bring the slabs of these chunks in line with `chunks` and `vectors`.
-
-    Call it in the transaction that changed them.
-    """
+    """Bring the slabs of these chunks in line, in the transaction that changed them."""
     import numpy as np
 
     for slab_id in sorted({chunk_id >> SLAB_BITS for chunk_id in chunk_ids}):
@@ -219,7 +213,7 @@ def rebuild_document_vectors(connection: Connection, document_ids: Iterable[int]
 
 
 def rebuild_all_vectors(connection: Connection) -> None:
-    """Bring the whole index in line, after every chunk has got another vector."""
+    """Bring the whole index in line, after every chunk's vector has changed."""
     connection.run("delete_slabs")
     slab_ids = connection.column("all_slab_ids")
     rebuild_slabs(connection, (slab_id << SLAB_BITS for slab_id in slab_ids))
@@ -238,11 +232,7 @@ def mean_vector(blobs: Sequence[bytes]) -> NDArray[np.float32]:
 
 
 def _matrix(blobs: Sequence[bytes]) -> NDArray[np.int8]:
-    """Stored vectors as rows.
-
-    Raises:
-        DamagedFileError: they are not equally wide.
-    """
+    """Stored vectors as rows; DamagedFileError where they are not equally wide."""
     import numpy as np
 
     if len({len(blob) for blob in blobs}) > 1:

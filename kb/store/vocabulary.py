@@ -57,7 +57,7 @@ def _joined(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _add_runs(connection: Connection, runs: set[bytes]) -> None:
-    """Where all words are known, as most are in a large file, it costs one look-up a word."""
+    """Where all words are known, as in most large files, this costs one look-up a word."""
     if not runs:
         return
     written = b" ".join(runs).decode("utf-8", "surrogatepass")
@@ -73,7 +73,7 @@ def _add_runs(connection: Connection, runs: set[bytes]) -> None:
 
 
 def forget_words(connection: Connection, words: Iterable[str]) -> None:
-    """Take words out of the vocabulary, and with them all words that no passage has the stem of."""
+    """Take out these words, and all whose stem no passage has."""
     connection.added_runs().clear()
     unused = connection.column("words_without_passages")
     gone = [{"word": word, "ending": word[::-1]} for word in sorted({*unused, *words})]
@@ -82,35 +82,30 @@ def forget_words(connection: Connection, words: Iterable[str]) -> None:
 
 
 def may_be_misspelt(word: str) -> bool:
-    """Whether typos of a word are looked for."""
+    """Whether to look for typos of a word."""
     # 1.0.21 is no misspelling of 1.0.20, nor one commit of another.
     return 3 <= len(word) <= LONGEST_WORD and not any(map(str.isdigit, word))
 
 
 def stem_of(connection: Connection, word: str) -> str:
-    """The term of the keyword index for a folded word."""
     terms = connection.tokenize(word, stem=True)
     return terms[0][2] if terms else word
 
 
 def beginning_of_words(stem: str) -> str:
-    """What every word with this stem begins with: porter changes a word's last letters alone.
-
-    It takes endings off, and of what is left it may change the last letter (`happi` of `happy`,
-    `file` of `filing`).
-    """
+    """What every word with this stem begins with: porter cuts the ending, and may change the last
+    letter of the rest (`happi` of `happy`, `file` of `filing`)."""
     return stem[:-1] or stem
 
 
 def count_wrong_endings(connection: Connection) -> int:
-    """How many words lack their ending, or the other way round."""
+    """How many words lack their ending, and endings their word."""
     words = {word for word in connection.column("all_words") if may_be_misspelt(word)}
     endings = {ending[::-1] for ending in connection.column("all_endings")}
     return len(words ^ endings)
 
 
 def rebuild_endings(connection: Connection) -> None:
-    """Make the endings anew from the words."""
     endings = [{"ending": ending} for ending in connection.column("all_endings")]
     connection.run_many("delete_ending", endings)
     _add_endings(connection, connection.column("all_words"))

@@ -47,11 +47,9 @@ COPY = "use `kb copy`, or copy the two files together"
 
 
 class WriteAheadLog:
-    """The log of one file. Whoever calls it holds the file's one writer.
+    """The log of one file, in which no write begins beyond `most` bytes that cannot be merged.
 
-    Args:
-        path: the file.
-        most: bytes beyond which no write begins while the log cannot be merged.
+    Whoever calls it holds the file's one writer.
     """
 
     def __init__(self, path: Path, most: int = MOST_LOG) -> None:
@@ -69,7 +67,7 @@ class WriteAheadLog:
         return os.path.isdir(self._litestream)  # no error where a folder above is closed to us
 
     def set_merging(self, connection: apsw.Connection) -> None:
-        """Say whether SQLite merges the log itself when it has grown within one write."""
+        """Let SQLite merge a log that grows within one write, unless Litestream does."""
         if self.is_replicated:
             connection.set_wal_hook(self._note_pages)  # in the place of SQLite's own
         else:
@@ -80,17 +78,15 @@ class WriteAheadLog:
         return apsw.SQLITE_OK
 
     def note_write(self) -> None:
-        """Something may be in the log."""
+        """Note that something may be in the log."""
         self._is_merged = False
 
     def merge(
         self, connection: apsw.Connection, *, wait: bool = True, replicated: bool = False
     ) -> None:
-        """Bring into the file what is in the log, as far as other processes let it.
+        """Bring the log into the file, as far as other processes let it, if need be after a `wait`.
 
-        Args:
-            wait: for readers to let go of it.
-            replicated: even if that is Litestream's to do.
+        `replicated`: even if that is Litestream's to do.
         """
         if self._is_merged:
             return
@@ -121,13 +117,8 @@ class WriteAheadLog:
             wait_for_others(connection)
 
     def require_short(self, connection: apsw.Connection) -> None:
-        """Refuse to write on and on into a log that nobody can merge.
-
-        Where Litestream copies the log, make way for it in time.
-
-        Raises:
-            BusyError: others have been inside a read for too long.
-        """
+        """Make way for Litestream in time; BusyError when others have read for so long that nobody
+        could merge the log."""
         share = self._logged / self._most
         if share > PAUSED_SHARE and is_being_replicated(self.path):
             time.sleep(PAUSE_SECONDS * min(share, 1.0) ** 2)
@@ -146,12 +137,11 @@ class WriteAheadLog:
 
 
 def log_of(path: Path) -> Path:
-    """The log of a file."""
     return companion(path, "-wal")
 
 
 def log_size(path: Path) -> int:
-    """The bytes of a file's log; 0 where there is none, or nobody may look."""
+    """The bytes of a file's log; 0 without one, or if it cannot be seen."""
     try:
         return log_of(path).stat().st_size
     except OSError:
@@ -159,7 +149,6 @@ def log_size(path: Path) -> int:
 
 
 def litestream_folder(file: Path) -> Path:
-    """Where Litestream keeps its state of a file."""
     real = Path(os.path.realpath(file))
     return real.with_name(f".{real.name}-litestream")
 
@@ -191,7 +180,7 @@ class WaitingLog(NamedTuple):
         return f"{first}; to copy all meanwhile, {COPY}"
 
     def sentence(self, *, with_commands: bool = False) -> str:
-        """What a copy lacks and why; the whole commands are for the user's own eyes."""
+        """What a copy lacks and why; only the user sees whole commands."""
         who = ", ".join(
             f"process {holder.process} ({holder.command if with_commands else holder.program})"
             for holder in self.held_by
@@ -205,14 +194,14 @@ class WaitingLog(NamedTuple):
 
 
 def log_finding(database: Database) -> Finding | None:
-    """That writes wait beside the `.db`, when others keep them from being merged into it."""
+    """That writes wait in the log because others keep them from being merged."""
     if (waiting := waiting_log(database)) is None:
         return None
     return Finding("log", HINT, waiting.sentence(with_commands=True), waiting.remedy)
 
 
 def waiting_log(database: Database) -> WaitingLog | None:
-    """Try to merge the log; what waits on if others keep it from being merged, else None."""
+    """Try to merge the log; what waits if others prevent it, else None."""
     if database.in_memory or not log_size(database.path):
         return None
     if not database.read_only and database.merge_log():
@@ -221,7 +210,7 @@ def waiting_log(database: Database) -> WaitingLog | None:
 
 
 def held_log(database: Database) -> WaitingLog:
-    """The log of a file that could not be merged just now."""
+    """The log that could not be merged just now."""
     path, problem = database.path, database.log.problem
     held_by = [] if problem else readers_of_log(path) or holders(path)
     return WaitingLog(path, log_size(path), held_by, problem)

@@ -45,11 +45,7 @@ class Destination:
         return str(self.settings["type"])
 
     def require_answer(self) -> None:
-        """Refuse a server that does not answer; Litestream would ask S3 for two minutes.
-
-        Raises:
-            SourceError: it does not.
-        """
+        """Raise SourceError if a server does not answer: Litestream would try for two minutes."""
         if self.server is None:
             return
         try:
@@ -152,7 +148,7 @@ def _own_key() -> Path:
 
 
 def _host_key(host: str, port: int) -> str:
-    """The key by which ssh knows a server; Litestream itself would trust whoever answers."""
+    """The server's key that ssh knows; Litestream itself would trust whoever answers."""
     name = host if port == SSH_PORT else f"[{host}]:{port}"
     try:
         done = subprocess.run(
@@ -176,5 +172,4 @@ def _host_key(host: str, port: int) -> str:
             f"ssh does not know {name}, so another machine might answer in its place: log in once "
             f"with `ssh{'' if port == SSH_PORT else f' -p {port}'} {host}`, and look at its key"
         )
-    first = next((kind for kind in _HOST_KEYS if kind in keys), next(iter(keys)))
-    return keys[first]
+    return keys[next((kind for kind in _HOST_KEYS if kind in keys), next(iter(keys)))]

@@ -52,9 +52,6 @@ FAILED = "follow: error applying updates"
 class Follower:
     """The copy, and the thread that keeps it new.
 
-    Args:
-        destination: what is followed.
-
     Raises:
         SourceError: there is no copy at the destination, or it cannot be reached.
     """
@@ -90,7 +87,6 @@ class Follower:
             raise
 
     def end(self) -> None:
-        """Stop following, and take the copy away."""
         self._ended.set()
         if self._process is not None:
             self._process.kill()  # a server does not wait for its threads
@@ -100,7 +96,7 @@ class Follower:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def late(self) -> list[str]:
-        """That the copy may be behind, while the destination cannot be asked."""
+        """That the copy may be behind, while the destination does not answer."""
         if time.monotonic() - self._failed_at > LATE_SECONDS:
             return []
         return [
@@ -127,10 +123,7 @@ class Follower:
             self._ended.wait(AGAIN_SECONDS)
 
     def _run_litestream(self) -> None:
-        """Follow by one Litestream until it ends or stands still.
-
-        It begins with a whole copy: what an earlier one left may be half a transaction.
-        """
+        """Follow from a new copy until Litestream stops: the old may hold half a transaction."""
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             file = Path(folder) / "arriving.db"
             with temporary_configuration(self.destination) as (name, configuration):
@@ -175,7 +168,6 @@ class Follower:
             behind = number if is_behind else 0
 
     def _publish(self, arriving: Path) -> bool:
-        """Copy what has arrived, if it is whole and new."""
         number = _number(arriving)
         if number <= self._copied or not _is_between(arriving):
             return False
@@ -193,7 +185,7 @@ class Follower:
         return True
 
     def _hear(self, complaints: list[str], line: str) -> None:
-        """What it logs: a transaction that could not be read has left half of it in the file."""
+        """A transaction that could not be read has left half of it in the file."""
         text = line.strip()
         if APPLIED in text:
             self._failed = False
@@ -205,16 +197,9 @@ class Follower:
 
 
 def open_replica(destination: Destination, writer: str) -> tuple[Database, AttachedFiles]:
-    """A file that follows a destination and refuses what would be written to it.
+    """A file that follows a destination and refuses writes, and what says when it may be behind.
 
-    Args:
-        writer: where to write instead.
-
-    Returns:
-        the file, and what says when it may be behind.
-
-    Raises:
-        SourceError: there is no copy at the destination, or it cannot be reached.
+    `writer` says where to write instead. Raises SourceError as `Follower`.
     """
     where = writer or f"the server of the file that `kb replicate {destination.address}` copies"
     replica = _Replica(
@@ -241,7 +226,7 @@ class _Replica(Database):
 
 
 def _own_folder() -> Path:
-    """A new folder for one process; those of processes that were killed go."""
+    """A new folder for this process; those of killed processes go."""
     folder = user_cache() / "replicas"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for other in folder.iterdir():
@@ -251,7 +236,7 @@ def _own_folder() -> Path:
 
 
 def _number(file: Path) -> int:
-    """The last transaction that is wholly in the file, as Litestream notes it; 0 for none."""
+    """The last transaction that is complete in the file, as Litestream notes it; 0 for none."""
     try:
         return int(Path(f"{file}-txid").read_text(encoding="ascii"), 16)
     except (OSError, ValueError):
@@ -259,7 +244,7 @@ def _number(file: Path) -> int:
 
 
 def _is_between(file: Path) -> bool:
-    """Whether nothing was written to the file since Litestream noted that it is whole."""
+    """Whether the file is unchanged since Litestream noted that it is complete."""
     try:
         return os.stat(file).st_mtime_ns <= os.stat(f"{file}-txid").st_mtime_ns
     except OSError:

@@ -48,18 +48,12 @@ _DOLLAR = "KB_DOLLAR"  # a literal $ in the configuration, where variables are p
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest state that a destination holds."""
-
     number: int  # of Litestream's transactions
     time: datetime
 
 
 def program() -> str:
-    """The path of the program.
-
-    Raises:
-        ConfigurationError: it is not installed.
-    """
+    """The path of the program. Raises ConfigurationError if it is not installed."""
     beside = shutil.which("litestream", path=sysconfig.get_path("scripts"))
     program = beside or shutil.which("litestream")
     if program is None:
@@ -127,7 +121,7 @@ def start(
 
 
 def environment(destination: Destination) -> dict[str, str]:
-    """Litestream's own: with the secrets, which are in nothing else."""
+    """Litestream's environment: the only place that holds the secrets."""
     variables = {**os.environ, **destination.secrets, _DOLLAR: "$"}
     # With this variable its S3 client refuses to begin; it takes the authorities from that one.
     if authorities := variables.pop("AWS_CA_BUNDLE", ""):
@@ -137,7 +131,7 @@ def environment(destination: Destination) -> dict[str, str]:
 
 @contextmanager
 def temporary_configuration(destination: Destination) -> Iterator[tuple[str, Path]]:
-    """A configuration for reading a copy, and the name of the file in it."""
+    """A configuration for reading a copy, and the file's name in it."""
     with tempfile.TemporaryDirectory(prefix="kb-") as folder:
         name = Path(folder) / "kb.db"
         place = Path(folder) / CONFIGURATION
@@ -146,11 +140,7 @@ def temporary_configuration(destination: Destination) -> Iterator[tuple[str, Pat
 
 
 def newest(destination: Destination) -> Newest | None:
-    """The newest state that a destination holds; None where there is no copy.
-
-    Raises:
-        SourceError: it cannot be reached.
-    """
+    """The newest state at a destination; None without a copy. Raises SourceError."""
     destination.require_answer()
     with temporary_configuration(destination) as (name, place):
         done = _run(destination, "restore", "-config", place, "-dry-run", "-json", "-o", name, name)
@@ -165,8 +155,6 @@ def newest(destination: Destination) -> Newest | None:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A file that is back."""
-
     size: int
     documents: int
 
@@ -218,11 +206,7 @@ def restore(destination: Destination, file: Path, at: str = "") -> Restored:
 
 
 def explain(output: str, destination: Destination, at: str = "") -> str:
-    """What Litestream complains of, with what to do.
-
-    Args:
-        at: the time for which a copy was asked; "" for the newest.
-    """
+    """What Litestream complains of and what to do, for a copy as of a time or "" for the newest."""
     lines = [line for line in output.splitlines() if line.strip()]
     reason = lines[-1].removeprefix("Error: ") if lines else "it said nothing"
     place = destination.address
@@ -276,7 +260,7 @@ def _run(
 
 
 def _time(text: str) -> str:
-    """A time as Litestream takes it: with a zone, which is the local one if none is given."""
+    """A time for Litestream, which wants a zone: by default the local one."""
     try:
         return datetime.fromisoformat(text).astimezone().isoformat()
     except ValueError as error:

@@ -22,13 +22,7 @@ from kb.disk.write import replace_file
 from kb.errors import BusyError, FileError, SourceError, UsageError
 from kb.store.database import Database
 from kb.store.replication.destination import Destination
-from kb.store.replication.litestream import (
-    CONFIGURATION,
-    configuration,
-    explain,
-    newest,
-    start,
-)
+from kb.store.replication.litestream import CONFIGURATION, configuration, explain, newest, start
 from kb.store.replication.state import lock_of, note_state, replication_state, stored_address
 from kb.store.write_ahead_log import CONTROL, litestream_folder
 
@@ -143,7 +137,7 @@ def end_left_over(file: Path) -> None:
 
 
 def _forget(file: Path) -> None:
-    """Make the file an ordinary one again, which alone is complete."""
+    """Make the file ordinary and complete again."""
     shutil.rmtree(litestream_folder(file), ignore_errors=True)
     with contextlib.suppress(FileError), Database(file, create=False) as database:
         database.merge_log()
@@ -163,11 +157,7 @@ class _Watch:
         self._last_gist = ""
 
     def run(self, *, is_first: bool) -> None:
-        """Until an exception ends it, such as the one of Ctrl-C.
-
-        Raises:
-            SourceError: the destination cannot be used from the start.
-        """
+        """Run until an exception ends it, as of Ctrl-C; SourceError if the first start fails."""
         self._note()
         pause = 1.0
         while True:
@@ -220,7 +210,6 @@ class _Watch:
             self._note()
 
     def _hear(self, line: str) -> None:
-        """What it logs: errors, and that they are over."""
         try:
             entry = json.loads(line)
         except ValueError:
@@ -234,10 +223,9 @@ class _Watch:
             self._error = ""
 
     def _is_copied(self) -> bool:
-        """Whether Litestream says that everything written until now is at the destination.
+        """Whether everything written until now is at the destination, to which this sends the log.
 
-        It is asked to bring there what is in the log now. The time of its last copy would not do:
-        just after its start it has not looked at the log yet.
+        The time of the last copy would not do: just after a start Litestream has not read the log.
         """
         requested_at, path = _now(), os.path.realpath(self.file)
         done = _control("POST", "/sync", {"path": path, "wait": True, "timeout": SYNC_SECONDS})
@@ -257,7 +245,7 @@ class _Watch:
 
 
 def _control(method: str, path: str, question: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What the Litestream in the working directory answers over its socket; {} without one."""
+    """What Litestream in the working directory answers over its socket; {} if it does not."""
     with (
         contextlib.suppress(OSError, ValueError, http.client.HTTPException),
         contextlib.closing(http.client.HTTPConnection("localhost")) as connection,

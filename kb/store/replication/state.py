@@ -23,8 +23,6 @@ LATE_SECONDS = 10  # without a copy, after which it is said that the copy is beh
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How a file is replicated."""
-
     file: Path
     address: str  # "" where Litestream was not started by kb
     is_running: bool
@@ -111,7 +109,7 @@ def replication_state(file: Path) -> State | None:
 
 
 def stored_address(file: Path) -> str:
-    """Where a file was told to be copied to; "" if kb was not told."""
+    """Where kb was told to copy a file; "" if it was not."""
     try:
         return str(_read(file, CONFIGURATION)["x-kb"]["address"])
     except (LookupError, TypeError):
@@ -119,18 +117,16 @@ def stored_address(file: Path) -> str:
 
 
 def note_state(file: Path, process: int, copied_at: str, error: str) -> None:
-    """Let everybody know how far the copy of a file is."""
     note = {"process": process, "copied_at": copied_at, "error": error}
     replace_file(litestream_folder(file) / STATE, json.dumps(note), is_private=True)
 
 
 def lock_of(file: Path) -> FileLock:
-    """What the one process holds that keeps the copy of a file."""
+    """The lock of the one process that keeps a file's copy."""
     return FileLock(litestream_folder(file) / LOCK)
 
 
 def finding(file: Path) -> Finding | None:
-    """What `kb doctor` says of it."""
     state = replication_state(file)
     if state is None:
         return None
@@ -139,7 +135,7 @@ def finding(file: Path) -> Finding | None:
 
 
 def _read(file: Path, name: str) -> dict[str, Any]:
-    """What lies in Litestream's folder under a name; {} where it cannot be read."""
+    """The JSON file of this name in Litestream's folder; {} if it cannot be read."""
     try:
         content = json.loads((litestream_folder(file) / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
