@@ -76,7 +76,7 @@ _watcher: threading.Thread | None = None
 
 
 def _add(job: _Job) -> None:
-    """Watch it, in a thread that runs while there are any."""
+    """Watch a job, in a thread that runs while there are any."""
     global _watcher
     with _lock:
         _jobs.add(job)
@@ -86,7 +86,7 @@ def _add(job: _Job) -> None:
 
 
 def _remove(job: _Job) -> None:
-    """Watch it no longer; afterwards no exception comes any more."""
+    """Stop watching a job; after this it gets no exception."""
     with _lock:
         _jobs.discard(job)
     if job.was_stopped:
@@ -114,5 +114,5 @@ def _watch() -> None:
 
 
 def _raise_in(thread: int, exception: type[BaseException]) -> None:
-    """Raise it in a thread at that thread's next step, in place of one that waits."""
+    """Raise an exception at a thread's next step, in place of one that waits."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(exception))

@@ -15,12 +15,7 @@ from kb.formats.chunk import embedding_text
 from kb.models.choose import make_embedder, suited_model
 from kb.models.embedder import BATCH_SIZE, Calibration, Embedder, is_address
 from kb.store.chunks import chunk_ids, chunks_to_embed, passages_of_documents
-from kb.store.contents import (
-    all_document_ids,
-    sections_of_documents,
-    texts_of,
-    texts_to_embed,
-)
+from kb.store.contents import all_document_ids, sections_of_documents, texts_of, texts_to_embed
 from kb.store.database import Database
 from kb.store.embeddings import insert_model
 from kb.store.vectors import chunk_vectors, mean_vector
@@ -32,11 +27,7 @@ MIN_CONTRAST = 0.02  # of cosines: a model below it tells nothing apart
 
 
 def calibrate(database: Database, embedder: Embedder) -> None:
-    """Note how the cosines of a model that nobody has judged become scores.
-
-    Raises:
-        EmbeddingError: a model cannot be used.
-    """
+    """Note how the cosines of a model nobody has judged become scores. Raises EmbeddingError."""
     if is_address(embedder.name) and (calibration := _calibrated(database, embedder)) is not None:
         embedder.calibration = calibration
         with database.write() as connection:
@@ -44,11 +35,7 @@ def calibrate(database: Database, embedder: Embedder) -> None:
 
 
 def require_same_vectors(database: Database, embedder: Embedder) -> None:
-    """Refuse a server that runs another model under the name of the one that the file knows.
-
-    Raises:
-        ModelMismatchError: it gives other vectors for a text that has one.
-    """
+    """Raise ModelMismatchError if a server gives a text another vector than the file has."""
     with database.read() as connection:
         first = chunk_ids(connection, with_vector=True, limit=1)
         chunks = chunks_to_embed(connection, first, anew=True)
@@ -65,11 +52,7 @@ def require_same_vectors(database: Database, embedder: Embedder) -> None:
 
 
 def _calibrated(database: Database, embedder: Embedder) -> Calibration | None:
-    """The calibration of a model by the passages of a file; None where these are too few.
-
-    Raises:
-        EmbeddingError: a model cannot be used.
-    """
+    """A model's calibration by the passages of a file; None if these are too few."""
     sample = _sample(database)
     if len(sample) < MIN_SAMPLES:
         return None
@@ -84,7 +67,7 @@ def _calibrated(database: Database, embedder: Embedder) -> Calibration | None:
 
 
 def _sample(database: Database) -> list[tuple[str, str]]:
-    """A heading of each of some documents, and the passage that begins below it."""
+    """A heading of each sampled document, and the passage that begins below it."""
     with database.read() as connection:
         ids = all_document_ids(connection)
         chosen = ids[:: 1 + len(ids) // MAX_SAMPLES]
@@ -104,7 +87,7 @@ def _sample(database: Database) -> list[tuple[str, str]]:
 
 
 def _medians(embedder: Embedder, sample: Sequence[tuple[str, str]]) -> tuple[float, float]:
-    """The median cosine of headings with their own passages, and with those of others."""
+    """The median cosine of headings with their own passages, and with others."""
     import numpy as np
 
     queries, passages = [], []

@@ -62,7 +62,7 @@ def copy_file(database: Database, destination: Path, *, share: bool = False) -> 
 
 
 def _forget_private(copy: Database) -> list[str]:
-    """Delete all that others need not see; the collections that lose their source."""
+    """Delete what others need not see; the collections that lose their source."""
     with copy.write() as connection:
         discoveries = stored_discoveries(connection)
         erase_documents(connection, [row["document_id"] for row in discoveries])

@@ -129,18 +129,17 @@ def all_discoveries(connection: Connection) -> list[dict[str, Any]]:
 
 
 def detect_type(content: str) -> str:
-    """The type that the first telling words of a text speak of; else a pattern."""
+    """The type that the first telling words of a text indicate; by default a pattern."""
     sign = _TYPE_SIGN.search(content)
     return sign.lastgroup or "pattern" if sign else "pattern"
 
 
 def _nearest(connection: Connection, collection_id: int, discovery_id: str) -> list[NearDiscovery]:
-    """Those in force that are about the same as a stored one, nearest first."""
+    """The discoveries in force that are about the same, nearest first."""
     itself = find_discovery(connection, discovery_id)["document_id"]
-    vectors = chunk_vectors(connection, itself)
-    vector = mean_vector([*vectors.values()]) if vectors else None
-    if vector is None:
+    if not (vectors := chunk_vectors(connection, itself)):
         return []
+    vector = mean_vector([*vectors.values()])
     hits = related_documents(
         *(Snapshot(connection), vector, collection_range(collection_id), MAX_CANDIDATES),
         without={*vectors},
@@ -188,7 +187,7 @@ def _document(discovery_id: str, text: str, metadata: dict[str, Any]) -> NewDocu
 def _vector_to_compare(
     model: ModelInUse, text: str, type_: str, module: str
 ) -> NDArray[np.float32] | None:
-    """The text's vector, where `nearest_repetition` needs one and there is a model."""
+    """The text's vector, if `nearest_repetition` needs one and there is a model."""
     with model.database.read() as connection:
         rows = candidates(connection, text, type_, module)
         if not rows or nearest_repetition(connection, rows, None):

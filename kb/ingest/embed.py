@@ -155,7 +155,7 @@ def reembed(
 
 @dataclass(slots=True)
 class _Run:
-    """One pass over the chunks of the file with one model."""
+    """One pass over the file's chunks with one model."""
 
     database: Database
     embedder: Embedder
@@ -167,14 +167,13 @@ class _Run:
     under_way: dict[bytes, list[StoredChunk]] = field(default_factory=dict)
 
     def embed_waiting(self, within: ChunkRange) -> Generator[int]:
-        """Embed what waits for a vector: beginnings of documents and the newest ones first."""
+        """Embed what waits, beginnings of documents and the newest first."""
         for _ in range(2):  # the second time what was stored meanwhile
             with self.database.read() as connection:
                 order = waiting_chunks(connection, within)
             yield from self.embed(order)
 
     def embed(self, chunk_ids: Sequence[int]) -> Generator[int]:
-        """Embed chunks; how many are done, after each transaction."""
         self.under_way.clear()
         windows = (chunk_ids[at : at + WINDOW] for at in range(0, len(chunk_ids), WINDOW))
         batches = (batch for window in windows for batch in self._batches(window))
@@ -184,7 +183,7 @@ class _Run:
                 yield self.report.embedded + self.report.reused
 
     def _batches(self, chunk_ids: Sequence[int]) -> Iterator[Batch]:
-        """The texts without a vector; vectors that exist go to their chunks at once."""
+        """Batches of texts without a vector; chunks get existing vectors at once."""
         by_hash: dict[bytes, list[StoredChunk]] = {}
         with self.database.read() as connection:
             for chunk in chunks_to_embed(connection, chunk_ids, anew=self.keeps_old):
@@ -205,7 +204,7 @@ class _Run:
             yield {key: texts[key] for key in keys[start : start + BATCH_SIZE]}
 
     def _store(self, vectors: Vectors) -> None:
-        """Store what the engine answers; what it answers again changes nothing."""
+        """Store what the engine answers; repeated answers change nothing."""
         new = {key: vector for key, vector in vectors.items() if key in self.under_way}
         if not new:
             return
@@ -241,11 +240,7 @@ class _Run:
         rebuild_document_vectors(connection, sorted(documents))
 
     def require_model(self, connection: Connection) -> None:
-        """Refuse to mix vectors when another process changed the file's model meanwhile.
-
-        Raises:
-            ModelMismatchError: it did.
-        """
+        """Refuse to mix vectors when another process changed the file's model meanwhile."""
         if self.keeps_old:
             model_id = find_model_id(connection, *_key(self.embedder))
         else:
@@ -261,9 +256,8 @@ class _Run:
 def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport, engine: Engine) -> None:
     """Take the model that suits the documents, if nearly all of them are still to be embedded.
 
-    A note in English may have been the first text of a file that now gets Japanese documents. The
-    few passages that have a vector get the other model's first: they are searched meanwhile, and
-    may lie outside of what is to be embedded now.
+    The first text of a file that now gets Japanese documents may have been a note in English. The
+    few passages that have a vector get the other model's first: searches use them meanwhile.
     """
     most = (waiting - 1) // MANY_TIMES
     with model.database.read() as connection:
@@ -296,11 +290,7 @@ def _key(embedder: Embedder) -> tuple[str, str, int]:
 
 
 def _model_in_use(database: Database, embedder: Embedder) -> int:
-    """The id of the embedder's row in `models`, which becomes the current one if none is.
-
-    Raises:
-        ModelMismatchError: another model is.
-    """
+    """The row id of the embedder's model, which becomes current if no model is."""
     embedder.embed(["width"])  # a named model's width is known once it is loaded
     with database.write() as connection:
         current = current_model(connection)
@@ -327,7 +317,7 @@ def _model_in_use(database: Database, embedder: Embedder) -> int:
 
 
 def _is_other_build(embedder: Embedder, current: Row) -> bool:
-    """Whether another build of the same model is in use, with which its vectors may be mixed."""
+    """Whether the file uses another build of the model, whose vectors may be mixed with it."""
     return (
         (current["name"], current["width"]) == (embedder.name, embedder.width)
         and current["sha256"] != embedder.sha256
@@ -336,7 +326,4 @@ def _is_other_build(embedder: Embedder, current: Row) -> bool:
 
 
 def _insert_model(connection: Connection, embedder: Embedder) -> int:
-    calibration = embedder.calibration
-    return insert_model(
-        connection, *_key(embedder), slope=calibration.slope, intercept=calibration.intercept
-    )
+    return insert_model(connection, *_key(embedder), *embedder.calibration)

@@ -47,7 +47,6 @@ class Engine(Protocol):
         Raises:
             EmbeddingError: the model cannot be used.
         """
-        ...
 
 
 class Threads:
@@ -58,7 +57,7 @@ class Threads:
     """
 
     def run(self, embedder: Embedder, batches: Iterator[Batch]) -> Generator[Vectors]:
-        """As `Engine.run`; in the order of the batches."""
+        """As `Engine.run`, in the order of the batches."""
         workers = available_cores()
         waiting: deque[Future[Vectors]] = deque()
 
@@ -86,10 +85,7 @@ def vectors_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
 
 def vectors_by_model(name: str, sha256: str, texts: Sequence[str]) -> list[bytes]:
-    """As `vectors_of`, with this machine's installed model of a name.
-
-    Args:
-        sha256: of the file's model, the only one that may make its vectors.
+    """As `vectors_of`, with this machine's installed model of a name, if it is the file's.
 
     Raises:
         EmbeddingError: this machine lacks the model, or has another build of it.
@@ -106,7 +102,7 @@ def vectors_by_model(name: str, sha256: str, texts: Sequence[str]) -> list[bytes
 
 
 def unlike(vectors: Sequence[bytes], expected: Sequence[bytes]) -> str:
-    """What is wrong with another machine's vectors of the probes, "" if nothing is."""
+    """What is wrong with another machine's vectors of the probes; "" if nothing is."""
     if list(vectors) == list(expected):
         return ""
     if [len(vector) for vector in vectors] != [len(vector) for vector in expected]:

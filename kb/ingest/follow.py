@@ -56,11 +56,7 @@ def follow_folders(knowledge: OpenFile, model: ModelInUse) -> list[FolderWatcher
 def embed_for(
     model: ModelInUse, collection_id: int, seconds: float, progress: Progress = no_progress
 ) -> bool:
-    """Embed a collection for about so long. Returns whether some of it still waits.
-
-    Raises:
-        EmbeddingError: the model cannot be used.
-    """
+    """Embed a collection for some seconds; whether some still waits. Raises EmbeddingError."""
     deadline = time.monotonic() + seconds
     report = embed_pending(
         model,
@@ -72,7 +68,7 @@ def embed_for(
 
 
 def _refresh(knowledge: OpenFile, model: ModelInUse, collection_id: int) -> bool:
-    """Sync one collection; returns whether something is left to do."""
+    """Sync one collection; whether something is left to do."""
     with knowledge.sync_lock:
         with knowledge.database.read() as connection:
             # Read anew: it may have been removed or changed since.
@@ -127,18 +123,16 @@ def sync_configured_archives(
         with knowledge.sync_lock:
             if not _is_stored(database, stored):  # by another call, meanwhile
                 name, settings = storable(root.name), {"source": source}
-                _sync(
-                    database,
-                    SourceRegistration(
-                        stored, name, kind="archive", settings=settings, keeps_empty=True
-                    ),
+                archive = SourceRegistration(
+                    stored, name, kind="archive", settings=settings, keeps_empty=True
                 )
+                _sync(database, archive)
                 has_synced = True
     return has_synced
 
 
 def sync_changed_archive(knowledge: OpenFile, row: Row) -> None:
-    """Sync an archive whose folder changed; the end is noted, so that the next process need not."""
+    """Sync a changed archive and note the end, so that the next process need not."""
     with knowledge.sync_lock:
         try:
             report = _sync(knowledge.database, row)

@@ -1,4 +1,4 @@
-"""Take a discovery or a secret file back, so that nothing of it stays in the knowledge base.
+"""Take a discovery or a secret file back, so that no trace of it stays in the knowledge base.
 
 Deleting rows is not enough. A full-text index keeps deleted terms until its segments are merged,
 the vocabulary keeps words as they were written, the log of sessions keeps questions, and SQLite
@@ -28,11 +28,8 @@ MAX_SHOWN = 5
 
 
 def forget_discovery(database: Database, id_start: str) -> ForgottenDiscovery:
-    """Delete a discovery, by its id or a unique beginning, with every trace of it in the file.
-
-    Raises:
-        DiscoveryNotFound, UsageError: as `find_discovery`.
-    """
+    """Delete a discovery with every trace of it in the file. Arguments and errors as
+    `find_discovery`."""
     with database.write() as connection:
         row = find_discovery(connection, id_start)
         metadata = json.loads(row["metadata"])
@@ -92,7 +89,7 @@ def erase_documents(
 
 
 def write_anew(database: Database) -> str:
-    """Write the file without its free pages; the notice if that failed, else ""."""
+    """Write the file without its free pages; a notice if that failed, else ""."""
     try:
         if database.compact():
             return ""

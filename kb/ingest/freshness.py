@@ -33,9 +33,7 @@ class Freshness:
 
 
 def look_at(database: Database, collection: Row) -> Freshness:
-    """Compare what is stored of a collection with its folder.
-
-    A file whose state is as it was is taken for unchanged.
+    """Compare what is stored of a collection with its folder, by the state of each file.
 
     Raises:
         SourceError: the folder cannot be read.
@@ -75,7 +73,7 @@ def look_at(database: Database, collection: Row) -> Freshness:
 
 
 def _read(fresh: Freshness, file: SourceFile, row: Row | None, preparation: Preparation) -> None:
-    """Tell a file that changed from one that was only touched, or that cannot be stored."""
+    """Tell changed files from those that were only touched, or cannot be stored."""
     try:
         content = preparation.read(file)
         if row is None:

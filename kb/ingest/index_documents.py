@@ -109,7 +109,7 @@ def _prepared(
 
 
 def _cut(doc_id: str, text: str, content_hash: bytes, metadata: dict[str, Any]) -> NewDocument:
-    """Parse as Markdown and cut into passages. All of the text is content, front matter too."""
+    """Parse as Markdown and cut into passages; front matter is text too."""
     parsed = parse(text, "content.md")
     blocks = tuple(
         replace(block, kind="paragraph") if block.kind == "front_matter" else block
@@ -127,10 +127,7 @@ def _cut(doc_id: str, text: str, content_hash: bytes, metadata: dict[str, Any]) 
 
 
 def _title(parsed: ParsedDocument, text: str) -> str:
-    """The first heading, else the first line's beginning: words of the text in either case.
-
-    Not the document id, whose words would be found though the text does not hold them.
-    """
+    """The first heading or line. The id would be found by words that the text does not hold."""
     first = next((section.heading for section in parsed.sections if section.heading), "")
     line = first or next(line for line in text.split("\n") if line.strip())
     words = " ".join(line.split())

@@ -24,7 +24,7 @@ BACKENDS = ("sqlite", "memory")
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where an index is kept, and how it takes words."""
+    """Where an index is kept, and its options for words."""
 
     name: str
     database: Database
@@ -33,11 +33,7 @@ class Index:
 
 
 def find_index(knowledge: OpenFile, name: str) -> Index | None:
-    """An index by its name; None for the default one while nothing is in it.
-
-    Raises:
-        IndexNotFound: with near names.
-    """
+    """An index by its name; None for an empty default one. Raises IndexNotFound with near names."""
     names: list[str] = []
     for database in knowledge.databases:
         with database.read() as connection:
@@ -83,7 +79,7 @@ def create_index(
 
 
 def _other_kind(knowledge: OpenFile, name: str) -> str:
-    """What to do with a name that belongs to a collection of another kind; "" if it does not."""
+    """What to do with the name of a collection of another kind; "" for other names."""
     with knowledge.database.read() as connection:
         row = next((row for row in all_collections(connection) if row["name"] == name), None)
     if row is None or row["kind"] == "index":

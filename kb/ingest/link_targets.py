@@ -1,7 +1,7 @@
-"""The second look at links that lead to no document by their key, once a sync knows the whole tree.
+"""Where links lead whose key no document answers, decided once a sync knows the whole tree.
 
 A site's configuration says at which address a page is read, a vault finds any file by its name, and
-what is no document is a file all the same. What is found is written into the key of the link:
+other files than documents can be targets too. The answer becomes the key of the link:
 `path:` of a document, `file:`, `external:`, or `elsewhere:` for what the tree cannot hold.
 """
 
@@ -51,16 +51,14 @@ _PROJECT = re.compile(r"(?P<project>[\w.+-]+):\S")
 def look_again(database: Database, collection_id: int, root: Path, *, has_changed: bool) -> None:
     """Find where the unresolved links of a collection lead, in the tree that it was read from.
 
-    Args:
-        has_changed: documents did, so that what was found before may lead elsewhere now.
+    If documents have changed, resolved links may lead elsewhere too.
     """
     with database.read() as connection:
         tree = _Tree(connection, collection_id, root)
         is_moved = has_changed and bool(tree.sites)
         rows = unresolved_links(connection, collection_id, with_resolved=is_moved)
         changes = list(tree.changes(rows))
-        collections = all_collections(connection)
-    by_id = {row["collection_id"]: row["options"] for row in collections}
+        by_id = {row["collection_id"]: row["options"] for row in all_collections(connection)}
     options = json.loads(by_id.get(collection_id, "{}"))
     names = options.get("generators", [])
     if has_changed:
@@ -129,7 +127,7 @@ class _Tree:
 
     @cached_property
     def sites(self) -> list[Site]:
-        """Those whose configuration lies in the tree, the deepest first."""
+        """The sites configured in the tree, deepest first."""
         sites = []
         for path in sorted(self._files, key=lambda path: (-path.count("/"), path)):
             for name, generator in generators().items():
@@ -148,7 +146,7 @@ class _Tree:
         return sites
 
     def _metadata(self, path: str, site: Site) -> dict[str, Any]:
-        """What a page says of its address; a page of HTML is stored without its front matter."""
+        """A page's metadata; HTML is stored without its front matter."""
         values: dict[str, Any] = self._documents[path]["metadata"]
         if site.generator.by_name and path.endswith(".html"):
             match = re.search(r"^permalink:\s*(\S+)", self._text(path)[:2_000], re.MULTILINE)
@@ -162,7 +160,7 @@ class _Tree:
             return ""
 
     def changes(self, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-        """The links that lead elsewhere than they are stored to: new keys and targets."""
+        """New keys and targets of links that lead elsewhere than stored."""
         for row in rows:
             link = Link(row["target_url"], row["kind"], 0, "")
             own_key = link_key(link, row["path"], self._id)
@@ -182,7 +180,7 @@ class _Tree:
                 }
 
     def _look(self, link: Link, path: str) -> tuple[str, str]:
-        """The document that a link leads to, else the key of what is none; ("", ""): broken."""
+        """The document that a link leads to, or another target's key; ("", "") if it is broken."""
         url = link.url.partition("#")[0] if link.kind != "ref" else link.url
         is_name = False
         if "{" in url or "<%" in url or "%s" in url:
@@ -223,7 +221,7 @@ class _Tree:
         return ""
 
     def _on_sites(self, link: Link, url: str, path: str, *, is_name: bool) -> str:
-        """The page or file that a site shows at an address; "" for none."""
+        """The page or file that a site serves at an address; "" for none."""
         for site in self.sites:
             if not site.holds(path):
                 continue
@@ -239,9 +237,8 @@ class _Tree:
         return ""
 
     def _is_made(self, url: str, path: str) -> bool:
-        """Whether a generator makes what an address leads to, or it lies beyond the tree."""
-        is_org = text_format(path) == "org"
-        if url.startswith("~") or (is_org and url.startswith("/")):
+        """Whether a generator makes an address's target, or it lies outside the tree."""
+        if url.startswith("~") or (text_format(path) == "org" and url.startswith("/")):
             return True  # from the top of the machine
         for site in self.sites:
             if site.holds(path):
@@ -261,7 +258,7 @@ class _Tree:
         return (path, "") if path in self._documents else ("", self._scoped("file", path))
 
     def _scope_of_project(self, link: Link, url: str) -> str:
-        """What is of Sphinx alone: names of other projects, labels that autodoc makes."""
+        """The scope of Sphinx's own targets: other projects' names, labels made by autodoc."""
         others = self._other_projects
         project = _PROJECT.match(url)
         if project and (project["project"] in others or not others):
@@ -269,11 +266,11 @@ class _Tree:
         return "elsewhere" if link.kind == "ref" and _CODE_NAME.fullmatch(url) else ""
 
     def _scoped(self, scope: str, place: str) -> str:
-        """The key of what is no document: a file of the collection, or what lies elsewhere."""
+        """The key of a target that is not a document."""
         return f"{scope}:{self._id}/{place}"
 
     def _places(self, url: str, path: str) -> Iterator[str]:
-        """The paths that an address may mean, seen from a document, the surest first."""
+        """The paths that an address in a document may mean, most likely first."""
         name = unquote(url.partition("?")[0])
         folder = posixpath.dirname(path)
         if not name:

@@ -45,10 +45,7 @@ from kb.text.times import utc_now
 def move_collection(
     source: Database, target: Database, row: Row, progress: Progress = no_progress
 ) -> MovedCollection:
-    """Move one collection with all its documents.
-
-    Args:
-        row: of the source's `all_collections`.
+    """Move one collection, a row of the source's `all_collections`, with all its documents.
 
     Raises:
         UsageError: it belongs to a project, or documents of its name there say something else.
@@ -99,8 +96,7 @@ def copy_documents(
 ) -> None:
     """Store some documents of one file in a collection of another, inside a write there.
 
-    Vectors go with them where both files have the same model; a file without one takes the
-    other's.
+    Vectors go with them where both files have the same model, or the new one has none.
     """
     model_id = _shared_model(old, new)
     for done, document_id in enumerate(document_ids):
@@ -119,11 +115,7 @@ def _catch_up(
     now: Sequence[Row],
     since: str,
 ) -> None:
-    """Do in the copy what was done to the collection after `since`, when copying began.
-
-    Raises:
-        UsageError: the other file has a document of the name of a new one.
-    """
+    """Repeat in the copy what happened to the collection `since` copying began."""
     keys = ("document_id", "content_hash", "indexed_at")
     before, after = (
         {row["path"]: tuple(row[key] for key in keys) for row in rows} for rows in (copied, now)
@@ -156,7 +148,7 @@ def target_collection(new: Connection, row: Row, files: Sequence[Row]) -> tuple[
 
 
 def _shared_model(old: Connection, new: Connection) -> int | None:
-    """The model in the new file that has made the old one's vectors; None where another has."""
+    """The new file's model, if it made the old one's vectors; else None."""
     model, target = current_model(old), current_model(new)
     if model is None:
         return None
@@ -172,7 +164,7 @@ def _shared_model(old: Connection, new: Connection) -> int | None:
 
 
 def _with_blocks(new: NewDocument) -> NewDocument:
-    """A research report with its paragraphs, by which others are found that say the same."""
+    """A research report with its paragraphs, by which similar ones are detected."""
     archive = new.parsed.front_matter.get("archive")
     if not isinstance(archive, dict) or archive.get("source") != RESEARCH:
         return new

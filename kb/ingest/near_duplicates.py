@@ -44,7 +44,7 @@ _FILLERS, _PREPOSITIONS, _NEGATIONS, _DIRECTIONS = (
 
 
 def candidates(connection: Connection, text: str, type_: str, module: str) -> list[Candidate]:
-    """The discoveries of a type and module that seem to say what a text says, or part of it."""
+    """Discoveries of a type and module that seem to say the same as a text, or part of it."""
     stems: dict[str, str] = {}
 
     def stem(word: str) -> str:
@@ -70,7 +70,7 @@ def candidates(connection: Connection, text: str, type_: str, module: str) -> li
 def nearest_repetition(
     connection: Connection, rows: list[Candidate], vector: NDArray[np.float32] | None
 ) -> Row | None:
-    """The candidate that is the same; without the text's vector, one in the same words."""
+    """The candidate that says the same; without the text's vector, one in the same words."""
     near: list[tuple[float, int, Row]] = []
     for row, limit in rows:
         if limit == IN_ANY_CASE:
@@ -96,7 +96,7 @@ class _Statement:
         return [stem for part in self.parts for stem in part[1:]]
 
     def repeats(self, other: _Statement) -> bool:
-        """Whether one of the two says nothing that the other does not say too."""
+        """Whether one of the two says nothing that the other does not."""
         few, many = sorted((self, other), key=lambda statement: len(statement.stems))
         if not few.stems or few.negations != many.negations:
             return False
@@ -110,10 +110,7 @@ class _Statement:
 
 
 def _fits(few: list[list[str]], many: list[list[str]]) -> bool:
-    """Whether each part comes in another one that begins with the same word.
-
-    It may be read there from some word on and round to it.
-    """
+    """Whether each part fits in another with the same first word, read round from any word."""
     rest = list(many)
     for lead, *part in few:
         for match in rest:

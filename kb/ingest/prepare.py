@@ -67,10 +67,7 @@ TRUSTED_AGE_NS = 2_000_000_000
 
 @contextlib.contextmanager
 def opened(collection: Row, *, fetch: bool = True) -> Iterator[Opened]:
-    """A collection's source, for as long as the block lasts.
-
-    Args:
-        fetch: False leaves out what the manifest of a folder or bundle names elsewhere.
+    """A collection's source, for a block; without `fetch` not what its manifest names elsewhere.
 
     Raises:
         SourceError: it is a bundle that cannot be unpacked, or cannot be fetched.
@@ -92,7 +89,7 @@ def opened(collection: Row, *, fetch: bool = True) -> Iterator[Opened]:
 
 
 def _size_limits(collection: Row) -> Accepts:
-    """Which files of a source are fetched: those that the walk could take."""
+    """The size limits for fetching files: those that the walk could take."""
     include = json.loads(collection["include"])
     globs = Globs(include, descend=False) if include else None
     beside = (METADATA_FILE, RESULT_FILE) if collection["kind"] == "archive" else ()
@@ -154,7 +151,7 @@ def files_of(
 
 
 def glob_filter(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], bool]:
-    """The test whether a collection's globs let a path in that its manifest lists."""
+    """A test whether a collection's globs accept a path listed in its manifest."""
     included = Globs(include, descend=False) if include else None
     excluded = Globs(exclude, descend=True)
     return lambda path: (included is None or included.match(path)) and not excluded.match(path)
@@ -162,8 +159,6 @@ def glob_filter(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file that was read."""
-
     content_hash: bytes
     # Raises ConversionError, and DocumentTooComplex as `prepare_document` does.
     prepare: Callable[[], NewDocument]
@@ -171,7 +166,7 @@ class ReadFile:
     source: SourceText | None = None  # None: it is converted
 
     def state_of(self, file: SourceFile) -> FileState:
-        """The file's state, unless what it shows may change without it."""
+        """The file's state, unless what it includes may change without it."""
         includes = self.source is not None and self.source.includes
         return UNKNOWN_STATE if includes else trusted_state(file)
 
@@ -198,15 +193,11 @@ class Preparation:
         )
 
     def format_of(self, file: SourceFile) -> Format | None:
-        """The format from which a file has to be converted; an archive holds text alone."""
+        """The format to convert a file from; an archive holds only text."""
         return None if self.is_archive else format_of(file.path, by_name=self.by_name)
 
     def read(self, file: SourceFile) -> ReadFile:
-        """Read a file.
-
-        Raises:
-            SourceError: it cannot be read.
-        """
+        """Read a file. Raises SourceError if it cannot be read."""
         kind = self.format_of(file)
         if kind is None:
             text = (
@@ -247,11 +238,7 @@ class Preparation:
 def prepare_document(
     file: SourceFile, source: SourceText, options: Mapping[str, Any] | None = None
 ) -> NewDocument:
-    """Parse and chunk a file's text; `options` are its collection's.
-
-    Raises:
-        DocumentTooComplex: it takes too long, or has too many lines.
-    """
+    """Parse and chunk a file's text, by its collection's options. Raises DocumentTooComplex."""
 
     def prepared() -> NewDocument:
         page = source.text[: source.shown[0].heading[0] - 1] if source.shown else source.text
@@ -291,7 +278,7 @@ def _document(
 
 
 def _shown_chunks(source: SourceText, page: ParsedDocument, count: int) -> Iterator[Chunk]:
-    """Passages of what a page shows: of the line that shows it, with the path as their lead."""
+    """Passages of what a page includes, at the line that includes it, with the path as lead."""
     for shown in source.shown:
         around = [
             section
@@ -317,14 +304,14 @@ def _shown_chunks(source: SourceText, page: ParsedDocument, count: int) -> Itera
 
 
 def _origin(file: SourceFile) -> dict[str, Any]:
-    """The metadata of a document that was fetched: as of a captured page in an archive."""
+    """The metadata of a fetched document, like that of a captured page."""
     if not file.url:
         return {}
     return {"archive": {"source": URL_CONTENT, "date": file.captured[:10], "urls": [file.url]}}
 
 
 def trusted_state(file: SourceFile) -> FileState:
-    """The file's state, as far as a later change is sure to lead to another."""
+    """The file's state, without times so young that a change might not show."""
     oldest = time.time_ns() - TRUSTED_AGE_NS
     state = file.state
     if state.changed_ns is not None and state.changed_ns >= oldest:

@@ -23,7 +23,7 @@ from kb.text.file_names import on_disk
 
 
 def unconfirmed(database: Database, rows: Sequence[Row]) -> list[Reach]:
-    """What collections, rows of `all_collections`, would read that this user has not named."""
+    """What collections would read that this user has not confirmed."""
     reaches = []
     _, project = folders(database.path)
     for row in rows:
@@ -43,7 +43,7 @@ def confirm(database: Database, reaches: Sequence[Reach]) -> None:
 
 
 def take_along(database: Database, row: Row, mark: Mark) -> None:
-    """Confirm for another file what a collection of this one may read."""
+    """Confirm for another file what this collection may read."""
     refused = unconfirmed(database, [row])
     if row["source"] and all(reach.is_private for reach in refused):
         mark.confirm_source(row["source"], is_private=_may_be_private(row) and not refused)
@@ -72,7 +72,7 @@ def _may_be_private(row: Row) -> bool:
 
 
 def _is_inside(source: str, project: str) -> bool:
-    """Whether a source, links followed, lies in the project whose file names it."""
+    """Whether a source, links followed, is in the project whose file names it."""
     if not project or is_remote(source):
         return False
     try:

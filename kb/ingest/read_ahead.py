@@ -52,8 +52,7 @@ def reading(
 ) -> Iterator[Callable[[SourceFile], ReadFile]]:
     """A function that reads these files in order: by two processes where that saves time.
 
-    Args:
-        stored: hashes of what is stored, by path: such a file needs no document.
+    A file whose hash is in `stored` under its path needs no document.
     """
     size = sum(file.size for file in files if preparation.format_of(file) is None)
     if size < WORTH_A_PROCESS:
@@ -98,11 +97,7 @@ class _ReadAhead:
                 self._child.communicate()
 
     def read(self, file: SourceFile) -> ReadFile:
-        """The next file, as `Preparation.read` gives it.
-
-        Raises:
-            SourceError: it cannot be read.
-        """
+        """As `Preparation.read`, of the next file."""
         self._look_ahead()
         ahead = self._waiting.popleft()
         assert ahead.file == file
@@ -132,7 +127,7 @@ class _ReadAhead:
             self._waiting.append(ahead)
 
     def _document(self, ahead: _FileAhead) -> NewDocument:
-        """The document of a file; until the child has made it, others are made here."""
+        """A file's document; while the child makes it, others are made here."""
         assert ahead.reply is not None
         while ahead.made is None and not ahead.reply.done():
             if not any(free.make_here() for free in (ahead, *self._waiting)):
@@ -154,7 +149,7 @@ class _ReadAhead:
         return True
 
     def _ask(self, fed: Future[bool]) -> NewDocument | DocumentTooComplex | None:
-        """What the child made of the text that it was given; None if nothing."""
+        """The child's document of a text; None if there is none."""
         try:
             if not fed.result() or self._has_failed:
                 return None
@@ -192,11 +187,7 @@ class _FileAhead:
         return True
 
     def document(self) -> NewDocument:
-        """The document that was made; waits for it.
-
-        Raises:
-            Exception: whatever kept it from being made.
-        """
+        """The finished document, waited for; raises what prevented it."""
         assert isinstance(self.result, ReadFile)
         assert self.reply is not None
         assert self.result.source is not None
@@ -209,7 +200,7 @@ class _FileAhead:
 def made_elsewhere(
     make: Callable[..., NewDocument | DocumentTooComplex], *arguments: Any
 ) -> NewDocument | DocumentTooComplex:
-    """What a function makes in a process of its own, while this one answers others."""
+    """Run a function in a separate process, while this one answers others."""
     with contextlib.suppress(Exception), _start() as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -255,7 +246,7 @@ def main() -> None:
 
 
 def _by_fields(kind: type[Any]) -> Callable[[Any], tuple[type[Any], tuple[Any, ...]]]:
-    """How to pickle an object as the arguments that make it anew."""
+    """A pickler of objects as the arguments that make them."""
     values = attrgetter(*(field.name for field in fields(kind)))
     return lambda instance: (kind, values(instance))
 

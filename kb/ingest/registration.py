@@ -15,12 +15,7 @@ from typing import Any
 from kb.errors import UsageError
 from kb.sources.address import is_remote, local
 from kb.sources.manifest import Manifest
-from kb.store.collections import (
-    all_collections,
-    free_name,
-    store_collection,
-    unstored_row,
-)
+from kb.store.collections import all_collections, free_name, store_collection, unstored_row
 from kb.store.connection import Connection, Row
 from kb.store.documents import forget_content_hashes
 
@@ -46,18 +41,10 @@ class Registration(ABC):
 
     @abstractmethod
     def plan(self, connection: Connection) -> Plan:
-        """What it will be.
-
-        Raises:
-            UsageError: it cannot be.
-        """
+        """What it will be; UsageError if it cannot be made so."""
 
     def store(self, connection: Connection) -> int:
-        """Make or change it; its row id. Call it inside a write transaction.
-
-        Raises:
-            UsageError: as `plan`; another process may have been first.
-        """
+        """Make or change it in a write transaction; its row id. Raises UsageError as `plan`."""
         plan = self.plan(connection)
         if plan.reads_anew:
             # What the kind and the settings make of the documents, other links among it.
@@ -149,9 +136,7 @@ def with_manifest(
 ) -> Registration | None:
     """What is to become of a collection, once its manifest is read.
 
-    Args:
-        registration: what was to become of it so far; None when it was to stay as it is.
-        row: the collection as it would be by that.
+    So far that was `registration`, None to stay as it is, which would make it `row`.
     """
     if registration is not None and not isinstance(registration, SourceRegistration):
         return registration
@@ -170,7 +155,7 @@ def with_manifest(
 
 @dataclass(frozen=True, slots=True)
 class MovedSource(Registration):
-    """A collection whose documents lie somewhere else now; its first sync there stores that."""
+    """A collection whose documents have moved; its first sync there stores that."""
 
     name: str
     source: str  # as it is stored

@@ -40,11 +40,10 @@ class SyncReport:
     is_stored: bool = True  # False: a new collection without documents was not made
 
     def tell(self, message: str, path: str = "") -> None:
-        """Note what the user should know of a file, or of the whole collection."""
+        """Note what the user should know about a file, or the whole collection."""
         self.notices.append({"path": path, "message": message})
 
     def fail(self, path: str, message: str) -> None:
-        """Note why a file could not be stored, or listed."""
         self.errors.append({"path": path, "message": message})
 
     def include(self, other: SyncReport) -> None:
@@ -55,17 +54,11 @@ class SyncReport:
             mine += [problem for problem in others if problem not in mine]
 
     def as_dict(self) -> dict[str, Any]:
-        fields = asdict(self)
-        del fields["is_stored"]
-        return fields
+        return {name: value for name, value in asdict(self).items() if name != "is_stored"}
 
 
 def require_source(collection: Row) -> None:
-    """Refuse to sync a collection that is filled by tool calls.
-
-    Raises:
-        UsageError: it has no source.
-    """
+    """Raise UsageError for a collection that is filled by tool calls."""
     if not collection["source"]:
         raise UsageError(
             f'the collection "{collection["name"]}" is filled by tool calls and has no source to '
@@ -74,7 +67,7 @@ def require_source(collection: Row) -> None:
 
 
 def would_empty(collection: Row, count: int, *, is_addition: bool) -> SourceError:
-    """The refusal to delete all that a collection holds."""
+    """The refusal to delete everything in a collection."""
     name, source = collection["name"], collection["source"]
     way_out = (
         "check the globs"
@@ -89,11 +82,7 @@ def would_empty(collection: Row, count: int, *, is_addition: bool) -> SourceErro
 
 
 def nothing_readable(collection: Row, report: SyncReport, *, has_files: bool) -> SourceError:
-    """The refusal to add a collection without documents, with the first of its errors.
-
-    Args:
-        has_files: some file matches the globs.
-    """
+    """The refusal to add a collection without documents, with the first of its errors."""
     first = report.errors[0]
     others = f" ({len(report.errors) - 1} more failed)" if len(report.errors) > 1 else ""
     where = f"{first['path']}: "
@@ -107,7 +96,7 @@ def nothing_readable(collection: Row, report: SyncReport, *, has_files: bool) ->
 
 
 def shown_globs(collection: Row) -> str:
-    """The globs of a collection, for a message that nothing matches; "" without any."""
+    """A collection's globs, for a message that nothing matches; "" without any."""
     only, never = json.loads(collection["include"]), json.loads(collection["exclude"])
     parts = [
         f"{word} {', '.join(globs)}" for word, globs in (("only", only), ("not", never)) if globs
@@ -130,6 +119,6 @@ def secret_names(paths: Sequence[str]) -> str:
 
 
 def tokens_notice(text: str) -> str:
-    """The notice about a document that shows what looks like secrets: it is stored all the same."""
+    """The notice about what looks like secrets in a document, which is stored all the same."""
     lines = [f"line {secret.line} ({secret.kind})" for secret in secrets_in(text)]
     return f"stored, though it seems to hold a secret: {some_of(lines)}" if lines else ""

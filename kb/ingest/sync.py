@@ -166,11 +166,7 @@ def _tell(
 def _available(
     files: Sequence[SourceFile], preparation: Preparation, report: SyncReport, root: Path
 ) -> list[SourceFile]:
-    """The files that can be read with what is installed; the others are told in one line.
-
-    Raises:
-        SourceError: the collection is a single file that cannot.
-    """
+    """The files in available formats; one notice counts the others."""
     kinds = [preparation.format_of(file) for file in files]
     missing = Counter(kind.name for kind in kinds if kind is not None and not kind.is_available)
     if missing and root.is_file():
@@ -195,7 +191,7 @@ def _plan(database: Database, collection: Row | Registration) -> Plan:
 
 
 def _stored(database: Database, plan: Plan, report: SyncReport) -> dict[str, Row]:
-    """The stored files by path; secret ones that an earlier version of kb let in go first."""
+    """Stored files by path, without secret ones, which earlier versions of kb let in."""
     collection_id = plan.row["collection_id"]
     with database.read() as connection:
         rows = stored_files(connection, collection_id)
@@ -214,7 +210,7 @@ def _stored(database: Database, plan: Plan, report: SyncReport) -> dict[str, Row
 def _take_back(
     database: Database, collection_id: int, paths: Sequence[str], report: SyncReport
 ) -> None:
-    """Delete what is stored of secret files, with every trace."""
+    """Delete stored secret files with every trace."""
     if not paths:
         return
     with database.write() as connection:

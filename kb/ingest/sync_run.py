@@ -43,8 +43,6 @@ MAX_BATCH_CHARACTERS = 200_000
 
 @dataclass(slots=True)
 class SyncRun:
-    """One sync under way."""
-
     database: Database
     collection: Row
     registration: Registration | None  # None: the collection is as it is to be
@@ -69,16 +67,12 @@ class SyncRun:
             self._gone_paths.setdefault(row["content_hash"], []).append(path)
 
     def seems_unchanged(self, file: SourceFile) -> bool:
-        """Whether a file has the state of what is stored, and that is believed."""
+        """Whether a file has the stored state, and that is trusted."""
         row = self.stored.get(file.path)
         return row is not None and state_of(row) == file.state and not self.force
 
     def sync_file(self, file: SourceFile) -> None:
-        """Store one file if it changed, at once or with others that follow.
-
-        Raises:
-            SourceError: it cannot be read.
-        """
+        """Store one file if it changed, at once or with others that follow."""
         if self.seems_unchanged(file):
             self.report.unchanged += 1
             return
@@ -130,7 +124,7 @@ class SyncRun:
 
     @contextlib.contextmanager
     def noting(self, file: SourceFile) -> Iterator[None]:
-        """Note what is wrong with one file, and go on with the next."""
+        """Note what is wrong with a file, and let the next one follow."""
         try:
             yield
         except SecretFile:
@@ -152,7 +146,7 @@ class SyncRun:
 
     @property
     def has_changed_nothing(self) -> bool:
-        """Whether the collection is as it was, the source's own name for its edition too."""
+        """Whether the collection is unchanged, its version and description too."""
         done = self.report.added or self.report.updated or self.report.removed
         facts = zip(("version", "description"), self._edition, strict=True)
         is_news = any(text and text != self.collection[key] for key, text in facts)
@@ -189,26 +183,21 @@ class SyncRun:
             delete_unused_vectors(connection)
             self.report.total = count_documents(connection, collection_id)
             # Files of earlier versions hold absolute paths alone.
-            source = self.collection["source"]
-            finish_sync(connection, collection_id, *self._edition, source)
+            finish_sync(connection, collection_id, *self._edition, self.collection["source"])
 
     def _registered(self, connection: Connection) -> int:
-        """The collection's id; within this transaction it is as it is to be.
-
-        Raises:
-            CollectionNotFound: it was removed meanwhile; another one may have its id by now.
-        """
+        """The collection's id; within this transaction it is stored as planned."""
         if self.registration is not None:
             collection_id = self.registration.store(connection)
             self._name = collection_name(connection, collection_id) or ""
             return collection_id
         collection_id = int(self.collection["collection_id"])
-        if collection_name(connection, collection_id) != self._name:
+        if collection_name(connection, collection_id) != self._name:  # its id is another's by now
             raise CollectionNotFound(f'the collection "{self._name}" was removed during its sync')
         return collection_id
 
     def _note_registered(self, collection_id: int) -> None:
-        """The transaction was stored: from now on the collection is as it is to be."""
+        """Note that the transaction succeeded: the collection is stored as planned."""
         if self.registration is not None:
             self.registration = None
             self.collection = {**self.collection, "collection_id": collection_id}
@@ -216,7 +205,7 @@ class SyncRun:
     def _store(
         self, connection: Connection, collection_id: int, new: NewDocument
     ) -> tuple[str, str]:
-        """Store a document; what it counts as in the report, and the path that it had before."""
+        """Store a document; what it counts as, and its earlier path."""
         now = stored_file(connection, collection_id, new.path)
         if now is not None and now["content_hash"] == new.content_hash:
             return "unchanged", ""  # another process was first
@@ -227,7 +216,7 @@ class SyncRun:
         return "added" if document_id is None else "updated", old_path
 
     def _renamed(self, connection: Connection, content_hash: bytes) -> tuple[str, int | None]:
-        """Path and id of a document of the same bytes whose path is gone: it keeps its vectors."""
+        """Path and id of a missing document with these bytes: it keeps its vectors."""
         paths = self._gone_paths.get(content_hash, [])
         while paths and paths[-1] not in self.gone:
             paths.pop()
@@ -239,10 +228,7 @@ class SyncRun:
 
 
 def _archive_page(file: SourceFile, new: NewDocument) -> None:
-    """Write a fetched page into the archive of captured pages, if the environment names one.
-
-    Its layout is `<md5 of the address>/content.md` with `metadata.json` beside it.
-    """
+    """Write a fetched page to `<md5 of its address>/` in the archive that the environment names."""
     archive = os.environ.get(CAPTURES_VARIABLE)
     if not (archive and file.url):
         return

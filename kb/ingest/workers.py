@@ -47,11 +47,7 @@ TLS_FILES = {
 
 
 def require_extra() -> None:
-    """Refuse to go on without the extra.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """Raise UsageError if the extra is not installed."""
     if find_spec("distributed") is None:
         raise UsageError(
             "--workers needs the extra dask, which is not installed: pip install 'kbfile[dask]'"
@@ -98,7 +94,6 @@ def connect(address: str, *, direct: bool = False) -> Any:
 
 
 def _security(address: str) -> Any:
-    """Keys and certificates as Dask is configured."""
     import distributed
 
     make: Any = distributed.Security
@@ -156,7 +151,7 @@ class DaskWorkers:
         yield from Threads().run(embedder, batches)
 
     def _connected(self) -> Any:
-        """A client of the scheduler; None where nobody answers, which is said."""
+        """A client of the scheduler; None, and a message, if nobody answers."""
         try:
             return connect(self._address)
         except OSError as error:
@@ -212,11 +207,7 @@ class _Work:
         self.unfinished: dict[bytes, Batch] = {}  # by the first hash of each
 
     def run(self, batches: Iterator[Batch]) -> Generator[Vectors]:
-        """As `Engine.run`.
-
-        Raises:
-            _LostError: what is left is `unfinished`.
-        """
+        """As `Engine.run`. Raises _LostError: what is left is `unfinished`."""
         while not self._slots:
             yield from self._collect()
         for batch in batches:
@@ -231,12 +222,12 @@ class _Work:
             yield from self._collect()
 
     def end(self) -> None:
-        """Take back what is still with the workers."""
+        """Take back what the workers still have."""
         if self._handed and self._client.status == "running":
             self._executor.shutdown(wait=False)
 
     def _collect(self) -> Iterator[Vectors]:
-        """Whatever has come, after waiting for something; what came together is one answer."""
+        """Wait for something and return all that has come as one answer."""
         self._look()
         if not self._handed:
             time.sleep(LOOK_SECONDS / 10)  # for a worker
@@ -283,7 +274,7 @@ class _Work:
         self._handed[future] = _Handed(batch, frozenset(fit), tries)
 
     def _look(self, *, at_once: bool = False) -> None:
-        """See which workers there are now, and try those that are new."""
+        """See which workers there are, and try new ones."""
         if not at_once and time.monotonic() - self._looked < LOOK_SECONDS:
             return
         threads = self._threads()
@@ -316,7 +307,7 @@ class _Work:
         return threads
 
     def _try(self, workers: list[str]) -> dict[str, str]:
-        """Let workers embed the probes: why each is left out, "" if it is not."""
+        """Let workers embed the probes: why to leave each out, or ""."""
         try:
             answers: dict[str, Any] = self._client.run(
                 vectors_by_model,
