@@ -82,12 +82,9 @@ class PageAnchors:
     def of(
         cls, text: str, headings: Sequence[str], markup: str, generators: Collection[str] = ()
     ) -> PageAnchors:
-        """Those of a page.
+        """Those of a page, with its headings as plain text; `markup` is one of `WITH_ANCHORS`.
 
-        Args:
-            headings: its headings in order, as plain text.
-            generators: those of the sites in its tree; without any it is read as GitHub shows it.
-            markup: its format, one of `WITH_ANCHORS`.
+        Without `generators`, those of the sites in its tree, it is read as GitHub shows it.
         """
         schemes = [_SCHEMES[name] for name in (markup, *generators) if name in _SCHEMES]
         names = {name for names in made_anchors(headings, schemes) for name in names}
@@ -110,7 +107,7 @@ class PageAnchors:
         )
 
     def has(self, fragment: str, kind: str) -> bool:
-        """Whether a link of this kind finds what stands behind its `#`."""
+        """Whether the page has what a link of this kind names after its `#`."""
         name = unquote(fragment).strip()
         if _ALWAYS.match(name) or name.casefold() in self.names:
             return True
@@ -120,7 +117,7 @@ class PageAnchors:
         return _words(name.rpartition("#")[2]) in self.headings
 
     def may_have(self, fragment: str) -> bool:
-        """Whether the page may have such a place although its text does not say so."""
+        """Whether the page may have such an anchor although its text does not show it."""
         return self.is_partial or (self.is_hooked and re.search(r"[^\w-]", fragment) is not None)
 
 
@@ -148,10 +145,7 @@ def made_anchors(
 
 
 def written_anchors(lines: Sequence[str], start_line: int) -> Iterator[str]:
-    """The anchors that somebody wrote for the heading in this line, in any markup.
-
-    They stand in the heading, in the lines above it up to other text, or in a drawer below it.
-    """
+    """The anchors written for the heading in this line: in it, above it, or in a drawer below."""
     row = start_line - 1
     yield from _written(lines[row])
     for line in reversed(lines[max(0, row - _LINES_ABOVE) : row]):
@@ -182,12 +176,12 @@ def _words(heading: str) -> str:
 
 
 def _ascii_slug(heading: str) -> str:
-    """As Python-Markdown makes it, and with it MkDocs."""
+    """Python-Markdown's, and so that of MkDocs."""
     return _unicode_slug(_ascii(heading))
 
 
 def _unicode_slug(heading: str) -> str:
-    """As GitLab makes it, and Python-Markdown where it is told to keep letters of all scripts."""
+    """GitLab's, and Python-Markdown's when it keeps letters of all scripts."""
     text = re.sub(r"[^\w\s-]", "", unicodedata.normalize("NFKC", heading)).strip().lower()
     return re.sub(r"[-\s]+", "-", text)
 

@@ -22,14 +22,7 @@ from kb.formats.dates import first_iso_date, read_date
 from kb.formats.front_matter import read_front_matter
 from kb.formats.outline import ParsedDocument
 from kb.formats.research import RESEARCH, URL_CONTENT, result_markdown
-from kb.sources.folder import (
-    Report,
-    SourceFile,
-    SourceText,
-    Withhold,
-    read,
-    walk,
-)
+from kb.sources.folder import Report, SourceFile, SourceText, Withhold, read, walk
 from kb.text.json_text import JsonError, parse_json
 from kb.text.suffixes import PAGE_SUFFIXES
 
@@ -65,8 +58,6 @@ class ArchiveText(SourceText):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFacts:
-    """What an archive knows of one document."""
-
     source: str  # "research" or "url-content"
     date: str  # YYYY-MM-DD
     urls: tuple[str, ...] = ()  # the page's own addresses
@@ -74,7 +65,6 @@ class ArchiveFacts:
     title: str = ""  # "" when the text's own is to be used
 
     def as_metadata(self) -> dict[str, Any]:
-        """What is stored with the document, under the key "archive"."""
         values: dict[str, Any] = {"source": self.source, "date": self.date}
         if self.urls:
             values["urls"] = list(self.urls)
@@ -91,10 +81,7 @@ def walk_archive(
     report: Report,
     withhold: Withhold = lambda _: None,
 ) -> Iterator[SourceFile]:
-    """As `kb.sources.folder.walk`, with research results.
-
-    Size and time are of both files of a pair.
-    """
+    """As `kb.sources.folder.walk`, with research results; size and time are of both files."""
     for file in walk(root, include or _INCLUDED, exclude, report=report, withhold=withhold):
         with contextlib.suppress(OSError):
             if _is_pair(file):
@@ -109,11 +96,7 @@ def walk_archive(
 
 
 def read_archive(file: SourceFile) -> ArchiveText:
-    """One document of an archive as Markdown.
-
-    Raises:
-        SourceError: it cannot be read, or a result is no JSON.
-    """
+    """One document of an archive as Markdown. Raises SourceError if it cannot be read as such."""
     source = read(file)
     text, content_hash, notice, metadata = source.text, source.content_hash, source.notice, {}
     if _is_pair(file):
@@ -138,7 +121,7 @@ def read_archive(file: SourceFile) -> ArchiveText:
 
 
 def markdown_path(path: str) -> str:
-    """The path by which a document is parsed: a result is Markdown by then."""
+    """The path by which a document is parsed: results have become Markdown."""
     return path.removesuffix(".json") + ".md" if path.endswith(f"/{RESULT_FILE}") else path
 
 
@@ -147,9 +130,8 @@ def archive_facts(
 ) -> ArchiveFacts:
     """Kind, date, addresses and query of a document, from its path, text and metadata.json.
 
-    Args:
-        options: of the collection; `source` says what the archive holds, `url_field` names a
-            header line whose links are the document's own addresses.
+    Of the options `source` says what the archive holds, and `url_field` names a header line whose
+    links are the document's own addresses.
     """
     query, link_title, urls, date_text = _header(source.text)
     metadata = source.metadata
@@ -159,9 +141,8 @@ def archive_facts(
     title = "" if parsed.front_matter.get("title") else query or link_title
     if not title and parsed.title == file.path.rsplit("/", 1)[-1]:
         title = _first_text(metadata, "title", "name") or (urls[0] if urls else "")
-    kind = options.get("source") or _kind(file.path, query, urls, parsed.front_matter)
     return ArchiveFacts(
-        source=kind,
+        source=options.get("source") or _kind(file.path, query, urls, parsed.front_matter),
         date=_date(file, date_text, parsed.front_matter, metadata),
         urls=tuple(dict.fromkeys([*urls, *_named_links(source.text, options.get("url_field"))])),
         query=query,

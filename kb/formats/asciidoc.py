@@ -141,7 +141,7 @@ class _Reader:
             self._take_text(line)
 
     def _take_comment(self) -> None:
-        """A line of comment: it parts a list from the next one, and is no part of a block."""
+        """A comment line separates lists, and belongs to no block."""
         frame = self._frames[-1]
         if frame.state == "gap" and not frame.awaits_text:
             self._end_list()
@@ -240,7 +240,7 @@ class _Reader:
         return True
 
     def _goes_on(self, source: str, level: int) -> bool:
-        """Whether a term is one more name of what the last one names."""
+        """Whether a term is another name for what the last one defines."""
         last = self._terms[-1] if self._terms and self._frames[-1].awaits_text else None
         if last is None or (last.frame, last.level) != (len(self._frames) - 1, level):
             return False
@@ -299,7 +299,7 @@ class _Reader:
         self._frames.append(_Frame(inner))
 
     def _leave(self, place: int) -> None:
-        """Close this frame and those in it; the line is the delimiter, or there is none left."""
+        """Close this frame and those in it; the line is the delimiter, or the end of the file."""
         self._flush()
         while len(self._frames) > place:
             self._end_list()
@@ -319,7 +319,7 @@ class _Reader:
         frame.state, frame.awaits_text = "attached", False
 
     def _shorten(self, level: int) -> None:
-        """Close the lists of the frame from a level on, and the terms in them."""
+        """Close the frame's lists from this level on, and their terms."""
         frame, place = self._frames[-1], len(self._frames) - 1
         while self._terms and self._terms[-1].frame == place and self._terms[-1].level >= level:
             term = self._terms.pop()
@@ -336,7 +336,7 @@ class _Reader:
             frame.state = "start"
 
     def _begin(self, kind: str) -> None:
-        """A block of the document begins; those in other blocks are parts of them."""
+        """Begin a block of the document; blocks in other blocks are parts of those."""
         if len(self._frames) == 1:
             self._end_block()
             self._block = (self._metadata or self._number, kind)
@@ -368,7 +368,7 @@ class _Reader:
         return shown_text(source[:MAXIMUM_SOURCE], self._attributes)[:MAXIMUM_HEADING]
 
     def _set(self, entry: re.Match[str]) -> None:
-        """An attribute of the document, whose value may go on in the next lines."""
+        """Set an attribute of the document, whose value may continue in the next lines."""
         name, parts = entry["name"].lower(), [entry["value"] or ""]
         while parts[-1].endswith((" \\", " +")) and self._number < len(self._lines):
             parts[-1] = parts[-1][:-2].rstrip()

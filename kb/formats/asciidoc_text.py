@@ -47,7 +47,7 @@ _COMPATIBLE = re.compile(r"(?<![\w\\])'(\S|\S.*?\S)'(?!\w)")
 
 
 def expanded(text: str, attributes: Mapping[str, str]) -> str:
-    """The text with the values of the attributes that are known."""
+    """The text with known attributes replaced by their values."""
     if "{" not in text:
         return text
     remaining = LONGEST_VALUE
@@ -161,8 +161,6 @@ _VERBATIM = "-.+/`"
 
 
 class Title(NamedTuple):
-    """The title of a section."""
-
     level: int  # from 1
     text: str
     is_underlined: bool  # on two lines, as older documents write it
@@ -208,7 +206,6 @@ def style_of(line: str) -> str:
 
 
 def block_kind(delimiter: str, style: str) -> str:
-    """What kind of `Block` a delimiter opens."""
     if delimiter == "--":
         return "fence" if style in CODE_STYLES else "directive"
     kinds = {"/": "reference", "_": "quote", **dict.fromkeys(_TABLES, "table")}

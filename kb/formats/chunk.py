@@ -66,7 +66,7 @@ class Chunk:
 
 
 def passage(text: str, start: int, end: int, lead: Range = NO_LEAD) -> str:
-    """What a chunk says, its lead in front."""
+    """A chunk's text, with its lead in front."""
     body = text[start:end]
     return f"{text[slice(*lead)]}\n{body}" if lead != NO_LEAD else body
 
@@ -77,9 +77,6 @@ def chunk(text: str, document: ParsedDocument, tokenizer: Tokenizer) -> tuple[Ch
     Every character outside front matter is in exactly one chunk, but for blanks and text without
     words. A heading without a body opens the chunk of its first subsection. A document with nothing
     but a title in front matter has one empty chunk at its end.
-
-    Args:
-        tokenizer: the embedding model's own, with neither truncation nor padding.
     """
     if tokenizer.truncation is not None or tokenizer.padding is not None:
         raise ValueError("the tokenizer truncates or pads, so it cannot count tokens")
@@ -125,8 +122,7 @@ def embedding_text(title: str, heading_path: str, text: str) -> str:
     A long title or path is cut, the path from its front, so that together they cost
     `MAXIMUM_PREFIX_COST` at most and the same words always give the same text.
     """
-    parts = (*_prefix(title, heading_path), text)
-    return "\n".join(part for part in parts if part.strip())
+    return "\n".join(part for part in (*_prefix(title, heading_path), text) if part.strip())
 
 
 @lru_cache(maxsize=64)  # the chunks of a section follow each other
@@ -135,8 +131,7 @@ def _prefix(title: str, heading_path: str) -> tuple[str, str]:
     path = " ".join(heading_path.split())
     if path == title:
         path = ""
-    half = MAXIMUM_PREFIX_COST // 2
-    title = _cut_to_cost(title, MAXIMUM_PREFIX_COST - min(_cost_of(path), half))
+    title = _cut_to_cost(title, MAXIMUM_PREFIX_COST - min(_cost_of(path), MAXIMUM_PREFIX_COST // 2))
     remaining = MAXIMUM_PREFIX_COST - _cost_of(title)
     while PATH_SEPARATOR in path and _cost_of(path) > remaining:
         path = path.split(PATH_SEPARATOR, 1)[1]
@@ -175,9 +170,7 @@ def _ranges(
 ) -> Iterator[tuple[int, int, Range]]:
     """The ranges of a unit's chunks, each with its lead.
 
-    Args:
-        terms: where the term of each block of a definition stands, and the one around it, by the
-            block's first line.
+    `terms` says by a block's first line where its term and the one around that stand.
     """
     start, end = source.range(blocks[0])[0], source.range(blocks[-1])[1]
     needs_lead = any(term[0] < start for term in terms.get(blocks[0].start_line, ()))
@@ -250,7 +243,7 @@ class _Packing:
         return self._fill(first, self._furthest(first)) < TINY_FILL
 
     def _halve(self, first: int, last: int) -> int:
-        """Cut what two chunks can hold near its middle, rather than leave a tiny rest."""
+        """Cut near the middle what two chunks can hold, rather than leave a tiny rest."""
         middle = self._fill(first, len(self._pieces)) / 2
 
         def rank(i: int) -> tuple[int, float]:

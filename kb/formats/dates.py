@@ -30,7 +30,7 @@ def document_date(metadata: Mapping[str, Any], path: str) -> str:
 
 
 def file_date(modified_ns: int) -> str:
-    """The time of a file as the store keeps times; "" of one that no calendar has."""
+    """A file's time as it is stored; "" if no calendar has it."""
     with contextlib.suppress(OverflowError, ValueError, OSError):
         return stored_time(datetime.fromtimestamp(modified_ns // 10**9, UTC))
     return ""
@@ -56,7 +56,7 @@ def read_date(value: Any) -> str:
 
 
 def first_iso_date(text: str) -> str:
-    """The first date in a text that the calendar has, as YYYY-MM-DD; "" if none."""
+    """The first valid date in a text, as YYYY-MM-DD; "" if none."""
     for match in _ISO_DATE.finditer(text):
         with contextlib.suppress(ValueError):
             return date(*map(int, match.groups())).isoformat()

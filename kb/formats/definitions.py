@@ -78,11 +78,7 @@ def _blocks(blocks: Sequence[Block], segments: Iterator[Segment]) -> Iterator[Bl
 def find_definitions(
     blocks: Sequence[Block], lines: Sequence[str], plain: Callable[[str], str]
 ) -> list[Heading]:
-    """The definitions of a Markdown text, in order.
-
-    Args:
-        plain: a term's text without its markup.
-    """
+    """The definitions of a Markdown text, in order; `plain` takes a term's markup off."""
     if not any(map(_MARK.match, lines)):
         return []
     headings = {
@@ -117,7 +113,7 @@ def find_definitions(
 
 
 class _Mark(NamedTuple):
-    """The colon of a definition, with the lines of its terms; lines count from 1."""
+    """The colon of a definition, and the lines of its terms; lines count from 1."""
 
     start_line: int
     term_end_line: int
@@ -139,7 +135,7 @@ def _marks(lines: Sequence[str]) -> Iterator[_Mark]:
 
 
 def _with_terms_above(lines: Sequence[str], number: int) -> _Mark | None:
-    """The mark of a line, if there are terms in the lines above it."""
+    """The mark of a line that has terms above it."""
     end = number - 1
     is_loose = end > 0 and not lines[end - 1].strip()
     end -= is_loose
@@ -177,7 +173,7 @@ def _indent(line: str) -> int:
 
 
 def _limits(marks: Sequence[_Mark], last: int) -> list[int]:
-    """For each mark the line before the next one that is no further in."""
+    """For each mark the line before the next one that is not indented further."""
     limits = [last] * len(marks)
     waiting: list[int] = []
     for number, mark in enumerate(marks):
@@ -188,7 +184,7 @@ def _limits(marks: Sequence[_Mark], last: int) -> list[int]:
 
 
 def _end(lines: Sequence[str], mark: _Mark, limit: int, headings: Set[int]) -> int:
-    """The last line of a definition: before text that is no further in than its terms."""
+    """The last line of a definition: before text that is not indented further than its terms."""
     end = mark.line
     is_behind_blank = False
     for number in range(mark.line + 1, limit + 1):

@@ -101,8 +101,7 @@ def read_front_matter(text: str) -> FrontMatter:
 def _front_matter(block: str, values: Any, notice: str = "") -> FrontMatter:
     if not isinstance(values, dict):
         return NO_FRONT_MATTER
-    lines = block.count("\n") + (not block.endswith("\n"))
-    return FrontMatter(values, len(block), lines, notice)
+    return FrontMatter(values, len(block), block.count("\n") + (not block.endswith("\n")), notice)
 
 
 def front_matter_title(values: dict[str, Any]) -> str:
@@ -163,7 +162,7 @@ def _read_toml(source: str) -> Any:
 
 
 def _read_toml_lines(source: str) -> tuple[dict[str, Any], list[int]]:
-    """The values of the lines that can be read by themselves, and the others, from 0."""
+    """The values of lines that can be read on their own, and the other lines, from 0."""
     values: dict[str, Any] = {}
     left_out = []
     for number, line in enumerate(source.split("\n")):
@@ -180,7 +179,7 @@ def _number(written: str) -> float | str:
 
 
 def _plain(value: Any, *, as_text: bool = False, depth: int = 0) -> Any:
-    """What a reader of JSON or TOML found, as `_Reader` gives it."""
+    """What JSON or TOML holds, in the form of `_Reader`."""
     if depth > MAXIMUM_DEPTH:
         raise RecursionError
     if isinstance(value, dict):

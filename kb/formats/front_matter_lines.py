@@ -29,8 +29,7 @@ _FLOW_ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,]*)\s*(?:,|$)""")
 def read_lines(source: str, read_yaml: ReadYaml) -> tuple[dict[str, Any], list[int]]:
     """Return the values, and the lines (from 0) that gave none."""
     reader = _LineReader(read_yaml)
-    values = reader.mapping(list(enumerate(source.split("\n"))), 0)
-    return values, reader.left_out
+    return reader.mapping(list(enumerate(source.split("\n"))), 0), reader.left_out
 
 
 class _LineReader:

@@ -42,8 +42,7 @@ def introduction(text: str, block: Range, kind: str) -> Range:
     if not places and low > start:
         space = text.find(" ", low, end)
         places = [space + 1 if space >= 0 else low]
-    begin = places[-1] if places else start
-    return begin, end
+    return (places[-1] if places else start), end
 
 
 class Leads:
@@ -59,7 +58,7 @@ class Leads:
         self._intro = next((term for term in terms if term[0] < block[0]), self._intro)
 
     def at(self, place: int) -> Range:
-        """The lead of a passage that begins there."""
+        """The lead of a passage that begins at this position."""
         if place <= self._block[0]:
             return self._intro
         number = bisect_right(self._inner, place, key=itemgetter(0))
@@ -67,7 +66,6 @@ class Leads:
 
     @property
     def different(self) -> set[Range]:
-        """All leads of the block."""
         return {self._intro, *(lead for _, lead in self._inner)}
 
     @cached_property
@@ -79,7 +77,7 @@ class Leads:
 
 
 def _inside(text: str, block: Range, kind: str, intro: Range) -> Iterator[tuple[int, Range]]:
-    """From which place on which lead holds, behind the block's beginning."""
+    """From which position on which lead applies, after the block's beginning."""
     lines = _lines(text, block)
     if len(lines) < 2:
         return
@@ -101,7 +99,7 @@ def _inside(text: str, block: Range, kind: str, intro: Range) -> Iterator[tuple[
 def _hanging(
     text: str, lines: Sequence[Range], intro: Range, *, is_list: bool
 ) -> Iterator[tuple[int, Range]]:
-    """Lines that are indented belong to the item, or the line, that they hang on."""
+    """Indented lines belong to the item or line above them."""
     above: list[tuple[int, Range]] = []  # indentation and line of what a line may hang on
     for number, line in enumerate(lines):
         indent = _trimmed(text, line)[0] - line[0]

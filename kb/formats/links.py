@@ -47,12 +47,8 @@ def find_links(
 ) -> tuple[Link, ...]:
     """All links of a document, in order.
 
-    Args:
-        texts: see `LinkText`; lines count from 0 in the text behind the front matter.
-        references: the environment in which the block rules ran, with the link definitions.
-        front_matter: its values.
-        lines: the whole file.
-        first_line: lines of the front matter.
+    Lines of `texts` (see `LinkText`) count from 0 behind the front matter, which has `first_line`
+    of the file's `lines`. `references` is the environment of the block rules, with definitions.
     """
     links = list(_front_matter_links(front_matter, lines[:first_line]))
     footnotes: dict[str, Link] = {}
@@ -74,7 +70,7 @@ def find_links(
 
 
 def _pieces(content: str, shown: str) -> Iterator[tuple[str, str, int]]:
-    """A block's text, in pieces if it is very long, each with the lines before it."""
+    """A block's text, a very long one in pieces, each with the number of lines before it."""
     offset = start = 0
     while len(content) - start > MAXIMUM_INLINE:
         end = content.rfind("\n", start, start + MAXIMUM_INLINE) + 1 or start + MAXIMUM_INLINE
@@ -165,7 +161,7 @@ _ROLES = {"doc": "doc", "ref": "ref", "numref": "ref", "term": "term"}
 
 
 def role_target(role: str, content: str) -> tuple[str, str]:
-    """Where a role of Sphinx leads and the kind of link; ("", "") for what is none."""
+    """Where a Sphinx role leads and the kind of link; ("", "") if it is none."""
     kind = _ROLES.get(role.rpartition(":")[2], "")
     titled = _TITLED.search(content)
     place = " ".join((titled[1] if titled else content).split())
@@ -211,7 +207,7 @@ _CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 
 
 def _block_references(content: str, line: int) -> Iterator[Link]:
-    """`((id))` of Logseq: a block of some page, by its id."""
+    """Logseq's `((id))`: a block of some page."""
     shown = (
         _CODE_SPAN.sub(lambda match: " " * len(match[0]), content) if "`" in content else content
     )
@@ -244,9 +240,7 @@ def _role(state: StateInline, silent: bool) -> bool:
 
 
 _OWN_KINDS = ("wiki", "autolink", "ref", "doc", "term")
-_INLINE_RULES = ["text", "role", "escape", "bare_url", "backticks", "wiki"]
-_INLINE_RULES += ["link", "image"]
-_INLINE_RULES += ["autolink", "html_inline"]
+_INLINE_RULES = "text role escape bare_url backticks wiki link image autolink html_inline".split()
 
 
 def _make_parser() -> MarkdownIt:
@@ -277,9 +271,7 @@ def _links_of(
 ) -> Iterator[tuple[Link, str | None]]:
     """The links of one block's text, each with the label of the footnote it belongs to.
 
-    Args:
-        shown: the text without what is hidden: see `visible`.
-        note: the footnote that the whole block belongs to.
+    `shown` is the text without what is hidden (`visible`), `note` the footnote of all of it.
     """
     tokens: list[Token] = []
     _PARSER.inline.parse(shown, _PARSER, dict(references), tokens)
@@ -319,7 +311,7 @@ def _links_of(
 def _footnote_span(
     definitions: Sequence[re.Match[str]], position: int, length: int
 ) -> tuple[int, int, str | None]:
-    """The part of a block that belongs together with a position, and its footnote's label."""
+    """The part of a block around a position that belongs together, and its footnote's label."""
     following = bisect_right(definitions, position, key=lambda match: match.start())
     high = definitions[following].start() if following < len(definitions) else length
     if not following:
@@ -329,7 +321,7 @@ def _footnote_span(
 
 
 def _with_sentences(footnotes: Mapping[str, Link], texts: Sequence[LinkText]) -> Iterator[Link]:
-    """Footnotes' links, each with the first sentence that its footnote belongs to, if any."""
+    """Footnotes' links, each with the first sentence that refers to its footnote."""
     marks: dict[str, tuple[str, int, int]] = {}
     for content, *_ in texts if footnotes else ():
         if "[^" in content:

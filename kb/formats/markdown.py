@@ -67,7 +67,6 @@ def read(text: str, lines: Sequence[str], path: str) -> Body:
 
 
 def read_markdown(text: str, lines: Sequence[str], *, has_front_matter: bool = True) -> Body:
-    """Read a whole file; `lines` are its lines."""
     front = read_front_matter(text) if has_front_matter else NO_FRONT_MATTER
     references: dict[str, Any] = {}
     reader = _Found(front.line_count, references)
@@ -91,7 +90,7 @@ def read_markdown(text: str, lines: Sequence[str], *, has_front_matter: bool = T
 
 @dataclass(slots=True)
 class _Found:
-    """What the block rules found so far; lines of blocks count from 1, in the file."""
+    """What the block rules have collected; lines of blocks count from 1, in the file."""
 
     first_line: int  # lines of the front matter
     references: dict[str, Any]  # the link definitions that are known so far
@@ -99,11 +98,10 @@ class _Found:
     headings: list[tuple[Block, int, str]] = field(default_factory=list)  # level and source
     texts: LinkTexts = field(default_factory=LinkTexts)  # for `find_links`
     paragraph: str = ""  # the source of the first one with words to read
-
     tags: dict[str, None] = field(default_factory=dict)  # in order
 
     def add(self, tokens: Sequence[Token], line: int) -> None:
-        """Take up blocks whose lines count from `line` of the text behind the front matter."""
+        """Take blocks whose lines count from `line` of the text behind the front matter."""
         at = line
         for index, token in enumerate(tokens):
             if token.map is not None:
@@ -117,8 +115,7 @@ class _Found:
             kind = _BLOCK_KINDS.get(token.type)
             if kind is None:
                 continue
-            end = line + token.map[1] + self.first_line
-            block = Block(at + 1 + self.first_line, end, kind)
+            block = Block(at + 1 + self.first_line, line + token.map[1] + self.first_line, kind)
             self.blocks.append(block)
             if kind == "heading":
                 self.headings.append((block, int(token.tag[1]), tokens[index + 1].content))
@@ -167,7 +164,7 @@ def _windows(text: str, references: dict[str, Any]) -> Iterator[tuple[list[Token
 
 
 def _last_block(tokens: Sequence[Token]) -> int:
-    """Where the last top-level block begins, or the last item of a list that is the last."""
+    """Where the last top-level block, or the last item of a list at the end, begins."""
     for index in range(len(tokens) - 1, 0, -1):
         token = tokens[index]
         opens = token.nesting >= 0 and token.map is not None
@@ -177,7 +174,7 @@ def _last_block(tokens: Sequence[Token]) -> int:
 
 
 def plain_heading(source: str, references: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """A heading as it is written, with markup, links and attributes, as the text that it shows."""
+    """The text that a heading shows, without markup, links and attributes."""
     source = source.rstrip()
     start = source.rfind("{")
     if source.endswith("}") and _ATTRIBUTE_BLOCK.fullmatch(source, start):
@@ -186,7 +183,7 @@ def plain_heading(source: str, references: Mapping[str, Any] = MappingProxyType(
 
 
 def _plain_text(source: str, references: Mapping[str, Any], *, images: bool) -> str:
-    """Remove Markdown's inline markup; an image leaves its alternative text, if wanted."""
+    """Remove inline markup; images leave their alternative text if wanted."""
     # Inline parsing of hostile input can be quadratic; no caller shows more than this.
     source = source[:MAXIMUM_SOURCE]
     if not _MARKUP.search(source):
@@ -227,7 +224,7 @@ def page_properties(lines: Sequence[str], path: str) -> dict[str, str]:
 
 
 def block_ids(text: str) -> tuple[str, ...]:
-    """The ids by which blocks of a page are referred to."""
+    """The ids by which other pages refer to blocks."""
     return tuple(_BLOCK_ID.findall(text)) if "id:: " in text else ()
 
 
@@ -258,7 +255,6 @@ def myst_labels(text: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def myst_toctrees(text: str, lines: Sequence[str]) -> Iterator[Link]:
-    """The links of tables of contents."""
     if "{toctree}" in text:
         for start, end in _directives(lines, "toctree"):
             yield from toctree_links(lines, start, end)

@@ -65,7 +65,7 @@ def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _cells(parts: list[str]) -> list[str]:
-    """A row's cells; the bars at both ends are no cells of their own."""
+    """A row's cells, without the empty ones outside its bars."""
     first = 1 if parts and not parts[0] else 0
     last = len(parts) - 1 if len(parts) > first and not parts[-1] else len(parts)
     return parts[first:last]
@@ -81,7 +81,7 @@ PARSER.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
 
 @dataclass(slots=True)
 class LinkTexts:
-    """Gathers the texts from the tokens of the block rules, which come in order."""
+    """Gathers the texts from the block rules' tokens, in order."""
 
     links: list[LinkText] = field(default_factory=list)
     depth: int = 0  # of indented texts in each other, each of which is parsed for itself
@@ -95,7 +95,6 @@ class LinkTexts:
         return self.links
 
     def take(self, token: Token, line: int) -> None:
-        """Take the next token, which stands at this line."""
         if token.type == "inline":
             if token.level == 1:
                 self._opening = _CONTINUED.match(token.content)

@@ -29,7 +29,7 @@ Entry = tuple[int, int, str, str]
 
 
 def read(source: str, lines: Sequence[str], path: str) -> Body:
-    """Read a navigation file by its name; what is no navigation is plain text."""
+    """Read a navigation file by its name; any other is plain text."""
     name = posixpath.basename(path)
     values: dict[str, str] = {}
     try:

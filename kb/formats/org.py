@@ -45,7 +45,6 @@ _FENCE = "~~~~~~~~~~~~"
 
 
 def read(text: str, lines: Sequence[str], path: str = "") -> Body:
-    """Read a whole file; `lines` are its lines."""
     sources = text.split("\n")
     reader = _Reader(dict(_headings(sources)))
     markdown = "\n".join(reader.line(number, line) for number, line in enumerate(sources, 1))
@@ -60,17 +59,16 @@ def read(text: str, lines: Sequence[str], path: str = "") -> Body:
 
 
 def _definitions(blocks: Iterable[Block], lines: Sequence[str]) -> Iterator[Heading]:
-    """The items of description lists, `- term :: what it is`, but for those in other items."""
+    """The items of description lists, `- term :: what it is`, except in other items."""
     for block in blocks:
         item = _DESCRIPTION.match(lines[block.start_line - 1])
         if item is not None and block.kind == "list_item":
             start = block.start_line
-            term = plain_heading(_shown(item["term"]))
-            yield Heading(1, term, start, start, block.end_line)
+            yield Heading(1, plain_heading(_shown(item["term"])), start, start, block.end_line)
 
 
 def _inside(link: Link, targets: Container[str]) -> Link:
-    """A link to a name, which is a place of this file if that has a place of the name."""
+    """A link to a name, as one within the file if that has such a place."""
     is_here = link.kind == "wiki" and link.url.casefold() in targets
     return replace(link, url=f"#{link.url}") if is_here else link
 
@@ -79,22 +77,20 @@ def _headings(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     for node in orgparse.loads("\n".join(map(_without_text, lines)))[1:]:
         if not 1 <= node.linenumber <= len(lines):
             continue
-        heading = node.get_heading(format="raw").strip().replace(_COLON, ":")
-        text = _shown(heading)
+        text = _shown(node.get_heading(format="raw").strip().replace(_COLON, ":"))
         anchor = node.properties.get("CUSTOM_ID") or node.properties.get("ID") or ""
         named = f" {{#{anchor}}}" if anchor and not re.search(r"[\s{}]", str(anchor)) else ""
         yield node.linenumber, f"{'#' * min(node.level, MOST_LEVELS)} {text}{named}"
 
 
 def _without_text(line: str) -> str:
-    """A line as orgparse gets it: empty if it says nothing of headings."""
+    """A line for orgparse: empty if it says nothing about headings."""
     if len(line) > LONGEST_TOLD or not _TOLD.match(line):
         return ""
     if not line.startswith("*"):
         return line
     *words, last = line.rstrip().rsplit(maxsplit=1)
-    without_text = f"{words[0]} " if words and _TAGS.fullmatch(last) else line
-    return without_text.replace(":", _COLON)
+    return (f"{words[0]} " if words and _TAGS.fullmatch(last) else line).replace(":", _COLON)
 
 
 @dataclass(slots=True)
@@ -202,10 +198,7 @@ def _as_shown(match: re.Match[str]) -> str:
 
 
 def _link(match: re.Match[str]) -> tuple[str, str, int]:
-    """What a link leads to ("": nowhere else), its kind and its length.
-
-    To a file, a page or a heading; `id:` names the note that has this id.
-    """
+    """What a link leads to ("": nowhere else), its kind and its length; `id:` names a note."""
     length = len(match[0])
     if match["web"]:
         url = without_trailing_punctuation(match["web"])

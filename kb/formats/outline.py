@@ -53,8 +53,6 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link of a document."""
-
     url: str  # the destination as written; of a wiki link the page with its "#part"
     kind: str  # as in `citations`
     line: int  # 1-based, of the file
@@ -64,7 +62,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """What one file says about itself."""
+    """What one file says."""
 
     title: str
     summary: str  # the first paragraph of prose, at most `MAXIMUM_SUMMARY` characters; or ""
@@ -92,7 +90,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What one format's reader found."""
+    """What a format's reader returns."""
 
     headings: Sequence[Heading]
     blocks: Sequence[Block]
@@ -108,11 +106,7 @@ class Body:
 def build_sections(
     headings: Sequence[Heading], lines: Sequence[str], title: str
 ) -> tuple[Section, ...]:
-    """The sections that headings and terms in document order open.
-
-    Args:
-        title: the document's; the heading that says it is left out of paths.
-    """
+    """The sections that headings and terms open; the heading that is `title` stays out of paths."""
     title_position = next(
         (i for i, h in enumerate(headings) if h.level == 1 and h.text and h.text == title), None
     )
@@ -211,11 +205,7 @@ _NO_PROSE = re.compile(r"///|:::|!!!|\?\?\?|\{[%{*]|\[TOC\]|import\s.+['\"];?$|e
 def first_prose(
     blocks: Iterable[Block], lines: Sequence[str], plain_text: Callable[[str], str]
 ) -> str:
-    """The first paragraph that is prose, cut for a summary; "" when there is none.
-
-    Args:
-        plain_text: takes the markup off a paragraph's source.
-    """
+    """The first prose paragraph, cut for a summary, or ""; `plain_text` takes its markup off."""
     for block in blocks:
         if block.kind == "paragraph":
             source = "\n".join(lines[block.start_line - 1 : block.end_line])
@@ -237,6 +227,6 @@ def prose(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with each run of blanks as one space, and without NUL."""
+    """The text with runs of blanks as single spaces, and without NUL."""
     # SQLite's own tools end a text at NUL; Markdown shows U+FFFD for it.
     return " ".join(text.replace("\0", "\ufffd").split())

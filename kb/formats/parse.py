@@ -36,7 +36,7 @@ MAXIMUM_CONVERTED = 200_000_000  # bytes of a file that is converted: pictures t
 
 
 def accepts(path: str) -> int:
-    """How many bytes a file of this path may have as a document; 0 for one that is none."""
+    """How many bytes a document at this path may have; 0 if it is none."""
     name = path.rpartition("/")[2]  # called for every file of a folder: no Path here
     if text_format(name) or name in NAVIGATION_FILES:
         return MAXIMUM_DOCUMENT
@@ -44,12 +44,12 @@ def accepts(path: str) -> int:
 
 
 def is_markdown(path: str) -> bool:
-    """Whether the text of a document of this path is Markdown, as a file or once converted."""
+    """Whether a document at this path is Markdown, as a file or once converted."""
     return text_format(path) == "markdown" or format_of(path) is not None
 
 
 def is_markdown_text(text: str, path: str) -> bool:
-    """As `is_markdown`, or by what a text looks like whose name says nothing."""
+    """As `is_markdown`, or by the look of a text whose name says nothing."""
     return is_markdown(path) or (not _named_format(path) and looks_like(text) == "markdown")
 
 
@@ -58,7 +58,7 @@ def _named_format(path: str) -> str:
 
 
 def unnamed_format(text: str, path: str) -> Format | None:
-    """The format from which a text has to be converted, if its name says nothing of its format."""
+    """The format to convert a text from, if its name says nothing."""
     kind = "" if _named_format(path) else looks_like(text)
     format_ = {"html": HTML, "manual": MANUAL}.get(kind)
     return format_ if format_ and format_.is_available else None
@@ -71,8 +71,7 @@ def parse(text: str, path: str) -> ParsedDocument:
     """
     lines = _lines(text)
     name = PurePosixPath(path).name
-    is_navigation = name in NAVIGATION_FILES
-    kind = "navigation" if is_navigation else _named_format(name) or looks_like(text)
+    kind = "navigation" if name in NAVIGATION_FILES else _named_format(name) or looks_like(text)
     read = _read_plain_text
     if module := _READERS.get(kind):
         read = import_module(f"kb.formats.{module}").read
@@ -154,7 +153,7 @@ _UNDERLINED = re.compile(
 
 
 def looks_like(text: str) -> str:
-    """A format as `text_format` names it, "html" or "manual"; "plain text" where nothing shows."""
+    """A format as `text_format` names it, "html" or "manual"; else "plain text"."""
     head = text[:_CHARACTERS]
     for name, pattern in _PATTERNS:
         if pattern.match(head):

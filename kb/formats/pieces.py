@@ -76,7 +76,7 @@ class Source:
         return end - start <= MAXIMUM_CHARACTERS and self.token_count(start, end) <= budget
 
     def cuts_word(self, character: int) -> bool:
-        """Whether a cut in front of a character would make other tokens of the word round it."""
+        """Whether a cut in front of a character would change the tokens of its word."""
         around = self.text[character - 1 : character + 1]
         if len(around) < 2 or around[0] in _MODEL_SPACE or around[1] in _MODEL_SPACE:
             return False
@@ -85,11 +85,7 @@ class Source:
         return not (starts_here and self._opens_word[token])
 
     def word_starts(self, start: int, end: int, tokens: int | None = None) -> Iterator[int]:
-        """Yield where words start within a range, beyond its first character.
-
-        Args:
-            tokens: how many may stand in front of such a place.
-        """
+        """Yield where words start behind a range's first character, after at most `tokens`."""
         last = bisect_left(self._tokens, end)
         if tokens is not None:
             last = min(last, bisect_left(self._tokens, start) + tokens + 1)
@@ -98,7 +94,7 @@ class Source:
                 yield self._tokens[token]
 
     def without_gaps(self, start: int, end: int) -> Iterator[Range]:
-        """The parts of a range between stretches that have no words."""
+        """The parts of a range between stretches without words."""
         first = bisect_right(self._wordless, (start, start))
         if first and self._wordless[first - 1][1] > start:
             start = min(self._wordless[first - 1][1], end)
@@ -112,7 +108,7 @@ class Source:
             yield start, end
 
     def cut_to(self, lead: Range, tokens: int) -> Range:
-        """A lead's beginning that has no more than so many tokens."""
+        """The beginning of a lead, in at most so many tokens."""
         start, end = lead
         if self.token_count(start, end) <= tokens:
             return lead
@@ -120,7 +116,7 @@ class Source:
         return self.trimmed(start, fitting[-1]) if fitting else NO_LEAD
 
     def trimmed(self, start: int, end: int) -> tuple[int, int]:
-        """Take blank characters off both ends, but not the first line's indentation."""
+        """Take blanks off both ends, but not the first line's indentation."""
         text = self.text[start:end].rstrip()
         if start and self.text[start - 1] != "\n":
             start += len(text) - len(text.lstrip())
@@ -129,7 +125,7 @@ class Source:
 
 
 class Cut(IntEnum):
-    """What the place in front of a piece is; the higher, the better to cut there."""
+    """What is in front of a piece; the higher, the better to cut there."""
 
     AFTER_HEADING = 0
     IN_SENTENCE = 1
@@ -142,8 +138,6 @@ class Cut(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that is not cut any further."""
-
     start: int
     end: int
     cut: Cut
@@ -158,10 +152,8 @@ def split_blocks(
 ) -> Iterator[Piece]:
     """The pieces of a section's blocks, in order.
 
-    Args:
-        budget: tokens that a piece and its lead may have together.
-        terms: where the term of each block of a definition stands, and the one around it, by the
-            block's first line.
+    A piece and its lead have at most `budget` tokens together. `terms` says by a block's first line
+    where its term and the one around that stand.
     """
     cut = Cut.BLOCK
     intro = NO_LEAD
@@ -169,8 +161,7 @@ def split_blocks(
     for block in blocks:
         start, end = source.range(block)
         share = 2 if block.kind in ("table", "html") else 4  # a header row has to be whole
-        block_terms = terms.get(block.start_line, ())
-        leads = Leads(source.text, (start, end), block.kind, intro, block_terms)
+        leads = Leads(source.text, (start, end), block.kind, intro, terms.get(block.start_line, ()))
         for part_start, part_end in source.without_gaps(start, end):
             is_behind_gap = bool(source.text[gap_end:part_start].strip())
             part = part_start, part_end
@@ -259,6 +250,5 @@ def _piece_tokens(source: Source, start: int, end: int) -> int:
         is_long = len(text) > _MAXIMUM_WORD and text.isascii() and text.isalnum()
         return 1 if is_long else _MAXIMUM_WORD
     if source.cuts_word(start):
-        word = next(source.word_starts(start, end), end)
-        return _MAXIMUM_WORD + source.token_count(word, end)
+        return _MAXIMUM_WORD + source.token_count(next(source.word_starts(start, end), end), end)
     return source.token_count(start, end)

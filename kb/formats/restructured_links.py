@@ -96,7 +96,7 @@ def glossary_terms(lines: Sequence[str]) -> Iterator[str]:
 
 
 def normal_name(name: str) -> str:
-    """A reference name as it compares: without regard to case and blanks."""
+    """A reference name for comparison, without regard to case and blanks."""
     return " ".join(name.replace("\\", "").split()).casefold()
 
 
@@ -137,7 +137,7 @@ class _Scan:
         self._end_paragraph(index)
 
     def _end_paragraph(self, following: int) -> int:
-        """Close the paragraph; what follows `::` further in is no text. Returns where to go on."""
+        """Close the paragraph and skip the literal block after `::`; where to go on."""
         if not self._paragraph:
             return following
         paragraph, self._paragraph = self._paragraph, []
@@ -150,7 +150,7 @@ class _Scan:
         return self._skip(following, indent)
 
     def _skip(self, index: int, indent: int, *, over_blanks: bool = True) -> int:
-        """The first line from there on that is no further in, or blank if those end it."""
+        """The first later line that is not indented further, or blank if blank lines count."""
         while index < len(self._lines):
             line = self._lines[index].expandtabs(8)
             if not line.strip():
@@ -196,17 +196,14 @@ class _Scan:
         if name == "glossary":
             self.labels += glossary_terms(self._lines[index + 1 : end])
         if name == "include" and argument and not argument.startswith("<"):
-            self._link(argument, "include", index)
+            context = " ".join(self._lines[index].split())
+            self.links.append(Link(argument, "include", index + 1, context))
             return end
         if name in _CODE:
             return end
         if argument and name not in _NO_ARGUMENT:
             self.texts.append((index + 1, argument))
         return index + 1
-
-    def _link(self, place: str, kind: str, index: int) -> None:
-        context = " ".join(self._lines[index].split())
-        self.links.append(Link(place, kind, index + 1, context))
 
 
 def _links_of(
@@ -226,7 +223,7 @@ def _links_of(
 def _place(
     match: re.Match[str], targets: dict[str, str], anonymous: Iterator[str]
 ) -> tuple[str, str]:
-    """Where one match leads and the kind of link; ("", "") for what is none."""
+    """Where a match leads and the kind of link; ("", "") if it is none."""
     if match["role"]:
         return role_target(match["role"], match["content"].replace("\\ ", ""))
     if match["address"]:
@@ -242,7 +239,7 @@ def _place(
 
 
 def _of_name(name: str, targets: dict[str, str]) -> tuple[str, str]:
-    """The place that a name stands for, through other names where a target is one."""
+    """The target of a name, followed through names that are targets."""
     for _ in range(10):
         place = targets.get(normal_name(name), "")
         if not place.endswith("_") or "://" in place:

@@ -57,14 +57,13 @@ class RestructuredTextError(Exception):
 
 
 class Outline(NamedTuple):
-    """What carries the structure of a file, in document order."""
+    """A file's titles and definitions, in document order."""
 
     titles: list[Heading]
     definitions: list[Heading]  # none of those inside of other blocks, but of glossaries
 
 
 def read(text: str, lines: Sequence[str], path: str) -> Body:
-    """Read a whole file; `lines` are its lines."""
     references = find_references(lines)
     links, labels = tuple(references.links), tuple(references.labels)
     try:
@@ -137,11 +136,7 @@ def _runs(lines: Sequence[str], first: int, last: int) -> Iterator[Block]:
 
 
 def plain_text(source: str, substitutions: Mapping[str, str] = _NOTHING) -> str:
-    """Remove inline markup from a title or a paragraph, and fold its whitespace.
-
-    Args:
-        substitutions: texts by the normal form of their names.
-    """
+    """Remove inline markup, put `substitutions` in by normal name, and fold whitespace."""
     if substitutions and "|" in source:
         source = _SUBSTITUTED.sub(
             lambda match: substitutions.get(normal_name(match[1]), match[0]), source
@@ -184,7 +179,7 @@ class _Lines(StringList):
 
 
 class _Forgetful(nodes.Element):
-    """An element that knows what it is part of, and keeps no parts: they took 2 kB each."""
+    """An element that knows its parent and keeps no children: they took 2 kB each."""
 
     def append(self, item: Any) -> None:
         self.setup_child(item)
@@ -254,12 +249,11 @@ class _OutlineState(states.RSTState):
         line = self.state_machine.abs_line_number() - 1
         lines, _, offset, blank_finish = self.state_machine.get_indented()
         if not termline[0].endswith("::"):  # else it announces code
-            end = last_text_line(lines, 1, len(lines))
-            self._add_definition(termline, line, offset + end)
+            self._add_definition(termline, line, offset + last_text_line(lines, 1, len(lines)))
         return nodes.definition_list_item(), blank_finish
 
     def _read_glossary(self, lines: Sequence[str], offset: int) -> None:
-        """Terms stand at the margin, several of a definition below each other."""
+        """Terms stand at the margin; several of one definition follow each other."""
         terms: list[str] = []
         start = end = 0
         for number, line in enumerate([*lines, "."], start=offset + 1):

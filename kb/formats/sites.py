@@ -95,7 +95,6 @@ class Settings:
                 open_ones.pop()
 
     def within(self, name: str) -> list[Values]:
-        """The objects of a name."""
         return [values for called, values in self.objects if called == name]
 
     def has(self, key: str) -> bool:
@@ -106,11 +105,7 @@ class Settings:
         return [value for _, values in self.objects for value in values.get(key, ())]
 
     def fill(self, template: str, values: Values | None = None) -> list[str]:
-        """A template with each value of its setting, or its default where it has one.
-
-        Args:
-            values: the object that holds the setting; all of them by default.
-        """
+        """A template with each value of its setting in `values`, by default all, or its default."""
         parts = re.split(r"\{(\w+)(?:\|([^}]*))?\}", template)
         if len(parts) == 1:
             return [template]
@@ -122,8 +117,6 @@ class Settings:
 
 @dataclass(slots=True)
 class Site:
-    """One generator's site in a tree."""
-
     name: str  # of its generator
     root: str  # its folder in the tree, "" for the top
     settings: Settings
@@ -183,7 +176,6 @@ class Site:
                 above = posixpath.dirname(above)
 
     def routes_of(self, path: str, metadata: Mapping[str, Any]) -> list[str]:
-        """The routes that a page is read at."""
         return [route for route, _ in self._routes_of(path, metadata)]
 
     def _routes_of(self, path: str, metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -218,7 +210,7 @@ class Site:
         return is_below or any(pattern.match(path) for pattern, _ in self.pages)
 
     def copied(self, route: str) -> Iterator[str]:
-        """Where a file that is copied to this route may lie."""
+        """Where a file that is copied to this route may come from."""
         return (posixpath.join(folder, route) for folder in self.folders)
 
     def normal(self, route: str) -> str:
@@ -226,7 +218,7 @@ class Site:
         return route.casefold() if self.generator.is_lower else route
 
     def candidates(self, address: str, routes: Iterable[str]) -> Iterator[str]:
-        """The routes that an address on a page of these routes may mean."""
+        """The routes that an address may mean on a page with these routes."""
         if not address.startswith("/"):
             for route in routes:
                 yield self.normal(posixpath.join(route, address))
@@ -258,7 +250,7 @@ class Site:
 
 
 def normal_route(route: str) -> str:
-    """A route as it compares: without the ending of a page and the slashes round it."""
+    """A route for comparison, without a page's suffix and the slashes around it."""
     path = posixpath.normpath("/" + unquote(route.partition("#")[0].partition("?")[0]))
     path = re.sub(r"\.html?$|/index(?:\.html?)?$", "", path).strip("/")
     return unicodedata.normalize("NFC", re.sub(r"(?:^|/)index$", "", path))
@@ -272,10 +264,7 @@ _BASE = re.compile(r"\{\{-?\s*(?:site|page)\.(?:base_?)?url\s*-?\}\}|\{\{<\s*(?:
 
 
 def literal_address(url: str) -> tuple[str, bool] | None:
-    """What a link with a template in it leads to, and whether it is a page's name.
-
-    None: nobody can tell without running the template.
-    """
+    """What a link with a template leads to, and whether that is a page's name; None: who knows."""
     if match := _REFERENCE.search(url):
         return (match[1] or match[2]), True
     if match := _FILTERED.fullmatch(url):

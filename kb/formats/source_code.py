@@ -43,15 +43,11 @@ _DOCUMENTATION = re.compile(r"\s*[rRuUbB]{0,2}(?:\"\"\"|''')")
 
 
 def read(source: str, lines: Sequence[str], path: str) -> Body:
-    """Symbols as headings below the file's name; what cannot be parsed has none.
-
-    Symbols begin at the second level, since the title of a source file is its name.
-    """
+    """Symbols as headings from the second level on, since a source file's title is its name."""
     language, symbols = grammar_of(splitext(path)[1].lower()) or ("", frozenset())
     until = deadline()
     try:
-        tree = parse_source(language, source.encode(), until)
-        nodes = list(walk(tree, until))
+        nodes = list(walk(parse_source(language, source.encode(), until), until))
         headings = _headings(nodes, symbols, until)
         comments = _comment_lines(nodes)
     except (TooComplexError, RecursionError):
@@ -91,7 +87,7 @@ def _headings(nodes: Sequence[Node], symbols: frozenset[str], until: float) -> l
 
 
 def name_of(node: Node) -> str:
-    """What a symbol is called; "" for one that is none after all, such as `struct x *p`."""
+    """A symbol's name; "" if it is none after all, such as `struct x *p`."""
     if node.type == "impl_item":
         trait, subject = (text(node.child_by_field_name(f)) for f in ("trait", "type"))
         return f"impl {trait} for {subject}" if trait else f"impl {subject}"
@@ -137,7 +133,7 @@ class Siblings:
 
 
 def first_line(node: Node, siblings: Siblings) -> int:
-    """The line in which a symbol begins, with the comment and the decorators above it."""
+    """A symbol's first line, with the comment and decorators above it."""
     outer = node
     while outer.parent is not None and outer.parent.type in _WRAPPERS:
         outer = outer.parent
@@ -175,7 +171,7 @@ def _comment_lines(nodes: Sequence[Node]) -> set[int]:
 
 
 def _summary(blocks: Sequence[Block], lines: Sequence[str]) -> str:
-    """The first comment or documentation string that says something, before any code."""
+    """The first meaningful comment or documentation string before any code."""
     for block in blocks:
         if block.kind == "heading":
             return ""

@@ -28,7 +28,7 @@ class TooComplexError(ValueError):
 
 
 def deadline() -> float:
-    """The moment, in time of this thread, by which work that begins now has to be done."""
+    """The moment, in this thread's time, by which work that begins now must end."""
     return time.thread_time() + _TIME_LIMIT
 
 

@@ -29,8 +29,7 @@ def read(text: str, lines: Sequence[str], path: str) -> Body:
     blocks = [Block(1, end, "heading")]
     if end < len(lines):
         blocks.append(Block(end + 1, len(lines), "table"))
-    heading = Heading(2, " | ".join(names)[:MAXIMUM_HEADING], 1, end)
-    return Body([heading], blocks, "", {})
+    return Body([Heading(2, " | ".join(names)[:MAXIMUM_HEADING], 1, end)], blocks, "", {})
 
 
 def _separator(text: str) -> str:

@@ -44,7 +44,7 @@ def names_of(metadata: Mapping[str, Any]) -> str:
 
 
 def normal_tag(tag: str) -> str:
-    """A tag as it is compared: case, blanks and the sign in front mean nothing."""
+    """A tag for comparison, without regard to case, blanks and a sign in front."""
     normal = unicodedata.normalize("NFKC", tag).casefold().lstrip("#").strip().strip("/")
     return _BLANKS.sub("-", normal)
 
@@ -61,7 +61,7 @@ def _values(metadata: Mapping[str, Any], *keys: str) -> Iterator[str]:
 
 
 def _without_code(text: str) -> str:
-    """The text without its code spans, each between two runs of equally many backticks."""
+    """The text without code spans, each between equal runs of backticks."""
     runs = [match.span() for match in _BACKTICKS.finditer(text)]
     places: dict[int, list[int]] = {}  # by length: which runs, the last first
     for number, (start, end) in reversed(list(enumerate(runs))):

@@ -54,11 +54,7 @@ _Tokens = tuple[int, ...]
 
 
 def token_starts(text: str, start: int, tokenizer: Tokenizer) -> tuple[array[int], bytearray]:
-    """The place of each token of a text from `start` on, and whether it opens a word.
-
-    Args:
-        tokenizer: one of BERT's kind, with neither truncation nor padding.
-    """
+    """The place of each token of a text from `start` on, and whether it opens a word."""
     import numpy as np
 
     words = _words_of(tokenizer)
@@ -79,8 +75,6 @@ def token_count(text: str, tokenizer: Tokenizer) -> int:
 
 
 class _Words:
-    """The words that a tokenizer has met, each with its tokens."""
-
     def __init__(self, tokenizer: Tokenizer) -> None:
         special = [re.escape(t.content) for t in tokenizer.get_added_tokens_decoder().values()]
         self._odd = re.compile("|".join([*special, *_OTHER_BLANKS]))
@@ -90,7 +84,6 @@ class _Words:
         self._different: dict[_Tokens, _Tokens] = {}  # most words share theirs with others
 
     def tokens(self, text: str) -> NDArray[np.int64]:
-        """The tokens of a text, as those of a word."""
         import numpy as np
 
         if self._odd.search(text):
@@ -116,7 +109,6 @@ class _Words:
         return tokens
 
     def count(self, text: str) -> int:
-        """The tokens of a short text."""
         if self._odd.search(text):
             return len(self.tokens(text))
         utf8 = text.encode()
@@ -124,7 +116,6 @@ class _Words:
         return signs + sum(map(len, self._look_up(utf8.translate(_AS_BLANKS).split())))
 
     def _look_up(self, words: list[bytes]) -> list[_Tokens]:
-        """The tokens of each word."""
         if len(self._cuts) > _MOST_REMEMBERED:
             self._cuts = {}  # another thread may be at work with the old one
         cached = cuts = self._cuts
@@ -136,7 +127,7 @@ class _Words:
         return list(map(cuts.__getitem__, words))
 
     def _tokenized(self, words: Sequence[bytes]) -> Iterator[tuple[bytes, _Tokens]]:
-        """Each of some words with its tokens, by one call of the tokenizer."""
+        """Each word with its tokens, by one call of the tokenizer."""
         joined = b" ".join(words).decode()
         encoding = self._tokenizer.encode(joined, add_special_tokens=False)
         numbers = [None, *encoding.word_ids]

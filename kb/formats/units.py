@@ -36,7 +36,6 @@ class _Node:
 
 
 def units_of(document: ParsedDocument, fill: Fill) -> Iterator[Unit]:
-    """The units of a document, in order."""
     for unit in _of_headings(document):
         if any(block.kind == "definition" for block in unit.blocks):
             yield from _packed(_tree(document, unit), fill)
@@ -45,7 +44,7 @@ def units_of(document: ParsedDocument, fill: Fill) -> Iterator[Unit]:
 
 
 def terms_of(document: ParsedDocument, block: Block) -> list[Section]:
-    """The terms that a block of the kind "definition" belongs to, the innermost first."""
+    """The terms that a definition's block belongs to, innermost first."""
     sections = document.sections
     position = bisect_right(sections, block.start_line, key=attrgetter("start_line")) - 1
     terms: list[Section] = []
@@ -58,7 +57,7 @@ def terms_of(document: ParsedDocument, block: Block) -> list[Section]:
 
 
 def _of_headings(document: ParsedDocument) -> Iterator[Unit]:
-    """The blocks of each section with a body; empty headings above it go in front."""
+    """The blocks of each section with a body, after empty headings above it."""
     headings = (section for section in document.sections if not section.term_end_line)
     section: Section | None = None
     blocks: list[Block] = []
@@ -93,7 +92,7 @@ def _tree(document: ParsedDocument, unit: Unit) -> _Node:
 
 
 def _packed(node: _Node, fill: Fill) -> list[Unit]:
-    """The units of a node: a definition that fits is one, and small ones lie together."""
+    """The units of a node: a definition that fits is one, small ones share one."""
     section = node.section
     whole = list(_blocks_of(node))
     if section is not None and section.term_end_line and fill(section, whole) <= 1:

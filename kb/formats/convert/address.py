@@ -26,10 +26,7 @@ _LINK = re.compile(rb"""<a\s[^<>]*?\bhref\s*=\s*["']?([^"'\s<>#?:\\]+)""", re.IG
 def saved_address(data: bytes, path: str, is_file: Callable[[str], bool]) -> str:
     """The address of a page that was saved by itself; "" for one without, or of a tree.
 
-    Args:
-        data: the page.
-        path: of the page's file, relative to its collection.
-        is_file: whether a path of the collection is a file.
+    `path` and what `is_file` takes are paths in the collection.
     """
     head = data[:_MOST_BYTES]
     if saved := _SAVED_FROM.search(head):

@@ -41,11 +41,7 @@ def convert(data: bytes, name: str) -> Converted:
 
 
 def spine(package: Package) -> tuple[ElementTree.Element, list[str]]:
-    """The list of a book's content, and the members that are its chapters, in order.
-
-    Raises:
-        ConverterError: it has none.
-    """
+    """The list of a book's content, and its chapters in order; ConverterError without one."""
     container = package.xml(_CONTAINER)
     rootfile = container.find(".//{*}rootfile") if container is not None else None
     place = rootfile.get("full-path", "") if rootfile is not None else ""

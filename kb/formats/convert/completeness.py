@@ -33,12 +33,7 @@ _SHOWN = 5
 
 
 def with_losses(module: str, data: bytes, converted: Converted) -> Converted:
-    """A converted file, with a notice if more of its words are missing than is tolerated.
-
-    Args:
-        module: its format's.
-        data: the file.
-    """
+    """A converted file, with a notice if more of its words are missing than is tolerated."""
     try:
         source = Counter(words(SOURCES[module](data)))
     # What only this check cannot read is converted all the same.
@@ -64,8 +59,7 @@ def with_losses(module: str, data: bytes, converted: Converted) -> Converted:
 
 
 def _plain(text: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", text.translate(_DOTLESS))
-    return "".join(filter(str.isalnum, decomposed))
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", text.translate(_DOTLESS))))
 
 
 # Pages
@@ -144,7 +138,7 @@ _IN_PLACE = re.compile(r"<t(?:\s[^<>]*)?>([^<]*)")
 
 
 def _cells(package: Package) -> Iterator[str]:
-    """The texts of a workbook's cells: a list keeps those of sheets that are gone too."""
+    """The texts of a workbook's cells: the shared list also keeps those of deleted sheets."""
     shared = package.xml("xl/sharedStrings.xml")
     texts = ["".join(_xml_text(item, False)) for item in (shared if shared is not None else ())]
     used: set[int] = set()
@@ -157,7 +151,7 @@ def _cells(package: Package) -> Iterator[str]:
 
 
 def _xml_text(element: Element, is_mixed: bool) -> Iterator[str]:
-    """The text of an element: of those called `t`, or of all."""
+    """The text of an element: of those called `t`, or if mixed of all."""
     name = element.tag.rpartition("}")[2]
     if name in _PASSED_OVER:
         return
@@ -188,7 +182,7 @@ def _mail(data: bytes) -> str:
 
 
 def _mail_parts(part: Message) -> Iterator[str]:
-    """The texts of a message; of several forms of one thing the plain one."""
+    """The texts of a message: of several forms of the same, the plain one."""
     inside = part.get_payload() if part.is_multipart() else []
     parts = [inner for inner in inside if isinstance(inner, Message)]
     if part.get_content_type() == "multipart/alternative":

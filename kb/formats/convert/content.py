@@ -52,7 +52,7 @@ _MOST_LEVELS = 60  # that the content is looked for
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a block's name says of it, and when that is believed: a row of the table."""
+    """What a block's name says of it, and when to believe it: a row of the table."""
 
     reason: str
     least_links: float
@@ -85,7 +85,7 @@ _MOST_ABOUT_COOKIES = 500
 
 @dataclass(slots=True)
 class Content:
-    """What a page says; its tree is without what was left out."""
+    """What a page says, in a tree without what was left out."""
 
     node: LexborNode | None
     left_out: Counter[str] = field(default_factory=Counter)  # words by the reason
@@ -107,7 +107,7 @@ def content_of(tree: LexborHTMLParser) -> Content:
 
 
 class _Page:
-    """A page under way: what is left out of it goes out of its tree."""
+    """A page from whose tree parts are removed."""
 
     def __init__(self, body: LexborNode) -> None:
         self._body = body
@@ -153,8 +153,7 @@ class _Page:
         """The element that holds title and prose, and whether the page marks it as its content."""
         most = _prose(self._body)
         for selector in (*_MAIN, *_ARTICLE):
-            nodes = self._body.css(selector)
-            largest = max(nodes, key=_prose, default=None)
+            largest = max(self._body.css(selector), key=_prose, default=None)
             if largest is not None and _prose(largest) >= _LARGE * most:
                 return self._with_title(largest), selector in _MAIN
         content = self._body
@@ -168,8 +167,7 @@ class _Page:
         return self._with_title(content), False
 
     def _with_title(self, node: LexborNode) -> LexborNode:
-        around = (node, *_above(node))
-        return next((part for part in around if part.css_first(self._title)), node)
+        return next((part for part in (node, *_above(node)) if part.css_first(self._title)), node)
 
     def _leave_out_edges(self, content: LexborNode) -> None:
         above: set[str | None] = set()
@@ -190,7 +188,7 @@ class _Page:
                 break
 
     def _leave_out_beside(self, content: LexborNode, *, is_marked: bool) -> None:
-        """What lies around the content: links, slogans, and all of it if the content is marked."""
+        """Remove links and slogans around the content, or everything if the content is marked."""
         node, prose = content, _prose(content)
         while node.mem_id != self._body.mem_id and (above := node.parent) is not None:
             for part in list(above.iter()):
@@ -218,7 +216,7 @@ def _is_about_cookies(node: LexborNode) -> bool:
 
 
 def _is_beside(node: LexborNode, most: int) -> bool:
-    """Whether a block is named as no part of what it lies beside, and is not the larger one."""
+    """Whether a block's name sets it apart from its surroundings, and it is the smaller part."""
     return not _BESIDE.isdisjoint(_names(node)) and _prose(node) < _LARGE * most
 
 

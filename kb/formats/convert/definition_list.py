@@ -24,7 +24,7 @@ _WIDTH = 4  # of the mark, and of the blanks in front of what goes on
 
 
 def mark_definitions(node: LexborNode) -> None:
-    """Mark the terms and definitions of a part of a page, but for those in cells of a table."""
+    """Mark the terms and definitions of a part of a page, except those in table cells."""
     from selectolax.lexbor import LexborHTMLParser  # of the extra, which manual pages do not need
 
     marks = LexborHTMLParser(f"<p>{_BEGIN}</p><p>{_END}</p>").css("p")
@@ -93,44 +93,41 @@ class DefinitionLines:
     _begins: bool = False  # the next line is the first of a definition
 
     def add(self, lines: Iterable[str]) -> None:
-        """Add a block, and a blank line behind it."""
+        """Add a block with a blank line behind it."""
         for line in lines:
             self.lines.append(self._blanks() + line if line else "")
         if self.lines and self.lines[-1] and not self._begins:
             self.lines.append("")
 
     def add_term(self, term: str) -> None:
-        """Add a term; what follows is its definition."""
         self._is_defining[-1] = False
         self.lines.append(self._blanks() + term if self._margins[-1] else term)
         self._is_defining[-1] = self._begins = True
 
     def make_term(self) -> None:
-        """Take the last line for a term."""
         self.lines.pop()
         self._is_defining[-1] = self._begins = True
 
     def end_definition(self) -> None:
-        """What follows belongs to no definition of this inset."""
+        """End the definition in this inset."""
         self._is_defining[-1] = False
         if self._begins:
             self.lines.append("")
             self._begins = False
 
     def begin_inset(self) -> None:
-        """What follows is set in, as far as the definition that is open."""
+        """Indent what follows as far as the open definition."""
         self._margins.append(self._margins[-1] + _WIDTH * self._is_defining[-1])
         self._is_defining.append(False)
 
     def end_inset(self) -> None:
-        """Go back to what was set in before."""
+        """Return to the indentation before."""
         if len(self._margins) > 1:
             self.end_definition()
             self._margins.pop()
             self._is_defining.pop()
 
     def end_insets(self) -> None:
-        """Go back to the margin."""
         while len(self._margins) > 1:
             self.end_inset()
         self.end_definition()

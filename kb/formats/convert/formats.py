@@ -15,8 +15,6 @@ RAPIDOCR = "rapidocr"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One kind of file."""
-
     name: str  # as people call it
     module: str  # in this package; its `convert(data, name)` does the work
     suffixes: tuple[str, ...]
@@ -24,7 +22,6 @@ class Format:
 
     @property
     def is_available(self) -> bool:
-        """Whether everything that it needs is installed."""
         return all(map(_is_installed, self.needs))
 
 
@@ -58,24 +55,17 @@ _MANUAL_FOLDER = re.compile(r"(?:man[1-9]?[a-z]*|manpages?|manual)\Z", re.IGNORE
 def format_of(path: str, *, by_name: bool = False) -> Format | None:
     """The format of a file by its path; None for one that needs no conversion.
 
-    Args:
-        by_name: whether somebody named this very file or its ending, so that `ls.1` is taken
-            for a manual page wherever it lies.
+    `by_name`: somebody named this file or its ending: `ls.1` is a manual page wherever it lies.
     """
     above, _, name = path.rpartition("/")  # every file of a folder is asked about: no Path here
     kind = _BY_SUFFIX.get(splitext(name)[1].lower())
     if kind is None and _MANUAL_NAME.match(name):
-        folder = above.rpartition("/")[2]
-        return MANUAL if by_name or _MANUAL_FOLDER.match(folder) else None
+        return MANUAL if by_name or _MANUAL_FOLDER.match(above.rpartition("/")[2]) else None
     return kind
 
 
 def can_recognise(engine: str) -> bool:
-    """Whether what reads pictures of text is installed: RAPIDOCR, or tesseract for its languages.
-
-    Args:
-        engine: RAPIDOCR, languages such as `rus+eng`, or "" for nothing.
-    """
+    """Whether RAPIDOCR is installed, or tesseract for languages (`rus+eng`); "" needs nothing."""
     return not engine or _is_installed(RAPIDOCR if engine == RAPIDOCR else "tesserocr")
 
 

@@ -46,7 +46,7 @@ def convert(data: bytes, name: str) -> Converted:
 
 
 def _read_outlook(data: bytes) -> tuple[EmailMessage, tuple[str, ...]]:
-    """A message that Outlook saved as any other, and what to tell about it."""
+    """A message of Outlook as any other, and what to tell about it."""
     import oxmsg
     from oxmsg.domain import constants
 
@@ -176,7 +176,7 @@ def _decoded(raw: bytes, charset: str) -> str:
 
 
 def _header(message: EmailMessage, name: str) -> str:
-    """A header's value; "" where there is none, as it stands where it is malformed."""
+    """A header's value: "" if there is none, as written if it is malformed."""
     try:
         return one_line(str(message.get(name, "")))
     # The parser of addresses and dates raises what it stumbles over in a malformed header.

@@ -25,8 +25,7 @@ _GZIP = b"\x1f\x8b"
 def convert(data: bytes, name: str) -> Converted:
     """The page under its own name with the section in brackets."""
     source = source_of(data)
-    link = re.match(r"\s*\.so\s+(\S+)\s*\Z", source)
-    if link:
+    if link := re.match(r"\s*\.so\s+(\S+)\s*\Z", source):
         return Converted(f"This page is the same as {link[1]}.\n")
     page = _Page()
     for macro, rest in logical_lines(source):
@@ -159,7 +158,7 @@ class _Page:
         # All else is a macro of the page's own, or a request without text.
 
     def _set_in(self, macro: str) -> None:
-        """Follow what a macro between paragraphs says of the margin."""
+        """Do what a macro between paragraphs means for the margin."""
         if macro in _INSETS:
             if self._may_be_term and macro != "list":
                 self.output.make_term()  # as DocBook and Asciidoctor write definition lists

@@ -51,7 +51,7 @@ def parse_html(text: str) -> LexborHTMLParser:
 
 
 def html_title(tree: LexborHTMLParser) -> str:
-    """What the page calls itself in its head; "" when it does not."""
+    """The title in the page's head; "" without one."""
     node = tree.css_first("head > title") or tree.css_first("title")
     return " ".join(node.text().split()) if node is not None else ""
 
@@ -89,7 +89,7 @@ def markdown_of(node: LexborNode) -> str:
 
 
 def _prepare_heading(heading: LexborNode) -> None:
-    """Leave the heading's own words, and the name under which it is linked."""
+    """Leave a heading its own words, and the name by which it is linked."""
     for link in heading.css("a"):
         target = link.attributes.get("href") or "#"
         name = link.attributes.get("id") or link.attributes.get("name")
@@ -111,7 +111,7 @@ def _prepare_heading(heading: LexborNode) -> None:
 
 
 def _without_marks(text: str) -> tuple[str, str]:
-    """A heading without what its site put behind it, and the name that stood there."""
+    """A heading without what its site added, and the name in that."""
     name = ""
     for _ in range(_MOST_MARKS):
         text = text.rstrip(_HEADING_MARKS)
@@ -134,7 +134,7 @@ def _shorten(node: LexborNode, surplus: int) -> None:
 
 
 def _free_link(link: LexborNode) -> None:
-    """Take a link out of code that goes on around it, of which html-to-markdown makes two."""
+    """Unwrap code that goes on around a link: html-to-markdown would make two of it."""
     code = link.parent
     while code is not None and code.tag not in ("code", "pre"):
         code = code.parent
@@ -199,7 +199,7 @@ def _name_of(heading: LexborNode) -> str:
 
 
 def _texts(node: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
-    """Each text that is not shown as it stands, and whether it is inside a heading."""
+    """Each text that is not shown verbatim, and whether it is in a heading."""
     waiting = [(node, False)]
     while waiting:
         above, in_heading = waiting.pop()
@@ -251,7 +251,7 @@ _STYLED = re.compile(r"\{\\(?:display|text)style\s+(.*)\}", re.DOTALL)
 
 
 def write_formulas(tree: LexborHTMLParser) -> None:
-    """Put LaTeX where a page has it, once each, in place of what shows it."""
+    """Put LaTeX in place of a formula's pictures, once each, if the page has it."""
     for whole in reversed(tree.css(_WHOLE)):  # what lies in another one first
         form = whole.css_first(_FORMS)
         if form is not None and (latex := _latex(form)):
@@ -267,7 +267,7 @@ def write_formulas(tree: LexborHTMLParser) -> None:
 
 
 def _latex(form: LexborNode) -> str:
-    """The LaTeX of a formula between its dollar signs; "" where a page has none."""
+    """A formula's LaTeX between dollar signs; "" if the page has none."""
     attributes = form.attributes
     is_display = attributes.get("display") == "block"
     if form.tag == "script":

@@ -109,11 +109,11 @@ class _Open:
 
     @property
     def are_foreign(self) -> bool:
-        """Whether the page is inside of a picture or a formula, which have rules of their own."""
+        """Whether we are in a picture or formula, which have their own rules."""
         return any(self._places[name] for name in _FOREIGN)
 
     def begin(self, name: str, *, ends_itself: bool) -> bool:
-        """An element begins. False: it would lie too deep."""
+        """Begin an element, unless it would lie too deep: whether it begins."""
         if name in _VOID or name in _ALONE:
             return True
         if ends_itself and (name in _FOREIGN or (self.are_foreign and name not in _GROUPS)):

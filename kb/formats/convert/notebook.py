@@ -38,7 +38,7 @@ def convert(data: bytes, name: str) -> Converted:
 
 
 def _book(data: bytes) -> Mapping[str, Any]:
-    """The notebook in its newest form; as it is, where it breaks rules that do not matter here."""
+    """The notebook in its newest form, or as it is if it breaks rules that do not matter here."""
     try:
         text = decode(data).text
     except NoTextError as error:
@@ -106,7 +106,7 @@ def _text(value: Any) -> str:
 
 
 def _closed(text: str) -> Iterator[str]:
-    """The lines of a cell; a fence that it leaves open ends with it, not with the notebook."""
+    """The lines of a cell, which closes the fence that it leaves open."""
     fence = ""
     for line in text.split("\n"):
         yield line

@@ -34,14 +34,7 @@ _Piece = tuple[float, float, float, str]  # left, top and right of a text, in do
 def recognise(
     document: pypdfium2.PdfDocument, indices: Sequence[int], engine: str
 ) -> tuple[dict[int, list[Line]], str]:
-    """The lines of pages by their index, and what to tell about it.
-
-    Args:
-        engine: RAPIDOCR, or languages of tesseract such as `rus+eng`.
-
-    Raises:
-        ConverterError: it is not installed.
-    """
+    """The lines of pages by their index, and what to tell; engines as `can_recognise` has them."""
     started = time.monotonic()
     try:
         read = _rapidocr() if engine == RAPIDOCR else _tesseract(engine)
@@ -90,8 +83,7 @@ def _tesseract(languages: str) -> Callable[[Any], Iterator[_Piece]]:
     import tesserocr
 
     for folder in (folder for pattern in _TRAINED for folder in sorted(glob(pattern))):
-        installed = tesserocr.get_languages(folder)[1]
-        if set(languages.split("+")) <= set(installed):
+        if set(languages.split("+")) <= set(tesserocr.get_languages(folder)[1]):
             break
     else:
         raise ConverterError(

@@ -113,7 +113,7 @@ def _repeated(element: Element, what: str) -> int:
 
 
 def _rows(table: Element) -> list[list[str]]:
-    """What the cells of a sheet show; what is repeated to the end of the sheet is empty."""
+    """What a sheet's cells show; repetition up to the sheet's end is empty."""
     rows: list[list[str]] = []
     for row in _all(table, "table", "table-row"):
         cells: list[str] = []
@@ -135,8 +135,6 @@ def _cell_text(paragraph: Element) -> str:
 
 
 class _Page:
-    """One file's text as HTML."""
-
     def __init__(self, package: Package, root: Element) -> None:
         self._package = package
         self._notes: list[str] = []
@@ -155,7 +153,7 @@ class _Page:
         }
 
     def notes(self) -> str:
-        """The notes and comments since the last time, as a list."""
+        """The notes and comments since the last call, as a list."""
         items, self._notes = self._notes, []
         return f"<p>Notes:</p><ol><li>{'</li><li>'.join(items)}</li></ol>" if items else ""
 
@@ -258,7 +256,7 @@ class _Page:
         return "".join(self.blocks(frame)) or escape(" ".join(described))
 
     def _style_name(self, name: str) -> str:
-        """The name that people see of the style that one of this text alone is made from."""
+        """The displayed name of the style from which one of this text alone is derived."""
         style = self._styles.get(name)
         if style is not None and _get(style, "style", "parent-style-name") and name[1:].isdigit():
             name = _get(style, "style", "parent-style-name")

@@ -18,14 +18,9 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Office before 2007, and today's wit
 
 
 class Package:
-    """The members of such a file."""
+    """The members of such a file; ConverterError if it is another, encrypted, or too large."""
 
     def __init__(self, data: bytes, kind: str) -> None:
-        """Open it.
-
-        Raises:
-            ConverterError: it is no such file, encrypted, or would grow too large.
-        """
         if data.startswith(OLE):
             raise ConverterError(
                 f"is no {kind} file of today's form: it is protected by a password, or was saved "
@@ -45,11 +40,7 @@ class Package:
         self.names = {member.filename for member in members}
 
     def read(self, name: str) -> bytes:
-        """A member's bytes; b"" when there is none.
-
-        Raises:
-            ConverterError: it is damaged or encrypted.
-        """
+        """A member's bytes, b"" for none; ConverterError if it is damaged or encrypted."""
         if name not in self.names:
             return b""
         try:
@@ -58,11 +49,7 @@ class Package:
             raise ConverterError(f"is damaged or encrypted: {error}") from error
 
     def xml(self, name: str) -> ElementTree.Element | None:
-        """A member's root element; None when there is none.
-
-        Raises:
-            ConverterError: it is no XML.
-        """
+        """A member's root element, None for none; ConverterError if it is no XML."""
         data = self.read(name)
         if not data:
             return None
@@ -75,12 +62,11 @@ class Package:
         """What a file of Office says about itself: title, author, created, modified."""
         names = {"title": "title", "creator": "author", "created": "created"}
         root = self.xml("docProps/core.xml")
-        elements = root if root is not None else ()
-        return named_texts(elements, names | {"modified": "modified"})
+        return named_texts(root if root is not None else (), names | {"modified": "modified"})
 
 
 def named_texts(elements: Iterable[Element], names: Mapping[str, str]) -> dict[str, str]:
-    """The first text of the elements of each name, whatever their namespace, by another name."""
+    """The first text of the elements of each name, in any namespace, by another name."""
     texts: dict[str, str] = {}
     for element in elements:
         key = names.get(element.tag.rpartition("}")[2], "")
@@ -90,7 +76,7 @@ def named_texts(elements: Iterable[Element], names: Mapping[str, str]) -> dict[s
 
 
 def latex(formula: Any) -> str:
-    """An lxml element of a formula as LaTeX between Markdown's marks; changes the element."""
+    """A formula as LaTeX between Markdown's marks; changes the lxml element."""
     import officemath2latex
 
     for properties in formula.iter(f"{_M}dPr", f"{_M}accPr"):

@@ -21,12 +21,7 @@ _HEAD = 2048  # bytes that may declare the encoding
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """The content of a page under its own title.
-
-    Args:
-        data: the page.
-        name: its address, from which its links are resolved; that of a file without one is kept.
-    """
+    """The content of a page under its own title; `name` is its address, to resolve its links."""
     tree = parse_html(html_text(data))
     title, address = html_title(tree), name
     base = tree.css_first("base[href]")
@@ -58,11 +53,7 @@ def _make_absolute(node: LexborNode, attribute: str, address: str) -> None:
 
 
 def html_text(data: bytes, declared: str = "") -> str:
-    """The text of a page in the encoding that it declares, else in the one its bytes show.
-
-    Raises:
-        ConverterError: it is no text.
-    """
+    """A page's text in the encoding it declares or shows; ConverterError if it is no text."""
     marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     charset = _CHARSET.search(data[:_HEAD])
     encoding = declared or (charset[1].decode("ascii") if charset else "")

@@ -15,10 +15,7 @@ _MARKS = re.compile(
 def protected(text: str, *, at_start: bool = True) -> str:
     """The text with a backslash wherever a line begins like a heading, a rule or a tag.
 
-    Lists and quotes stay, since they are mostly meant.
-
-    Args:
-        at_start: whether the text begins a line.
+    Lists and quotes stay, since they are mostly meant. `at_start`: the text begins a line.
     """
     if not at_start and "\n" not in text:
         return text

@@ -47,7 +47,7 @@ class Converter:
         self.close()
 
     def close(self) -> None:
-        """End the child. Another file would start a new one."""
+        """End the child; another file would start a new one."""
         with self._lock:
             self._end()
 
@@ -55,9 +55,7 @@ class Converter:
         """The file as Markdown.
 
         Args:
-            kind: the file's format, by its name.
             name: of the file, without folders; of a page that was fetched its address.
-            data: all its bytes.
             ocr: what recognises the text of a PDF's pages that are pictures; "" for nothing.
 
         Raises:
@@ -84,12 +82,7 @@ class Converter:
         raise ConversionError(str(reply["error"]))
 
     def _ask(self, request: bytes, data: bytes, seconds: float) -> Any:
-        """What the child answers.
-
-        Raises:
-            ConversionError: it does not, or with too much.
-            ValueError: it is no JSON.
-        """
+        """What the child answers; ConversionError if it does not, or with too much."""
         child = self._running()
         stdin, stdout = child.stdin, child.stdout
         assert stdin is not None

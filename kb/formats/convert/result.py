@@ -42,24 +42,20 @@ class Converted:
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader of the text should know: what is left out of it, and all notices."""
+        """What a reader should know: what is left out, and all notices."""
         parts = [f"{reason} ({counted(n, 'word')})" for reason, n in most_first(self.left_out)]
         return [f"left out: {', '.join(parts)}", *self.notices] if parts else list(self.notices)
 
     @classmethod
     def from_message(cls, message: Any) -> Converted:
-        """Read `dataclasses.asdict` of one, from a child that may be damaged.
-
-        Raises:
-            ValueError: it is not of that form.
-        """
+        """Read `asdict` of one, from a child that may be damaged; ValueError if it is not that."""
         from pydantic import TypeAdapter  # only who converts a file pays for the import
 
         return TypeAdapter(cls).validate_python(_storable(message))
 
 
 def _storable(value: Any) -> Any:
-    """The value with text that SQLite keeps whole: its own functions end at a NUL."""
+    """The value with text that SQLite keeps whole: its functions end at a NUL."""
     if isinstance(value, str):
         return encodable(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
     if isinstance(value, dict):

@@ -38,9 +38,7 @@ def _characters() -> dict[str, str]:
 
 def plain(text: str) -> str:
     """The text without escapes, its special characters as Unicode."""
-    if "\\" not in text:
-        return text
-    return _ESCAPE.sub(_character, text)
+    return _ESCAPE.sub(_character, text) if "\\" in text else text
 
 
 def _character(match: re.Match[str]) -> str:
@@ -103,7 +101,7 @@ def _logical(line: str, lines: Iterator[str]) -> Iterator[tuple[str, str]]:
 
 
 def _branch(rest: str, lines: Iterator[str], has_else: bool) -> Iterator[tuple[str, str]]:
-    """The line or block of a condition if it holds on a terminal."""
+    """The line or block of a condition that holds on a terminal."""
     body = re.sub(r"\A!?(?:'[^']*'[^']*'|\([^)]*\)|\S+)[ \t]*", "", rest)
     if not rest.startswith("n"):
         list(_block(body, lines))

@@ -177,21 +177,20 @@ class _Overlay:
         return shown_number(value, code) if code and is_number else value
 
     def _number_formats(self) -> dict[str, str]:
-        """The codes that shape numbers by the index of a cell's style."""
+        """The codes that format numbers, by the index of a cell's style."""
         styles = self._package.xml("xl/styles.xml")
         if styles is None:
             return {}
-        codes = {
+        codes = BUILT_IN | {
             int(style.get("numFmtId", 0)): style.get("formatCode", "")
             for style in styles.iterfind("{*}numFmts/{*}numFmt")
         }
-        codes = BUILT_IN | codes
         used = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
         chosen = {str(i): codes.get(int(style.get("numFmtId", 0)), "") for i, style in used}
         return {index: code for index, code in chosen.items() if is_of_numbers(code)}
 
     def _targets(self, path: str) -> dict[str, str]:
-        """Where the relationships of a member lead: members of the package, and addresses."""
+        """Where a member's relationships lead: to members and addresses."""
         folder, name = posixpath.split(path)
         root = self._package.xml(f"{folder}/_rels/{name}.rels")
         targets = {}
@@ -204,7 +203,7 @@ class _Overlay:
 
 
 def _index(name: str) -> tuple[int, int]:
-    """Row and column, from 0, of a cell such as `C7`; -1 where the name is none."""
+    """Row and column, from 0, of a cell such as `C7`; -1 for other names."""
     match = _CELL.match(name)
     if match is None:
         return -1, -1
@@ -212,7 +211,7 @@ def _index(name: str) -> tuple[int, int]:
 
 
 def _tables(rows: Sequence[Sequence[Any]]) -> Iterator[list[list[str]]]:
-    """The rows in groups that empty rows divide, without the columns that a group leaves empty."""
+    """The rows in groups between empty rows, without a group's empty columns."""
     group: list[list[str]] = []
     for row in [*rows, []]:
         values = [cell_text(_shown(value)) for value in row]
@@ -225,7 +224,7 @@ def _tables(rows: Sequence[Sequence[Any]]) -> Iterator[list[list[str]]]:
 
 
 def _lines(table: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines above a table that fill one cell are its caption; one or two cells are plain text."""
+    """Single cells above a table are its caption; one or two cells are plain text."""
     start = 0
     is_list = len(table) > 2 and len(table[0]) == 1
     while not is_list and start < len(table) and sum(map(bool, table[start])) == 1:
@@ -269,7 +268,7 @@ _SECTION = re.compile(r'(?:"[^"]*"?|\\.|\[[^\]]*\]|[^;"\\\[])+')
 
 
 def is_of_numbers(code: str) -> bool:
-    """Whether a code shapes numbers, not dates, fractions or text."""
+    """Whether a code formats numbers, not dates, fractions or text."""
     tokens = list(_TOKEN.finditer(code))
     plain = "".join(token["plain"] or "" for token in tokens)
     return any(token["run"] for token in tokens) and not re.search("[ymdhs/@]", plain, re.I)

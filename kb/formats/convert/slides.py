@@ -50,8 +50,7 @@ def convert(data: bytes, name: str) -> Converted:
 
 
 def _flat(shapes: Iterable[Any]) -> Iterator[Any]:
-    ordered = sorted(shapes, key=lambda shape: (shape.top or 0, shape.left or 0))
-    for shape in ordered:
+    for shape in sorted(shapes, key=lambda shape: (shape.top or 0, shape.left or 0)):
         if shape.shape_type == MSO_SHAPE_TYPE.GROUP:
             yield from _flat(shape.shapes)
         else:
@@ -102,7 +101,7 @@ def _linked(paragraph: Any) -> str:
 
 
 def _with_ends(text: str) -> str:
-    """On one line, with a blank left at either end where it had some."""
+    """On one line, with a blank at either end that had some."""
     folded = one_line(text)
     if not folded:
         return " " if text else ""

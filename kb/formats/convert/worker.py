@@ -26,7 +26,6 @@ PROCESSOR_SECONDS = 60  # a file
 
 
 def main() -> None:
-    """Serve until the parent closes the pipe."""
     requests = sys.stdin.buffer
     # What a library prints must not get between the replies.
     replies = os.fdopen(os.dup(1), "wb")
@@ -47,7 +46,7 @@ def _read(stream: BinaryIO, head: bytes) -> bytes:
 
 
 def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """The converted file as a message, or `{"error": text}`, with "memory" where that is short."""
+    """The converted file as a message, or `{"error": text}`, with "memory" if that ran out."""
     renew_processor_time()
     try:
         # The parent imports this module too, for its limits.
