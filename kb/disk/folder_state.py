@@ -16,11 +16,7 @@ SHARE = 20
 
 
 class FolderStates:
-    """Folders as they were when they were last looked at.
-
-    Args:
-        database: a knowledge base file whose own writes are no change.
-    """
+    """Folders as they were last looked at; the own writes of the file `database` do not count."""
 
     def __init__(self, database: Path) -> None:
         self._database = str(database.absolute())
@@ -43,7 +39,7 @@ class FolderStates:
             self._lock.release()
 
     def has_changed(self, folder: Path, since: float) -> bool:
-        """Whether a folder is another one than at the last look, or at a time before the first."""
+        """Whether a folder has changed since the last look, or before the first since this time."""
         try:
             state, newest = self._look(str(folder))
         except OSError:
@@ -53,7 +49,7 @@ class FolderStates:
         return newest >= since if before is None else state != before
 
     def _look(self, folder: str) -> tuple[int, float]:
-        """The state of all files below a folder, and when one changed, came or went."""
+        """The state of all files below a folder, and when the last one changed, came or went."""
         state, newest = 0, 0
         pending = [folder]
         while pending:

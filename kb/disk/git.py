@@ -53,5 +53,4 @@ def git_branch(root: Path) -> str:
 
 def _one_line(file: Path) -> str:
     # The name of a branch, or of a folder, is bytes as any other.
-    data = read_bytes(file, MAXIMUM_GIT_BYTES)
-    return data.decode("utf-8", "surrogateescape").strip("\n\r ")
+    return read_bytes(file, MAXIMUM_GIT_BYTES).decode("utf-8", "surrogateescape").strip("\n\r ")

@@ -56,11 +56,7 @@ class Globs:
         return bool(self._expressions)
 
     def match(self, path: str, must_name: Sequence[str] = ()) -> bool:
-        """Whether any glob takes the path; a folder's path ends with a slash.
-
-        Args:
-            must_name: parts of the path that a glob has to name for that (see `kb.disk.skipped`).
-        """
+        """Whether a glob takes the path, naming these parts of it; a folder's ends with a slash."""
         path = composed(path)
         parts = {"", *path.split("/")} & self._expressions.keys()
         for expression, whole, segments in chain(*(self._expressions[part] for part in parts)):
@@ -90,8 +86,7 @@ def _expressions(
 ) -> dict[str, list[tuple[re.Pattern[str], bool, list[str]]]]:
     """Each glob's expression, whether it takes all below a match anyway, and its segments.
 
-    By the longest segment without wildcards, which a path must have to match; "" where there is
-    none. So a path is compared with few of many globs.
+    By its longest segment without wildcards, which a path must have: so few globs are compared.
     """
     require_few(globs)
     expressions: dict[str, list[tuple[re.Pattern[str], bool, list[str]]]] = {}
@@ -114,11 +109,7 @@ def _expressions(
 
 
 def require_few(globs: Sequence[str]) -> None:
-    """Refuse globs that together take long to compile: about a second for so many characters.
-
-    Raises:
-        UsageError: they do.
-    """
+    """Raise UsageError for globs that take long to compile: about a second at the limit."""
     characters = 0
     for given in globs:
         with contextlib.suppress(UsageError):  # it is refused for itself
@@ -132,7 +123,7 @@ def require_few(globs: Sequence[str]) -> None:
 
 
 def compiled(text: str) -> GitIgnoreSpecPattern | None:
-    """The pattern, or None for one that git passes over because it cannot be used."""
+    """The pattern; None for one that git ignores as unusable."""
     # Python means to give `[[`, `--`, `&&`, `||` and `~~` within a set another meaning one day, and
     # says so on stderr. The filter is every thread's, so it is changed for such sets alone.
     with warnings.catch_warnings() if _ODD_SET.search(text) else contextlib.nullcontext():
@@ -148,7 +139,7 @@ def compiled(text: str) -> GitIgnoreSpecPattern | None:
 
 
 def is_entry_itself(match: re.Match[str]) -> bool:
-    """Whether a pattern matched the whole path, not only one of its parents."""
+    """Whether a pattern matched the whole path, not a parent of it."""
     # pathspec's expressions end in `(?:(?P<name>/)|$)`, their only group: it is set when the
     # pattern was used up at a parent's slash.
     return match.lastgroup is None
@@ -160,11 +151,7 @@ def composed(text: str) -> str:
 
 
 def _braces_expanded(glob: str, given: str) -> list[str]:
-    """The globs that `{a,b}` stands for.
-
-    Raises:
-        UsageError: there are too many.
-    """
+    """The globs that `{a,b}` stands for; UsageError if there are too many."""
     plain: list[str] = []
     waiting = [glob]
     while waiting:
@@ -195,7 +182,7 @@ def _shortened(glob: str) -> str:
 
 
 def _within_names(text: str) -> str:
-    """The same expression where a set such as `[!a]` never stands for a slash, as in git."""
+    """The expression with sets such as `[!a]` that never match a slash, as in git."""
     if not _SET.search(text):
         return text
     return "".join(f"(?!/){part}" if _SET.match(part) else part for part in _TOKEN.findall(text))
@@ -222,7 +209,7 @@ def _without_retries(text: str) -> str:
 
 
 def _stars_kept(text: str) -> str:
-    """Each star that another one follows in the same name, with what is between them, atomic."""
+    """Make each star that another follows in the same name atomic, with what is between them."""
     kept: list[str] = []
     star: int | None = None  # where in `kept` the last star of this name is
     for token in _TOKEN.findall(text):

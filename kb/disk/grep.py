@@ -59,8 +59,6 @@ _BATCH_BYTES = 16 * 1024 * 1024  # of text handed over at once; starting ripgrep
 
 @dataclass(frozen=True, slots=True)
 class GrepMatch:
-    """A matching line and its neighbours."""
-
     file: str
     line: int  # from 1
     column: int  # from 1, in characters of the whole line, where the first match starts
@@ -90,11 +88,9 @@ def grep(
     """Search the text files of a folder.
 
     Args:
-        root: the project's folder.
         pattern: a regular expression in ripgrep's syntax (the one of Rust): Unicode, no
             look-around, no back-references; it matches within a line.
         file_pattern: a glob (see `Globs`) that files must match; "" takes all.
-        limit: how many matches to return.
         context_lines: how many lines before and after each of them.
 
     Raises:
@@ -123,10 +119,7 @@ def grep(
 def _count(
     query: Query, root: Path, globs: Globs | None, deadline: float
 ) -> tuple[dict[str, int], bool]:
-    """The matching lines of the files searched by path, sorted, and whether all were searched.
-
-    A private key has none.
-    """
+    """Matching lines by path, sorted, none of private keys; and whether all files were searched."""
     looked_at = time.time_ns()
     listed, complete = list_to_search(root, _PRUNED, TIME_LIMIT - _REPLY_SECONDS)
     files, unknown = look_at(root, listed)
@@ -207,12 +200,7 @@ def _count_decoded(
 
 
 def _decoded(root: Path, path: str) -> bytes:
-    """The text of a file, as UTF-8.
-
-    Raises:
-        OSError: it cannot be read.
-        NoTextError: it is binary.
-    """
+    """A file's text as UTF-8; OSError if it cannot be read, NoTextError if it is binary."""
     head, _ = read_beneath(root, path.split("/"), KEY_BYTES)
     if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         decode(head[:KEY_BYTES])  # binary files are many and large
@@ -266,7 +254,7 @@ def grep_texts(
 
 
 class _Batch:
-    """Some texts put one after the other, so that one run of ripgrep searches them all."""
+    """Texts joined so that one run of ripgrep searches them all."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -307,15 +295,13 @@ def _match(path: str, lines: list[bytes], index: int, byte: int, context_lines: 
     start = max(0, min(column - TEXT_LENGTH // 4, len(text) - TEXT_LENGTH))
     left = "…" if start else ""
     right = "…" if start + TEXT_LENGTH < len(text) else ""
-    before = lines[max(0, index - context_lines) : index]
-    after = lines[index + 1 : index + 1 + context_lines]
     return GrepMatch(
         file=path,
         line=index + 1,
         column=column + 1,
         text=left + text[start : start + TEXT_LENGTH] + right,
-        before=[_context(line) for line in before],
-        after=[_context(line) for line in after],
+        before=[_context(line) for line in lines[max(0, index - context_lines) : index]],
+        after=[_context(line) for line in lines[index + 1 : index + 1 + context_lines]],
     )
 
 
@@ -347,7 +333,7 @@ def _batches(documents: Iterable[tuple[str, bytes]]) -> Iterator[_Batch]:
 
 
 def _first_files(root: Path, counts: dict[str, int], limit: int) -> Iterator[tuple[str, bytes]]:
-    """The files that hold the first matches, as UTF-8."""
+    """The files with the first matches, as UTF-8."""
     matches = 0
     for path, count in counts.items():
         if matches >= limit:

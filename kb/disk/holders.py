@@ -19,14 +19,12 @@ COMMAND_CHARACTERS = 80
 
 
 class Holder(NamedTuple):
-    """A process that uses the file."""
-
     process: int
     command: str
 
     @property
     def program(self) -> str:
-        """The program alone, without arguments that might be nobody's business."""
+        """The program, without arguments that may be private."""
         return os.path.basename(self.command.split(" ")[0])
 
 
@@ -39,7 +37,7 @@ def companion(file: Path, suffix: str) -> Path:
 
 
 def sqlite_name(path: Path) -> str:
-    """A file's name for SQLite, which takes UTF-8, or an address with any bytes in it."""
+    """A file's name for SQLite: UTF-8, or an address that can hold any bytes."""
     path = path.absolute()
     try:
         str(path).encode()
@@ -49,7 +47,7 @@ def sqlite_name(path: Path) -> str:
 
 
 def readers_of_log(path: Path) -> list[Holder]:
-    """Processes inside a read transaction of the file, this one left out."""
+    """Other processes inside a read transaction of the file."""
     try:
         shared = companion(path, "-shm").stat()
         locks = (PROCESSES / "locks").read_text().splitlines()
@@ -68,7 +66,7 @@ def readers_of_log(path: Path) -> list[Holder]:
 
 
 def holders(path: Path) -> list[Holder]:
-    """Processes that have the file or its log open, this one left out."""
+    """Other processes that have the file or its log open."""
     files = set()
     for name in (path, companion(path, "-wal"), companion(path, "-shm")):
         with contextlib.suppress(OSError):

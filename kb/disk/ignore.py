@@ -20,11 +20,7 @@ MAXIMUM_BYTES = 1_000_000  # git's own limit is 100 MB; the largest in use have 
 
 
 class IgnoreFiles:
-    """The ignore files of a folder, of what lies in it, and of the repository around it.
-
-    Args:
-        root: an absolute path, links resolved.
-    """
+    """The ignore files in and around a folder, a real and absolute path, up to its repository."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -34,11 +30,7 @@ class IgnoreFiles:
         self._folders: dict[str, bool] = {}  # whether they are hidden
 
     def ignores(self, path: str, is_folder: bool) -> bool:
-        """Whether an entry is ignored, given that its folder is not.
-
-        Args:
-            path: relative to the root, "/" between names.
-        """
+        """Whether an entry, named relative to the root, is ignored; its folder is not."""
         parts = (*self._above, *path.split("/"))
         for name in (*IGNORE_FILES, ".git/info/exclude"):
             for depth in range(len(parts) - 1, -1, -1):
@@ -51,7 +43,7 @@ class IgnoreFiles:
         return False
 
     def hides(self, path: str) -> bool:
-        """Whether a file is ignored, or one of the folders in which it lies."""
+        """Whether a file, or a folder around it, is ignored."""
         slash = path.find("/")
         while slash >= 0:
             folder = path[:slash]

@@ -41,7 +41,7 @@ _DENIED = "Permission denied"
 
 @dataclass(frozen=True, slots=True)
 class ProjectFile:
-    """One file as it was at the moment it was read."""
+    """A file as it was when it was read."""
 
     path: str  # relative to the root, links followed, "/" on every system, `storable`
     data: bytes
@@ -51,17 +51,13 @@ class ProjectFile:
 # A search asks for each file of a project, and the next one for the same again.
 @lru_cache(maxsize=50_000)
 def is_hidden_from_tools(path: str) -> bool:
-    """Whether any part of a relative path has a name that no tool shows."""
+    """Whether any part of a relative path has a name that tools do not show."""
     path = path.replace("\\", "/")
     return is_secret(path) or any(plain_name(name) in _UNSHOWN_FOLDERS for name in path.split("/"))
 
 
 def resolve_inside(root: Path, path: str) -> Path:
     """Where a path from a client leads: a regular file inside the project.
-
-    Args:
-        root: the project's folder.
-        path: relative to it, with "/" between names.
 
     Raises:
         PermissionDenied: the path is absolute, leads out of the project, or is written so that
@@ -122,12 +118,7 @@ def read_inside(root: Path, path: str, maximum: int = MAXIMUM_BYTES) -> ProjectF
 
 
 def read_beneath(folder: Path, parts: Sequence[str], maximum: int) -> tuple[bytes, os.stat_result]:
-    """Up to `maximum` + 1 bytes of a regular file, following no link below `folder`.
-
-    Args:
-        folder: a real folder, its own links resolved.
-        parts: the names from there down to the file.
-        maximum: bytes; one more in the result says that the file is larger.
+    """Up to `maximum` + 1 bytes of a regular file, by names from a real folder, along no link.
 
     Raises:
         OSError: it cannot be read, is not a regular file, or one of its parts is a link.
@@ -143,7 +134,7 @@ def read_beneath(folder: Path, parts: Sequence[str], maximum: int) -> tuple[byte
 
 
 def _name_on_disk(folder: str, path: str) -> str:
-    """The path, or the one that `storable` wrote like that, where such a file exists."""
+    """The path, or the file's name that `storable` wrote like that, if it exists."""
     name = on_disk(path)
     try:
         return name if name != path and os.path.lexists(os.path.join(folder, name)) else path
@@ -152,7 +143,7 @@ def _name_on_disk(folder: str, path: str) -> str:
 
 
 def _as_normalised_there(folder: str, name: str) -> str:
-    """The path with its names in the Unicode normal form that they have on the disk."""
+    """The path with its names in the Unicode form that they have on disk."""
     if name.isascii() or os.path.lexists(os.path.join(folder, name)):
         return name
     at, names = folder, []
@@ -166,7 +157,7 @@ def _as_normalised_there(folder: str, name: str) -> str:
 
 
 def _refusal(path: str) -> tuple[str, str] | None:
-    """The message and the reason for not even looking, in any reading of the path."""
+    """The message and reason for refusing a path, in any reading of it, without a look."""
     form = path
     for _ in range(_UNFOLDINGS_AT_MOST):
         refusal = _refusal_as_written(form)
@@ -189,9 +180,8 @@ def _refusal_as_written(path: str) -> tuple[str, str] | None:
     # A drive letter, a home folder, or an address such as file:///.
     if re.match(r"[/\\~]|[A-Za-z]:|[A-Za-z][A-Za-z0-9+.-]+:[/\\]", path):
         return _ABSOLUTE, "give the path relative to the project's root"
-    names = re.split(r"[/\\]", path)
     # Three dots and more are parents' parents on some systems, and no one's file.
-    if any(re.fullmatch(r" *\.[ .]*\. *", name) for name in names):
+    if any(re.fullmatch(r" *\.[ .]*\. *", name) for name in re.split(r"[/\\]", path)):
         return _TRAVERSAL, "give the path from the project's root without .."
     if "\\" in path:
         return _DENIED, "write / between the names of a path"
@@ -208,7 +198,7 @@ def _unescaped(text: str) -> str:
 
 
 def _not_found(folder: str, path: str) -> FileNotFound:
-    """The error, with names that exist and look like the one that does not."""
+    """The error, with existing names that resemble the missing one."""
     parent, slash, name = path.rpartition("/")
     names: list[str] = []
     with contextlib.suppress(OSError):  # also: the folder is being replaced at this moment

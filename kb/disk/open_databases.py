@@ -37,29 +37,19 @@ class OpenDatabaseError(OSError):
 
 
 class Claim:
-    """A file that one `Database` of this process has for itself.
-
-    Args:
-        path: the file, which need not exist yet.
-
-    Raises:
-        FileError: this process has it open already.
-    """
+    """A file, if it exists, that one `Database` has for itself; FileError if another has it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._names = [os.path.realpath(path) + suffix for suffix in COMPANIONS]
         with _lock:
             self.identity = self.identity_now()
-            self._require_only_one()
+            if any(self._names == other._names or self.identity in other for other in _claims):
+                raise FileError(
+                    f"{self.path} is open in this process already: use that one, or close it first",
+                    path=str(self.path),
+                )
             _claims.append(self)
-
-    def _require_only_one(self) -> None:
-        if any(self._names == other._names or self.identity in other for other in _claims):
-            raise FileError(
-                f"{self.path} is open in this process already: use that one, or close it first",
-                path=str(self.path),
-            )
 
     def identity_now(self) -> Identity | None:
         """What tells the file at the path from every other one; None when there is none.
@@ -78,11 +68,7 @@ class Claim:
         return self.identity_now() == self.identity
 
     def require_in_place(self) -> None:
-        """Refuse to go on with a file that nobody finds any more: what is written would be lost.
-
-        Raises:
-            ReplacedFileError: it was removed, or another one is in its place.
-        """
+        """Raise ReplacedFileError if the file was removed or replaced: writes would be lost."""
         if (now := self.identity_now()) == self.identity:
             return
         if now is None:
@@ -98,7 +84,7 @@ class Claim:
         )
 
     def take_up(self) -> bool:
-        """Go on with the file that is at the path now; whether that is another one."""
+        """Take up the file that is now at the path; whether it is another one."""
         now = self.identity_now()
         is_another = now is not None and now != self.identity
         if is_another:
@@ -106,15 +92,14 @@ class Claim:
         return is_another
 
     def release(self) -> None:
-        """Give the file free: all connections to it are closed."""
+        """Give up the claim: all connections to the file are closed."""
         with _lock:
             if self in _claims:
                 _claims.remove(self)
-            for descriptor in [
-                descriptor for descriptor in _kept if not _is_claimed(os.fstat(descriptor))
-            ]:
-                _kept.remove(descriptor)
-                os.close(descriptor)
+            for descriptor in [*_kept]:
+                if not _is_claimed(os.fstat(descriptor)):
+                    _kept.remove(descriptor)
+                    os.close(descriptor)
 
     def __contains__(self, identity: object) -> bool:
         if identity is None:
@@ -129,7 +114,7 @@ class Claim:
 
 
 def is_open_database(path: Path) -> bool:
-    """Whether a file is one that this process has open as a database, or its log or journal."""
+    """Whether this process has the file open as a database, or its log or journal."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -139,11 +124,7 @@ def is_open_database(path: Path) -> bool:
 
 
 def require_no_database(path: Path) -> None:
-    """Refuse to write over a knowledge base in use.
-
-    Raises:
-        FileError: the path leads to one, or to its log or journal.
-    """
+    """Raise FileError if a path leads to a knowledge base in use, or to its log or journal."""
     if is_open_database(path):
         raise FileError(
             f"{path} is the knowledge base in use, or its log: name another file", path=str(path)
@@ -154,10 +135,7 @@ def require_no_database(path: Path) -> None:
 def opened(
     path: str | Path, *, follow: bool = True, folder: int | None = None
 ) -> Iterator[BinaryIO]:
-    """A file to be read, of which no lock is lost.
-
-    Args:
-        path, follow, folder: as `open_to_read` takes them.
+    """A file to be read, of which no lock is lost; arguments as of `open_to_read`.
 
     Raises:
         OpenDatabaseError: this process has it open as a database.
@@ -182,7 +160,7 @@ def opened(
 
 
 def _close(descriptor: int) -> None:
-    """Close a descriptor, or keep it where its file has become a database in use meanwhile."""
+    """Close a descriptor, or keep it if its file has meanwhile become a database in use."""
     with _lock:
         if _is_claimed(os.fstat(descriptor)):
             _kept.append(descriptor)

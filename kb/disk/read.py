@@ -16,7 +16,7 @@ MOST_SHOWN = 200  # characters of a path in a message
 
 
 class FileState(NamedTuple):
-    """What a file is without being read; one that was changed has another state."""
+    """A file's state, told without reading it; a file that was changed has another."""
 
     size: int | None = None  # bytes; None: nothing is known
     modified_ns: int | None = None  # None: it was too young for its time to be trusted
@@ -40,7 +40,7 @@ def read_bytes(location: Path, maximum: int) -> bytes:
 
 
 def is_there(location: Path) -> bool:
-    """Whether a file is at this place, of any kind; also one that cannot be reached."""
+    """Whether there is any file at this place, even an unreachable one."""
     try:
         location.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -56,13 +56,13 @@ def too_large(size: int, maximum: int) -> str:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """What went wrong, as a clause for the middle of a message."""
+    """What went wrong, for the middle of a message."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return text[:1].lower() + text[1:]
 
 
 def system_error(error: OSError) -> SourceError:
-    """What the system refused where nobody foresaw it, such as a name that is too long."""
+    """An unexpected refusal by the system, such as of a name that is too long."""
     if not isinstance(error.filename, str | bytes):
         return SourceError(f"the system refused something: {reason(error)}")
     path = storable(os.fsdecode(error.filename))

@@ -36,8 +36,6 @@ _ODD_BYTES = re.compile(rb"\r(?!\n|\Z)|\0")
 
 
 class Reading(Enum):
-    """How a file is searched."""
-
     AS_IT_IS = "by ripgrep itself"
     DECODED = "as the text that it holds in its encoding"
     NOT_AT_ALL = "it is binary, hidden from tools, or too large"
@@ -45,7 +43,7 @@ class Reading(Enum):
 
 @dataclass(slots=True)
 class FileRead:
-    """What is known of a file in one state."""
+    """How a file is to be searched for as long as it stays in one state."""
 
     state: tuple[int, int, int, int]  # inode, bytes, modified and changed in ns since 1970
     reading: Reading | None = None  # None until it is known
@@ -57,12 +55,7 @@ _lock = threading.Lock()
 
 
 def look_at(root: Path, listed: list[str]) -> tuple[dict[str, FileRead], list[str]]:
-    """What is known of the files of a folder by path, sorted, and those of which nothing is.
-
-    Args:
-        root: the folder.
-        listed: the regular files in it, paths relative to it.
-    """
+    """What is remembered of the listed files by path, sorted, and those of which nothing is."""
     with _lock:
         before = _remembered.get(str(root), {})
     is_same = len(listed) == len(before) and all(map(before.__contains__, listed))
@@ -86,7 +79,7 @@ def look_at(root: Path, listed: list[str]) -> tuple[dict[str, FileRead], list[st
 
 
 def remember(root: Path, files: dict[str, FileRead], looked_at: int) -> None:
-    """Keep what was found out since `look_at`, which was called at that time (ns since 1970)."""
+    """Keep what was learned since `look_at` was called at this time (ns since 1970)."""
     with _lock:
         if _remembered.get(str(root)) == files:
             return
@@ -101,23 +94,16 @@ def remember(root: Path, files: dict[str, FileRead], looked_at: int) -> None:
         _remembered[str(root)] = kept
         count = sum(map(len, _remembered.values()))
         while count > FILES_REMEMBERED:
-            oldest = next(iter(_remembered))
-            count -= len(_remembered.pop(oldest))
+            count -= len(_remembered.pop(next(iter(_remembered))))
 
 
 def find_odd(
     root: Path, files: dict[str, FileRead], paths: list[str], pruned: Iterable[str], seconds: float
 ) -> tuple[set[str], bool]:
-    """Which of some files ripgrep sees other lines in than whoever decodes them.
+    """Which of some files ripgrep sees other lines in than whoever decodes them, binary ones too.
 
-    Binary files are among them. The second value says whether all were looked at in time.
-
-    Args:
-        root: the folder, which is looked through as a whole where the files are many.
-        files: what is known of them.
-        paths: those in question.
-        pruned: as `kb.disk.ripgrep.odd_files` has it.
-        seconds: at most.
+    Where they are many, their whole folder is searched without what is `pruned`. The second value
+    says whether all were looked at within so many seconds.
     """
     if len(paths) > _FEW_FILES or sum(files[path].state[1] for path in paths) > _FEW_BYTES:
         odd, complete = odd_files(root, tuple(pruned), seconds)
@@ -137,7 +123,7 @@ def find_odd(
 
 
 def is_odd(data: bytes) -> bool:
-    """Whether a file's bytes are not UTF-8, hold a NUL, or end lines with a lone return."""
+    """Whether bytes are not UTF-8, contain a NUL, or end lines with a lone return."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:

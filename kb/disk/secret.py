@@ -24,10 +24,8 @@ def _any_of(globs: Sequence[str], *, with_slash: bool) -> re.Pattern[str]:
 
 
 _NAME, _NAMES = _any_of(_GLOBS, with_slash=False), _any_of(_GLOBS, with_slash=True)
-_FOLDER, _FOLDER_NAMES = (
-    _any_of(SECRET_FOLDERS, with_slash=False),
-    _any_of(SECRET_FOLDERS, with_slash=True),
-)
+_FOLDER = _any_of(SECRET_FOLDERS, with_slash=False)
+_FOLDER_NAMES = _any_of(SECRET_FOLDERS, with_slash=True)
 _FIRST_NAMES = {glob.casefold().split("/")[0] for glob in _GLOBS}  # more than needed: a look ahead
 _LONGEST = max(glob.count("/") for glob in _GLOBS) + 1  # names in a glob
 
@@ -57,7 +55,7 @@ def is_secret(path: str) -> bool:
 
 
 def secret_folder(path: str) -> bool:
-    """Whether any part of a path has the name of a folder that holds nothing but credentials."""
+    """Whether any part of a path names a folder that holds nothing but credentials."""
     return _any_part(path, _is_secret_folder, _FOLDER_NAMES)
 
 
@@ -76,7 +74,7 @@ def plain_name(name: str) -> str:
 
 
 def folded(text: str) -> str:
-    """The text with look-alikes and wide letters as the plain ones, without invisible letters."""
+    """The text with look-alikes and wide letters as plain ones, without invisible ones."""
     if text.isascii():
         return text
     # Look-alikes first and last: NFKC makes some and unmakes others.

@@ -27,7 +27,7 @@ _LOCK_FILE = "~$"  # of Office; those of Emacs, `.#x.md`, are hidden
 
 
 def skipped_parts(path: str) -> list[str]:
-    """The parts of a path for which a walk leaves it out, from the root down."""
+    """The parts of a path for which a walk skips it, from the root down."""
     parts = path.split("/")
     return [
         part

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 
 class Stop:
-    """Ends the statement that runs where this is `current_stop`, and those that would follow."""
+    """Ends the statement that runs while this is `current_stop`, and later ones."""
 
     def __init__(self) -> None:
         self._is_over = False
@@ -16,7 +16,7 @@ class Stop:
         self._lock = threading.Lock()  # or the statement of whoever has the connection next ends
 
     def begins(self, interrupt: Callable[[], None]) -> bool:
-        """Note what ends the statement that begins; False: it shall not."""
+        """Note how to end the statement that begins; False if it must not begin."""
         with self._lock:
             if not self._is_over:
                 self._interrupt = interrupt
@@ -27,7 +27,7 @@ class Stop:
             self._interrupt = None
 
     def end(self) -> bool:
-        """Whether a statement still runs, or is about to: then this has to be called again."""
+        """End statements; whether one still runs or is about to: then call this again."""
         with self._lock:
             self._is_over = True
             if self._interrupt is not None:

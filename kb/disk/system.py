@@ -58,14 +58,10 @@ def open_to_read(path: str | Path, *, follow: bool, folder: int | None = None) -
 
 @contextlib.contextmanager
 def place_beneath(folder: Path, parts: Sequence[str]) -> Iterator[tuple[str | Path, int | None]]:
-    """The path and the folder with which `open_to_read` follows no link below a folder.
+    """The path and the folder with which `open_to_read` follows no link below a real folder.
 
     It goes name by name, so that the system refuses a folder swapped for a link between check and
     use. Windows cannot: there a link is noticed when the block ends, before its result is used.
-
-    Args:
-        folder: a real folder, its own links resolved.
-        parts: the names from there down to the file.
 
     Raises:
         OSError: a part of it is missing, or a link.
@@ -106,12 +102,9 @@ def kept_folder(folder: Path) -> Iterator[os.stat_result]:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Put a file in another one's place at once, or into an empty one.
+    """Put a file in another one's place at once, or into an empty one. Raises OSError.
 
     Windows refuses while any program has the other one open: it is tried for `REPLACE_SECONDS`.
-
-    Raises:
-        OSError: it cannot be done.
     """
     until = time.monotonic() + REPLACE_SECONDS
     while True:
@@ -131,18 +124,15 @@ def give_to_owner_of(path: Path, status: os.stat_result) -> None:
 
 
 def is_marked_read_only(path: Path) -> bool:
-    """Whether its owner may not write; what Windows marks in a folder means something else."""
+    """Whether the owner may not write; on a Windows folder the mark means something else."""
     return sys.platform != "win32" and not path.stat().st_mode & stat.S_IWUSR
 
 
 def require_possible_name(name: str) -> None:
-    """Refuse to write what would become another file than its name says.
+    """Refuse to write what would become another file than its relative name says.
 
     To Windows a colon begins a stream of the file before it, dots and blanks at the end are
     nothing, and some names are devices.
-
-    Args:
-        name: relative, with "/" between its parts.
 
     Raises:
         OSError: the system can have no file of this name.
@@ -156,7 +146,7 @@ def require_possible_name(name: str) -> None:
 
 
 def copy_contents(source: BinaryIO, target: BinaryIO) -> None:
-    """Copy a whole file, on Linux within the kernel: without moving a byte on some file systems."""
+    """Copy a whole file, on Linux within the kernel, on some file systems without moving a byte."""
     numbers = source.fileno(), target.fileno()
     done, size = 0, os.fstat(source.fileno()).st_size
     if sys.platform == "linux":
@@ -172,10 +162,7 @@ def copy_contents(source: BinaryIO, target: BinaryIO) -> None:
 
 
 def unnamed_file() -> IO[bytes]:
-    """A file for what a process prints.
-
-    On Linux in memory: the folder for temporary files may be full, or not there.
-    """
+    """A file for what a process prints: on Linux in memory, as the temporary folder may be full."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             return os.fdopen(os.memfd_create("kb"), "w+b")
@@ -185,10 +172,7 @@ def unnamed_file() -> IO[bytes]:
 
 
 def lock_shared(file: BinaryIO, first: int, size: int) -> bool:
-    """Keep others from writing bytes of a file until it is closed; False where one does now.
-
-    Nothing is locked on Windows.
-    """
+    """Lock bytes of a file against writers until it closes; False: one writes. Not on Windows."""
     if sys.platform != "win32":
         import fcntl
 
@@ -203,10 +187,7 @@ def lock_shared(file: BinaryIO, first: int, size: int) -> bool:
 
 
 def apart() -> dict[str, Any]:
-    """Arguments of `subprocess.Popen` for a child that the terminal's Ctrl-C does not reach.
-
-    It has no terminal to ask on either, and on Windows no window.
-    """
+    """Arguments of `subprocess.Popen` for a child without Ctrl-C, terminal and window."""
     if sys.platform == "win32":
         import subprocess
 
@@ -216,7 +197,7 @@ def apart() -> dict[str, Any]:
 
 
 def end_with_children(process: subprocess.Popen[bytes]) -> None:
-    """End a program that was started `apart` and still runs, with all that it started."""
+    """End a program started `apart`, with all that it started."""
     if process.poll() is not None:
         return
     if sys.platform == "win32":
@@ -233,22 +214,16 @@ def end_with_children(process: subprocess.Popen[bytes]) -> None:
 
 
 def with_memory(kibibytes: int) -> tuple[str, ...]:
-    """What to write before a command to bound its memory.
-
-    Nothing on Windows, and macOS does not keep to the bound.
-    """
+    """What to write before a command to bound its memory; macOS does not, Windows has nothing."""
     if sys.platform == "win32":
         return ()
     return ("/bin/sh", "-c", f'ulimit -v {kibibytes} 2>/dev/null; exec "$0" "$@"')
 
 
 def limit_process(*, memory: int, open_files: int) -> None:
-    """Let this process have no more, write no file, and leave no memory image.
+    """Let this process have no more, write no file, and leave no memory image. Not on Windows.
 
-    Args:
-        memory: bytes of address space, which macOS does not bound.
-
-    Windows has none of these limits.
+    `memory` is in bytes of address space, which macOS does not bound.
     """
     if sys.platform == "win32":
         return
@@ -265,7 +240,7 @@ def limit_process(*, memory: int, open_files: int) -> None:
 
 
 def limit_processor_time(seconds: int) -> None:
-    """Let this process have so many seconds more; the system ends it then. Not on Windows."""
+    """Let this process run for so many seconds more before the system ends it. Not on Windows."""
     if sys.platform == "win32":
         return
     import resource
@@ -297,7 +272,7 @@ def status_fields(process: int) -> list[str]:
 
 
 def processor_seconds(process: int) -> float:
-    """The processor time that a process has had; 0 where the system does not tell."""
+    """The processor time of a process; 0 if the system does not tell."""
     ticks = sum(map(int, status_fields(process)[11:13]))  # utime and stime
     if sys.platform == "win32" or not ticks:
         return 0.0
@@ -305,7 +280,7 @@ def processor_seconds(process: int) -> float:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process is there; on Windows it cannot be asked without ending it, and may be."""
+    """Whether a process exists; on Windows, where asking would end it, always."""
     if sys.platform == "win32":
         return True
     try:
@@ -318,10 +293,7 @@ def is_alive(process: int) -> bool:
 
 
 def ending_signals() -> list[signal.Signals]:
-    """The signals that ask a process to end, beside Ctrl-C.
-
-    SIGTERM never comes on Windows, where SIGBREAK does when a console is closed.
-    """
+    """The signals beside Ctrl-C that end a process: on Windows a closed console sends SIGBREAK."""
     if sys.platform == "win32":
         return [signal.SIGTERM, signal.SIGBREAK]
     return [signal.SIGTERM, signal.SIGHUP]
@@ -331,7 +303,7 @@ def ending_signals() -> list[signal.Signals]:
 
 
 def enlarge_pipe(descriptor: int, size: int) -> None:
-    """Let a pipe hold more bytes than the 64 KiB that are usual, where the system can (Linux)."""
+    """Let a pipe hold more than the usual 64 KiB, where the system can (Linux)."""
     if sys.platform == "linux":
         import fcntl
 
@@ -340,27 +312,20 @@ def enlarge_pipe(descriptor: int, size: int) -> None:
 
 
 def make_blocking(descriptor: int) -> None:
-    """Let a write wait for its reader, whoever shares the descriptor; on Windows it does."""
+    """Make writes wait for their reader, whoever shares the descriptor, as on Windows."""
     if sys.platform != "win32":
         os.set_blocking(descriptor, True)
 
 
 def console_of(stream: TextIO | None) -> io.RawIOBase | None:
-    """What a stream writes to where that is a console of Windows, which takes text, not bytes.
-
-    Bytes that go past it are read in the console's own code page.
-    """
+    """The Windows console behind a stream: it takes text, and bytes only in its own code page."""
     if sys.platform == "win32" and isinstance(stream, io.TextIOWrapper) and stream.isatty():
         return getattr(stream.buffer, "raw", None)
     return None
 
 
 def connect_to_socket(path: str, seconds: float) -> socket.socket:
-    """A connection to a socket in the file system, of which Python knows none on Windows.
-
-    Raises:
-        OSError: nobody listens there.
-    """
+    """A connection to a socket file. Raises OSError if nobody listens there, or on Windows."""
     import socket
 
     if sys.platform == "win32":

@@ -26,8 +26,8 @@ STOP_SECONDS = 1
 class FolderWatcher:
     """Watches a folder and all below it, in a thread of its own.
 
-    What changed is not told: the callback looks at the whole folder, so that an event that got
-    lost (a folder made and filled before it was watched) is made good by the next one.
+    The callback looks at the whole folder, so that an event that got lost (a folder made and
+    filled before it was watched) is made good by the next one.
 
     Args:
         folder: it may be deleted and come back.
@@ -52,11 +52,11 @@ class FolderWatcher:
         self._thread.start()
 
     def look_again(self) -> None:
-        """Call back soon, though nothing changed."""
+        """Call back soon, even if nothing changed."""
         self._scan_requested.set()
 
     def stop(self) -> None:
-        """Stop; a callback that is under way gets a second to end."""
+        """Stop; a running callback gets a second to end."""
         self._stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(STOP_SECONDS)
@@ -83,7 +83,7 @@ class FolderWatcher:
             self._stopping.wait(CHECK_MILLISECONDS / 1000)
 
     def _watch(self, identity: tuple[int, int]) -> None:
-        """Watch until the folder is another one, or gone."""
+        """Watch until the folder is replaced or gone."""
         from watchfiles import watch
 
         # On macOS events name the real place, elsewhere the one that is watched.

@@ -52,16 +52,12 @@ def replacing(
 
 
 def replace_file(place: Path, content: bytes | str, *, is_private: bool = False) -> None:
-    """As `replacing`, of a content that is there already."""
+    """As `replacing`, with the whole content at once."""
     with replacing(place, is_private=is_private) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
 def create_like(path: Path, model: Path) -> None:
-    """Make an empty file that nobody may read or write who may not do so with another one.
-
-    Raises:
-        OSError: there is one already, or it cannot be made.
-    """
+    """Make an empty file with the rights of another. Raises OSError, also if it exists."""
     mode = stat.S_IMODE(model.stat().st_mode) & ORDINARY | PRIVATE
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
