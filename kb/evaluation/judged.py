@@ -68,30 +68,25 @@ class Judged:
 
 @dataclass(slots=True)
 class Run:
-    """The answers of one way of searching, by question id."""
+    """The answers of one mode of search, by question id."""
 
     documents: dict[str, list[str]] = field(default_factory=dict)  # best first
     first_rows: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # with heading path
 
 
 def is_beir(folder: Path) -> bool:
-    """Whether a folder is a collection in BEIR layout."""
     return (folder / "corpus.jsonl").is_file()
 
 
 def beir_file(folder: Path, model: str | None) -> Path:
-    """The file that keeps a BEIR folder with the vectors of a model; None: of the suited one."""
+    """The file that keeps a BEIR folder with the vectors of a model, by default the suited one."""
     key = f"{folder}\n{model}" if model else str(folder)
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return user_cache() / f"eval-{folder.name}-{digest}.db"
 
 
 def read_beir(folder: Path) -> Judged:
-    """The judged queries of a BEIR folder.
-
-    Raises:
-        SourceError: a file is missing or malformed.
-    """
+    """The judged queries of a BEIR folder. Raises SourceError if a file is missing or malformed."""
     qrels = next(
         (file for name in ("qrels.tsv", "qrels/test.tsv") if (file := folder / name).is_file()),
         None,
@@ -116,7 +111,7 @@ def read_beir(folder: Path) -> Judged:
 
 
 def read_questions(file: Path) -> Judged:
-    """Questions with the document, and perhaps the alternatives, that answer them."""
+    """Questions, each with the document and perhaps alternatives that answer it."""
     questions: dict[str, str] = {}
     relevant: dict[str, dict[str, int]] = {}
     headings: dict[str, str] = {}
@@ -135,7 +130,6 @@ def read_questions(file: Path) -> Judged:
 
 
 def load_beir(model: ModelInUse, folder: Path, progress: Callable[[str, int, int], None]) -> None:
-    """Store a BEIR folder's documents as the collection `folder.name`; once."""
     rows = list(_json_lines(folder / "corpus.jsonl"))
     with model.database.write() as connection:
         collection_id = find_collection_id(connection, folder.name)
@@ -154,7 +148,7 @@ def load_beir(model: ModelInUse, folder: Path, progress: Callable[[str, int, int
 
 
 class _JudgedPolicy(Policy):
-    """A query as it stands in all of a file; rows are a document and the first ones' headings."""
+    """A query as written, over the whole file; rows are documents, the first with headings."""
 
     max_hits = MAX_ROWS
     corrects = False
@@ -192,8 +186,7 @@ class _JudgedPolicy(Policy):
         part: tuple[FileQuery, Sequence[Hit]],
     ) -> Sequence[tuple[str, str]]:
         ids = [hit.chunk_id for hit in part[1]]
-        first = load_rows(connection, ids[:FIRST_ROWS])
-        headings = [row["heading_path"] for row in first]
+        headings = [row["heading_path"] for row in load_rows(connection, ids[:FIRST_ROWS])]
         return [*zip_longest(load_documents(connection, ids), headings, fillvalue="")]
 
 
@@ -202,11 +195,7 @@ def run_queries(
     judged: Judged,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> dict[str, Run]:
-    """What each query finds in some files, which are searched as one, by mode.
-
-    Raises:
-        FileError: a file does not answer.
-    """
+    """What each query finds in files that are searched as one, by mode. Raises FileError."""
     runs = {mode: Run() for mode in MODES}
     embedded = [file for file in files if file.model.embed_queries(["is there a model?"])]
     for done, (key, text) in enumerate(judged.questions.items()):
@@ -272,7 +261,7 @@ def _discounted(gains: Sequence[int]) -> float:
 
 
 def is_below(judged: Judged, key: str, document: str, heading_path: str) -> bool:
-    """Whether a passage of a right document stands below the right heading."""
+    """Whether a passage of a right document is below the right heading."""
     if judged.relevant[key].get(document, 0) <= 0:
         return False
     heading, *path = (

@@ -53,7 +53,7 @@ TOPICS = PACKAGE / "assets" / "unrelated-questions.json"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A document as far as questions are made from it."""
+    """What questions are made from."""
 
     path: str
     title: str
@@ -82,22 +82,14 @@ def make_questions(pages: Sequence[Page], count: int, seed: int = 1) -> list[Mad
 
 
 def write_questions(made: Iterable[MadeQuestion], file: Path) -> None:
-    """Keep questions, one JSON object a line.
-
-    Raises:
-        FileError: the file is the knowledge base in use.
-    """
+    """Keep questions, a JSON object a line. Raises FileError for the knowledge base in use."""
     require_no_database(file)
     lines = (json.dumps(asdict(question), ensure_ascii=False) for question in made)
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def read_made_questions(file: Path) -> list[MadeQuestion]:
-    """What `write_questions` wrote; [] for a file of other questions.
-
-    Raises:
-        SourceError: a line that is neither.
-    """
+    """What `write_questions` wrote, [] for other questions. Raises SourceError for other lines."""
     made: list[MadeQuestion] = []
     with opened(file) as stream:
         lines = stream.read().splitlines()
@@ -116,7 +108,7 @@ def read_made_questions(file: Path) -> list[MadeQuestion]:
 def identifier_questions(
     pages: Sequence[Page], count: int, rng: random.Random
 ) -> list[MadeQuestion]:
-    """Names that few documents hold, in their text or as the end of their path."""
+    """Names that few documents contain, in their text or as the end of their path."""
     candidates = {match.group() for page in pages for match in IDENTIFIER.finditer(page.text)}
     names = sorted(name for name in candidates if MIN_NAME <= len(name) <= MAX_NAME)
     rng.shuffle(names)
@@ -137,7 +129,6 @@ def identifier_questions(
 
 
 def title_questions(pages: Sequence[Page], count: int, rng: random.Random) -> list[MadeQuestion]:
-    """Titles that are one document's alone."""
     titles = Counter(page.title.casefold() for page in pages)
     short = [
         page
@@ -151,7 +142,7 @@ def title_questions(pages: Sequence[Page], count: int, rng: random.Random) -> li
 
 
 def near_misses(pages: Sequence[Page], count: int, rng: random.Random) -> list[MadeQuestion]:
-    """Words of one sentence, of which a rare one stands elsewhere in another matter."""
+    """Words of one sentence, a rare one of which another document uses in another context."""
     words_of = {page.path: Counter(_words(page.text)) for page in pages}
     holding: dict[str, list[str]] = defaultdict(list)
     for path, counted in words_of.items():
@@ -162,8 +153,7 @@ def near_misses(pages: Sequence[Page], count: int, rng: random.Random) -> list[M
     for page in rng.sample(list(pages), len(pages)) * 3:
         if len(made) == count:
             break
-        question = _near_miss(page, texts, holding, rng)
-        if question is not None:
+        if question := _near_miss(page, texts, holding, rng):
             made.append(question)
     return made
 
@@ -205,7 +195,6 @@ def _is_other_matter(text: str, word: str, others: Iterable[str]) -> bool:
 
 
 def unrelated_questions(count: int, rng: random.Random) -> list[MadeQuestion]:
-    """Questions that no technical documentation answers."""
     made = [
         MadeQuestion("unrelated", form.format(subject))
         for topic in json.loads(TOPICS.read_bytes()).values()

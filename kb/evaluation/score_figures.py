@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The scores of the answer to one question, by row, and of each document the best."""
+    """The scores of one question's answer, by row, and the best of each document."""
 
     scores: list[float]
     documents: dict[str, float]  # best first
@@ -32,7 +32,7 @@ class _Answer:
 def judged_figures(
     files: Sequence[SearchedFile], judged: Judged, progress: Progress = lambda *_: None
 ) -> dict[str, float]:
-    """How often scores rise, and F1 at 0.7 as a share of that at the best threshold."""
+    """How often scores rise, and F1 at 0.7 as a share of the best threshold's."""
     pairs: list[tuple[float, bool]] = []
     rising = neighbours = relevant = 0
     for done, (key, question) in enumerate(judged.questions.items()):
@@ -58,9 +58,8 @@ def best_threshold(
 ) -> tuple[float, float, float]:
     """The greatest F1 of any threshold, that threshold, and F1 at 0.7.
 
-    Args:
-        pairs: the score of each pair of a question and a document, and whether it is an answer.
-        relevant: how many answers there are, found or not.
+    `pairs`: the score of each question and document, and whether that answers it; `relevant`: how
+    many answers there are, found or not.
     """
     best = threshold = at = 0.0
     right = 0
@@ -82,7 +81,7 @@ def made_figures(
     made: Sequence[MadeQuestion],
     progress: Progress = lambda *_: None,
 ) -> list[dict[str, Any]]:
-    """For each kind of made question how many come out right."""
+    """For each kind of question, how many come out right."""
     rows: dict[str, dict[str, Any]] = {}
     for done, question in enumerate(made):
         progress("questions", done, len(made))
@@ -100,7 +99,7 @@ def made_figures(
 
 
 def pages(files: Sequence[SearchedFile]) -> list[Page]:
-    """The documents of some files, as questions are made from them."""
+    """The documents of some files, to make questions from."""
     listed: list[Page] = []
     for file in files:
         with file.database.read() as connection:

@@ -35,11 +35,7 @@ MIN_WIDTH, MAX_WIDTH = 8, 8192
 
 
 class _Server:
-    """A server at `URL#NAME`.
-
-    Raises:
-        UsageError: the address names no model, or holds a password.
-    """
+    """A server at `URL#NAME`; UsageError if that names no model, or holds a password."""
 
     def __init__(self, address: str, path: str) -> None:
         url, _, self.model = address.partition("#")
@@ -55,14 +51,7 @@ class _Server:
         self._url = f"{url.rstrip('/')}/{path}"
 
     def post(self, body: Mapping[str, Any], *, is_query: bool) -> Any:
-        """What the server answers; a failure that may pass is tried again.
-
-        Args:
-            is_query: somebody waits for an answer, which words alone give as well.
-
-        Raises:
-            EmbeddingError: it does not answer in time, or answers with an error.
-        """
+        """The server's answer; EmbeddingError once no failure that may pass is tried again."""
         end = time.monotonic() + (QUERY_SECONDS if is_query else BATCH_SECONDS)
         attempts = QUERY_ATTEMPTS if is_query else ATTEMPTS
         for attempt in range(attempts):
@@ -128,14 +117,7 @@ class _Passing(Exception):
 
 
 class AddressEmbedder:
-    """An embedding model at an address.
-
-    Args:
-        name: `URL#MODEL` or `URL#MODEL@WIDTH`.
-
-    Raises:
-        UsageError: it names no model, or holds a password.
-    """
+    """An embedding model at `URL#MODEL` or `URL#MODEL@WIDTH`; UsageError for other names."""
 
     def __init__(self, name: str) -> None:
         address, width = name, 0

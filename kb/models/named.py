@@ -24,10 +24,9 @@ MAX_BATCH = 1  # texts: nothing is padded, and a core's cache holds one text's n
 
 
 class FastembedEmbedder:
-    """A model run by fastembed, loaded at the first text.
+    """A model that fastembed lists, run by it and loaded at the first text.
 
     Args:
-        name: one that fastembed lists.
         threads: onnxruntime's; more than one was slower on a busy machine.
         allow_download: let fastembed fetch a model that is not in its cache.
     """
@@ -43,11 +42,7 @@ class FastembedEmbedder:
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Load the model now rather than at the first text.
-
-        Raises:
-            EmbeddingError: not installed, damaged, or not to be had without a download.
-        """
+        """Load the model now, not at the first text. Raises EmbeddingError if it cannot be had."""
         with self._lock:
             if self._model is None:
                 self._model = self._load_named()
@@ -117,7 +112,7 @@ class FastembedEmbedder:
 
 
 class CrossEncoder:
-    """A fastembed cross-encoder that is on this machine, or may be downloaded."""
+    """A fastembed cross-encoder on this machine, or to be downloaded."""
 
     weight = 1.0
 

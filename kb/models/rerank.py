@@ -18,11 +18,8 @@ LATE_INTERACTION_WEIGHT = 0.3  # 0.5 lost on three of seven judged collections
 
 
 class TokenEmbedder(Embedder, Protocol):
-    """An embedder that gives the vectors of single tokens too."""
-
     def token_vectors(self, texts: Sequence[str]) -> list[Floats]:
         """For each text the unit vectors of its tokens: shape (tokens, width)."""
-        ...
 
 
 class Reranker(Protocol):
@@ -32,7 +29,6 @@ class Reranker(Protocol):
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """One score a passage; greater is better."""
-        ...
 
 
 class LateInteraction:
@@ -54,7 +50,7 @@ class LateInteraction:
 
 
 def blend(old: Sequence[float], new: Sequence[float], weight: float) -> list[int]:
-    """The positions in their new order: both scores spread over 0 to 1, then weighted."""
+    """Positions in their new order: both scores are spread over 0 to 1, then weighted."""
     scores = [
         (1 - weight) * before + weight * after
         for before, after in zip(_spread(old), _spread(new), strict=True)

@@ -50,7 +50,7 @@ def tokenizer_for(text: str) -> Tokenizer:
 
 
 def small_tokenizer(text: str) -> Tokenizer:
-    """The tokenizer with no more pieces than may occur in a text."""
+    """The tokenizer with only the pieces that may occur in a text."""
     from tokenizers.models import WordPiece
 
     vocabulary = _vocabulary()
@@ -59,10 +59,7 @@ def small_tokenizer(text: str) -> Tokenizer:
 
 
 def english_number(word: str) -> int | None:
-    """The place of an English word (in small letters) in the vocabulary, common ones first.
-
-    None of a rare word, of most names and of a misspelt word.
-    """
+    """The place of a word in small letters, common ones first; None of a rare or misspelt one."""
     if load_tokenizer.cache_info().currsize:
         number: int | None = load_tokenizer().token_to_id(word)
         return number
@@ -93,13 +90,12 @@ def _vocabulary() -> dict[str, int]:
 
 
 def _possible_pieces(text: str) -> Iterator[str]:
-    """Whatever of a text may be a piece, and the special ones."""
+    """Every part of a text that may be a piece, and the special pieces."""
     from tokenizers import normalizers, pre_tokenizers
 
     yield from SPECIAL
     plain = normalizers.BertNormalizer().normalize_str(text)
-    words = {word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(plain)}
-    for word in words:
+    for word in {word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(plain)}:
         if len(word) > MAX_WORD:
             continue
         for start in range(len(word)):

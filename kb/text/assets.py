@@ -10,6 +10,6 @@ from typing import Any
 
 @cache
 def asset(name: str) -> dict[str, Any]:
-    """The table of this name, which is not to be changed."""
+    """The table of this name; do not change it."""
     file = Path(__file__).parent.parent / "assets" / f"{name}.toml"
     return tomllib.loads(file.read_text(encoding="utf-8"))

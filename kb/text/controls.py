@@ -11,20 +11,17 @@ _PICTURES = 0x2400  # U+2400 and on show the characters from 0 on
 
 
 def visible(text: str) -> str:
-    """The text with something to see in the place of each steering character."""
+    """The text with each steering character made visible."""
     return text if _is_plain(text) else _STEERING.sub(_shown, text)
 
 
 def flat(value: object) -> str:
-    """On one line, and with something to see in the place of each steering character."""
+    """The text on one line, with each steering character made visible."""
     return " ".join(visible(str(value)).split())
 
 
 def escaped_in_json(text: str) -> str:
-    """JSON that holds the same values, none of them a steering character as it is.
-
-    Such characters stand within strings alone, and JSON escapes those below a blank by itself.
-    """
+    """JSON of the same values with steering characters, which only strings hold, escaped."""
     return text if _is_plain(text) else _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

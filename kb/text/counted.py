@@ -13,13 +13,13 @@ def counted(number: int, singular: str, several: str = "") -> str:
 
 
 def some_of(things: Sequence[str], most: int = MAX_NAMED) -> str:
-    """The first things with commas between, and how many more there are."""
+    """The first things, separated by commas, and how many more there are."""
     shown = ", ".join(things[:most])
     return f"{shown} and {len(things) - most} more" if len(things) > most else shown
 
 
 def most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Names with how often each is there, the commonest first, equally common ones by name."""
+    """Names and their counts, highest first, then by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 

@@ -23,7 +23,7 @@ class Decoded(NamedTuple):
 
 
 class NoTextError(ValueError):
-    """Why the bytes are not text in any encoding that is read."""
+    """Why bytes are not text in any encoding that is read."""
 
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -80,11 +80,7 @@ def decode(data: bytes) -> Decoded:
 
 
 def decode_as(data: bytes, encoding: str) -> str:
-    """The text in a declared encoding; as `decode`, where that is wrong or "".
-
-    Raises:
-        NoTextError: as `decode`.
-    """
+    """The text in a declared encoding; as `decode`, with its error, where that is wrong or ""."""
     # LookupError: no such encoding. UnicodeError is a ValueError, and some codecs raise others.
     with contextlib.suppress(LookupError, ValueError):
         if encoding:
@@ -113,7 +109,7 @@ def _read(data: bytes) -> tuple[str, str, str]:
 
 
 def _utf_8(data: bytes) -> tuple[str, str]:
-    """The text, with U+FFFD for what is not valid, and a notice in that case."""
+    """The text, and a notice if U+FFFD replaces invalid bytes."""
     try:
         return data.decode("utf-8"), ""
     except UnicodeDecodeError as error:
@@ -123,7 +119,7 @@ def _utf_8(data: bytes) -> tuple[str, str]:
 
 
 def _other_script(data: bytes) -> tuple[str, str, str] | None:
-    """As an old encoding of another script; None where none is likely."""
+    """The text in an old encoding of another script; None if none is likely."""
     part = data[:_SAMPLE]
     beyond = sum(byte > 0x7F for byte in part)
     letters = beyond + sum(chr(byte).isalpha() for byte in part if byte <= 0x7F)
@@ -131,8 +127,7 @@ def _other_script(data: bytes) -> tuple[str, str, str] | None:
         return None
     # The end of the part may lie within a letter.
     whole = part if len(part) == len(data) else part.rpartition(b"\n")[0] or part
-    encoding = likeliest_encoding(whole, _OTHER_SCRIPTS)
-    if not encoding:
+    if not (encoding := likeliest_encoding(whole, _OTHER_SCRIPTS)):
         return None
     try:
         text = data.decode(encoding)
@@ -143,7 +138,7 @@ def _other_script(data: bytes) -> tuple[str, str, str] | None:
 
 
 def likeliest_encoding(data: bytes, encodings: Sequence[str]) -> str:
-    """The encoding in which the bytes are most like a language; "" where none fits."""
+    """The encoding in which bytes look most like a language; "" if none fits."""
     from charset_normalizer import from_bytes  # here: hardly any file needs it
 
     best = from_bytes(data, cp_isolation=list(encodings)).best()
@@ -151,10 +146,7 @@ def likeliest_encoding(data: bytes, encodings: Sequence[str]) -> str:
 
 
 def _western(data: bytes) -> tuple[str, str, str]:
-    """Latin-1, or Windows-1252 where the bytes 0x80 to 0x9F occur: its dashes and curly quotes.
-
-    In Latin-1, which is otherwise the same, those are invisible control characters.
-    """
+    """Windows-1252 if any of 0x80 to 0x9F occurs, which are invisible in Latin-1; else that."""
     if any(0x80 <= byte <= 0x9F for byte in data):
         with contextlib.suppress(UnicodeDecodeError):  # five bytes mean nothing there
             text = data.decode("windows-1252")
@@ -171,22 +163,20 @@ def _marked(data: bytes, encoding: str) -> str:
 
 
 def _wide(data: bytes) -> tuple[str, str]:
-    """UTF-16 without a mark: all NULs at one side of the byte pairs, and valid as a whole."""
+    """UTF-16 without a mark: all NULs on one side of the byte pairs, and all of it valid."""
     left, right = data[::2].count(0), data[1::2].count(0)
-    pairs = len(data) // 2
-    one_side = 0 in (left, right) and left + right >= pairs * _MIN_NUL_PAIRS
+    one_side = 0 in (left, right) and left + right >= len(data) // 2 * _MIN_NUL_PAIRS
     if one_side and len(data) % 2 == 0 and not _is_plain_in_pairs(data[:_SAMPLE]):
         encoding = "utf-16-le" if left == 0 else "utf-16-be"
         with contextlib.suppress(UnicodeDecodeError):
             text = data.decode(encoding)
-            controls = sum(text.count(chr(code)) for code in _CONTROLS)
-            if controls <= len(text) * _MAX_CONTROLS:
+            if sum(text.count(chr(code)) for code in _CONTROLS) <= len(text) * _MAX_CONTROLS:
                 return text, encoding
     raise NoTextError(f"binary data (a NUL byte in line {_line_at(data, data.index(0))})")
 
 
 def _is_plain_in_pairs(data: bytes) -> bool:
-    """Whether most pairs of bytes are two of ASCII's: as UTF-16 they would be odd ideographs."""
+    """Whether most pairs of bytes are two of ASCII: as UTF-16 they would be odd ideographs."""
     pairs = zip(data[::2], data[1::2], strict=False)
     plain = sum(0x20 <= first < 0x7F and 0x20 <= other < 0x7F for first, other in pairs)
     return 2 * plain > len(data) // 2

@@ -42,12 +42,12 @@ def on_disk(text: str) -> str:
 
 
 def below(root: str, path: str) -> Path:
-    """Where a stored path lies, below a root that is stored text too."""
+    """Where a stored path lies below a stored root."""
     return Path(on_disk(root), on_disk(path))
 
 
 def printable(text: str) -> str:
-    """Text that UTF-8 can hold: bytes that are no text as `storable` writes them."""
+    """Text that UTF-8 can hold, with other bytes written as in `storable`."""
     if _is_unicode(text):
         return text
     # In the C locale every letter beyond ASCII comes as such bytes.
@@ -65,7 +65,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _without_surrogates(text: str) -> str:
-    """Five million of them take .5 s. No step keeps other threads from running for a tenth."""
+    """Five million of them take .5 s; no step blocks other threads for a tenth of one."""
     for byte in range(0x80, 0x100):
         if (half := chr(_FIRST_BYTE + byte)) in text:
             text = text.replace(half, f"\\x{byte:02x}")
@@ -76,7 +76,7 @@ def _without_surrogates(text: str) -> str:
 
 
 def without_bytes(text: str) -> str:
-    """The text with a question mark for each byte that `storable` wrote."""
+    """The text with a question mark for each byte written by `storable`."""
     return _ESCAPED.sub("?", text)
 
 
@@ -93,7 +93,7 @@ codecs.register_error(ESCAPING, _escaped)
 
 
 def writable(value: Any) -> Any:
-    """A JSON value whose every text is `printable`; other objects stay as they are."""
+    """A JSON value with all texts `printable`; other objects stay."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list | tuple):

@@ -20,7 +20,7 @@ _NESTED = f"arrays and objects lie more than {DEEPEST} deep in each other"
 
 
 class JsonError(ValueError):
-    """What is wrong with a text, as a clause; `is_bound`: it is JSON, but more than is read."""
+    """What is wrong with a text, as a clause; `is_bound`: it is JSON, but too much."""
 
     def __init__(self, message: str, *, is_bound: bool = False) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _has_more_values(text: str, most: int) -> bool:
-    """Whether a text that may be JSON holds more values, without making any of them."""
+    """Whether a text has more JSON values, without making any."""
     if len(text) < most:
         return False
     count = start = 0
@@ -88,7 +88,7 @@ def _separators(text: str) -> int:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether a value has more levels than code that walks through it bears."""
+    """Whether a value is too deep for code that walks through it."""
     level = [value]
     for _ in range(DEEPEST + 1):
         level = [

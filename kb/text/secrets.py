@@ -25,7 +25,7 @@ _PASSWORD = "password"
 
 @cache
 def _patterns() -> tuple[str, dict[str, re.Pattern[str]], re.Pattern[str]]:
-    """Rules for the package, patterns by kind, and that of an assigned password."""
+    """Rules for the package, patterns by kind, and the pattern of assigned passwords."""
     stored = asset("secrets")
     # The package refuses rules with names of its own: with our prefix no later one takes these.
     rules = "ruleset-revision: 1\n" + "".join(
@@ -38,7 +38,7 @@ def _patterns() -> tuple[str, dict[str, re.Pattern[str]], re.Pattern[str]]:
 
 
 class Secret(NamedTuple):
-    """The place of something that looks like a secret; never the secret itself."""
+    """Where something looks like a secret; never the secret itself."""
 
     line: int  # from 1
     kind: str  # in words, such as "github token"
@@ -49,7 +49,7 @@ def _plain(kind: str) -> str:
 
 
 def secrets_in(text: str) -> list[Secret]:
-    """What looks like a secret in a text, by line; one a line and kind."""
+    """What looks like a secret in a text, by line; one for each line and kind."""
     import redact_secret  # here, so that only who asks waits for it
 
     rules, shapes, assignment = _patterns()

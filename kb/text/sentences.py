@@ -44,14 +44,14 @@ def _word_edge(text: str, position: int, limit: int) -> int:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text on one line, each with the sign that ends it."""
+    """The sentences of a text on one line, each with its end mark."""
     flat = " ".join(text.split())
     ends = [0, *(match.end() for match in _SENTENCE_END.finditer(flat)), len(flat)]
     return [*filter(None, (flat[start:end].strip() for start, end in pairwise(ends)))]
 
 
 def first_sentences(text: str, most: int) -> str:
-    """The sentences a text begins with, on one line of about `most` characters."""
+    """The first sentences of a text, on one line of about `most` characters."""
     flat = " ".join(text.split())
     if len(flat) <= most:
         return flat
@@ -63,10 +63,7 @@ def first_sentences(text: str, most: int) -> str:
 
 
 def cut_at_sentence(text: str, start: int, end: int, most: int) -> int:
-    """Where `text[start:end]` ends if it may have so many characters: behind a sentence or a line.
-
-    Behind a word where neither ends in its second half.
-    """
+    """Where `text[start:end]`, cut to so many characters, ends: behind a sentence, line or word."""
     if end - start <= most:
         return end
     limit = start + most

@@ -30,5 +30,5 @@ PAGE_SUFFIX = re.compile(rf"(?:{'|'.join(map(re.escape, PAGE_SUFFIXES))})\Z", re
 
 
 def text_format(path: str) -> str:
-    """The format of a text by its path: "markdown", "asciidoc" ...; "" if its ending says none."""
+    """A text's format by its path: "markdown", "asciidoc" ...; "" if the suffix says none."""
     return _FORMATS.get(splitext(path)[1].lower(), "")

@@ -66,13 +66,12 @@ def words(text: str) -> list[str]:
 
 
 def has_word(text: str) -> bool:
-    """Whether a text has any word."""
     expression = _ASCII_WORD if text.isascii() else _unicode(_WORD)
     return expression.search(text) is not None
 
 
 def parts(text: str, least: int) -> Iterator[str]:
-    """A long text in parts with the same words, each at least so long."""
+    """A long text in parts with the same words, each at least this long."""
     start = 0
     while len(text) - start > least:
         cut = _unicode(_BETWEEN_WORDS).search(text, start + least)
@@ -84,7 +83,7 @@ def parts(text: str, least: int) -> Iterator[str]:
 
 
 def scripts(text: str, share: float = 0.0) -> frozenset[str]:
-    """The scripts but Latin of a text's letters, each of more than a share of them."""
+    """The scripts except Latin that each have more than a share of a text's letters."""
     if text.isascii():
         return frozenset()
     counts = Counter(map(_script, _MAYBE_NOT_LATIN.findall(text)))
@@ -108,7 +107,7 @@ def is_unspaced(word: str) -> bool:
 
 
 def runs(word: str) -> list[str]:
-    """A word cut where unspaced script meets other script, each piece with one kind."""
+    """A word cut between unspaced and other scripts."""
     if word.isascii() or not _MAYBE_UNSPACED.search(word):
         return [word] if word else []
     return _unicode(_RUN).findall(word)
@@ -120,7 +119,6 @@ def bigrams(run: str) -> list[str]:
 
 
 def pictographs(text: str) -> list[str]:
-    """A term for each emoji or other pictograph."""
     return [term for term, _ in pictograph_places(text)]
 
 
@@ -135,7 +133,7 @@ def pictograph_places(text: str) -> list[tuple[str, int]]:
 
 
 def without_pictographs(text: str) -> str:
-    """A text without its emoji and the blanks that they leave at its ends."""
+    """A text without pictographs and the blanks they leave at its ends."""
     return text.strip() if text.isascii() else _unicode(_PICTOGRAPH).sub("", text).strip()
 
 
@@ -151,7 +149,7 @@ def extra_terms(text: str) -> str:
 
 
 def identifier_parts(text: str) -> list[str]:
-    """The parts of identifiers written with inner capitals; single letters left out."""
+    """The parts of identifiers with inner capitals, except single letters."""
     parts: list[str] = []
     for name in _CAPITAL_INSIDE.findall(text):
         if len(name) <= _MAX_IDENTIFIER and _HUMP.search(name):

@@ -8,19 +8,15 @@ _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def utc_now() -> str:
-    """The current time as stored in the file."""
+    """The current time as it is stored."""
     return datetime.now(UTC).strftime(_FORMAT)
 
 
 def stored_time(moment: datetime) -> str:
-    """A time, which is UTC, as stored in the file: 2026-11-28T12:00:00Z."""
+    """A UTC time as it is stored: 2026-11-28T12:00:00Z."""
     return moment.strftime(_FORMAT)
 
 
 def parse_time(text: str) -> datetime:
-    """What `stored_time` wrote.
-
-    Raises:
-        ValueError: another form.
-    """
+    """What `stored_time` wrote; ValueError for another form."""
     return datetime.strptime(text, _FORMAT).replace(tzinfo=UTC)
