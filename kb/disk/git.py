@@ -24,8 +24,7 @@ def git_branch(root: Path) -> str:
     `detached-<first 8 of the commit>` for a detached head, `NO_BRANCH` without git. Each
     worktree has a HEAD of its own.
 
-    Raises:
-        ConfigurationError: git keeps its references in a way that only git can read.
+    Raises ConfigurationError if only git can read how it keeps its references.
     """
     repository = repository_of(root)
     if repository is None:

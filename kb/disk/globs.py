@@ -84,10 +84,7 @@ class Globs:
 def _expressions(
     globs: tuple[str, ...],
 ) -> dict[str, list[tuple[re.Pattern[str], bool, list[str]]]]:
-    """Each glob's expression, whether it takes all below a match anyway, and its segments.
-
-    By its longest segment without wildcards, which a path must have: so few globs are compared.
-    """
+    """Each glob's expression, whether it takes all below, and segments; by the longest literal."""
     require_few(globs)
     expressions: dict[str, list[tuple[re.Pattern[str], bool, list[str]]]] = {}
     for given in globs:
@@ -140,8 +137,7 @@ def compiled(text: str) -> GitIgnoreSpecPattern | None:
 
 def is_entry_itself(match: re.Match[str]) -> bool:
     """Whether a pattern matched the whole path, not a parent of it."""
-    # pathspec's expressions end in `(?:(?P<name>/)|$)`, their only group: it is set when the
-    # pattern was used up at a parent's slash.
+    # Its only group, `(?P<name>/)`, is set when the pattern was used up at a parent's slash.
     return match.lastgroup is None
 
 
@@ -189,12 +185,7 @@ def _within_names(text: str) -> str:
 
 
 def _without_retries(text: str) -> str:
-    """The same expression, in linear time where it has several wildcards.
-
-    A glob such as `*a*a*a*b` tries every way to share out a name among its stars. One is enough:
-    where something can stand behind a star but before the next one, the first place is as good
-    as any, and it is kept (an atomic group). The same holds for folders and `**`.
-    """
+    """The same expression in linear time: for all but the last star the first fit does (atomic)."""
     if text.count(_STAR) < 2 and text.count(".+") < 2:
         return text
     # [before, folders, piece, folders, piece ...]: all but the last folders are settled at once.

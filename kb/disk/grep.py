@@ -40,8 +40,7 @@ from kb.text.decode import NoTextError, decode
 from kb.text.file_names import storable
 
 SKIPPED_FOLDERS = ("dist", "build", ".next", ".context", ".kb")  # and the hidden names
-# Hidden files are left out later, by all forms of their names: to compile their globs takes ripgrep
-# 3 ms a pass.
+# Hidden files are left out later: ripgrep takes 3 ms a pass to compile the globs for them.
 _PRUNED = tuple(f"**/{name}/" for name in (*SKIPPED_FOLDERS, *HIDDEN_FOLDERS))
 
 TIME_LIMIT = 3.0  # seconds for a call; 60 times what 1,600 files take
@@ -173,10 +172,7 @@ def _count_decoded(
     counts: dict[str, int],
     deadline: float,
 ) -> tuple[dict[str, int], bool]:
-    """The matching lines of files that ripgrep cannot read as they are; whether of all of them.
-
-    Of those that hold no text it is noted in `files` whether ripgrep counted in them all the same.
-    """
+    """Count in files that ripgrep cannot read, noting binary ones in `files`; whether in all."""
     batch, complete = _Batch(), True
     for path in paths:
         try:

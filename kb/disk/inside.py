@@ -120,8 +120,7 @@ def read_inside(root: Path, path: str, maximum: int = MAXIMUM_BYTES) -> ProjectF
 def read_beneath(folder: Path, parts: Sequence[str], maximum: int) -> tuple[bytes, os.stat_result]:
     """Up to `maximum` + 1 bytes of a regular file, by names from a real folder, along no link.
 
-    Raises:
-        OSError: it cannot be read, is not a regular file, or one of its parts is a link.
+    Raises OSError if it cannot be read, is not a regular file, or one of its parts is a link.
     """
     with (
         place_beneath(folder, parts) as (name, below),

@@ -30,12 +30,10 @@ UNKNOWN_STATE = FileState()
 def read_bytes(location: Path, maximum: int) -> bytes:
     """All bytes of a regular file, from one moment if that can be had.
 
-    Raises:
-        OSError: it cannot be read, is not a regular file, or holds more than `maximum` bytes.
+    Raises OSError if it cannot be read, is not a regular file, or exceeds `maximum` bytes.
     """
     data, steady = _read_once(location, maximum)
-    # A file that goes on changing is taken as it is the second time: its date is not the one
-    # the walk saw, so the next sync reads it again.
+    # A file that keeps changing is taken as it is now; by its date the next sync reads it again.
     return data if steady else _read_once(location, maximum)[0]
 
 

@@ -23,14 +23,12 @@ from kb.disk.system import processor_seconds, unnamed_file
 from kb.errors import ConfigurationError, InvalidPattern
 from kb.settings import repository_of
 
-# A compiled pattern of 1 MB takes at most 0.1 s for a line of 1 MB; `(a{1,100}){1,100}b`, which
-# has 1.5 MB, would take minutes.
+# A compiled pattern of 1 MB takes at most 0.1 s for a line of 1 MB; one of 1.5 MB took minutes.
 REGEX_BYTES = 1024 * 1024
 
 MAXIMUM_BYTES = 20 * 1024 * 1024  # larger files are not searched
 
-# A listing that is silent for so long, and is not at work, waits for something that does not come,
-# such as the writer of a fifo that is called `.gitignore`.
+# A listing that is silent and idle this long waits for ever, as for a fifo named `.gitignore`.
 SILENT_SECONDS = 30.0
 # At work it is with the patterns of ignore files: 40,000 globs take 11 s of processor time.
 AT_WORK_SECONDS, MOST_PROCESSOR_SECONDS = 0.1, 60.0
@@ -234,9 +232,8 @@ def first_places(query: Query, text: bytes, limit: int, seconds: float) -> tuple
     if query.case_sensitive and query.pattern and not _MEANS_MORE.search(query.pattern):
         # Found before ripgrep has started.
         return _first_places_of(query.pattern.encode(), text, limit), True
-    # With the rest of the line taken into the match there is one match a line, and it starts
-    # where the leftmost does. ripgrep would look for all of them, which takes quadratic time for
-    # some patterns: `[^b]*b|a` on many letters a.
+    # With the rest of the line taken in there is one match a line, where the leftmost starts.
+    # Finding all takes quadratic time for some patterns: `[^b]*b|a` on many letters a.
     whole = Query(f"(?:{query.pattern})(?-u:[^\\n])*", query.case_sensitive)
     # Only the place is wanted: lines of more than one byte are left out of the output.
     report = ["--line-number", "--column", "--max-columns=1", f"--max-count={limit}"]
@@ -260,8 +257,7 @@ def _run(
     query: Query, arguments: Sequence[str], root: Path | None, text: bytes | None, seconds: float
 ) -> tuple[bytes, bool]:
     """What ripgrep prints, and whether it finished in time."""
-    # Into a file: ripgrep prints the counts of a folder file by file, and through a pipe each of
-    # them wakes the reader.
+    # Into a file: through a pipe each of ripgrep's counts would wake the reader.
     with unnamed_file() as printed:
         complete = True
         try:

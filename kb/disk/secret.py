@@ -38,8 +38,7 @@ _LOOK_ALIKES = str.maketrans(
     }
 )
 
-# An armoured key, alone, behind its certificate or behind what openssl writes above it; PuTTY's
-# and age's keys.
+# Armoured keys, alone or behind a certificate or openssl's header; PuTTY's and age's keys.
 _PRIVATE_KEY = re.compile(
     r"[\s\ufeff]*(?:"
     r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY"

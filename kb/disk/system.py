@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     import socket
     import subprocess
 
-# How long a file that another program has open is tried to be replaced (on Windows: as a rule a
-# virus scanner or an index has it, for a moment).
+# How long to try to replace a file that a virus scanner or an index has open on Windows.
 REPLACE_SECONDS = 2.0
 PROCESSES = Path("/proc")  # on Linux
 # What Windows takes for a device in every folder, with any suffix, and cannot have in a name.
@@ -63,8 +62,7 @@ def place_beneath(folder: Path, parts: Sequence[str]) -> Iterator[tuple[str | Pa
     It goes name by name, so that the system refuses a folder swapped for a link between check and
     use. Windows cannot: there a link is noticed when the block ends, before its result is used.
 
-    Raises:
-        OSError: a part of it is missing, or a link.
+    Raises OSError if a part of it is missing, or a link.
     """
     if sys.platform == "win32":
         path = folder.joinpath(*parts)
@@ -134,8 +132,7 @@ def require_possible_name(name: str) -> None:
     To Windows a colon begins a stream of the file before it, dots and blanks at the end are
     nothing, and some names are devices.
 
-    Raises:
-        OSError: the system can have no file of this name.
+    Raises OSError if the system can have no file of this name.
     """
     if sys.platform != "win32":
         return

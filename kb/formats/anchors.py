@@ -50,8 +50,7 @@ _INNER = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _TAG = re.compile(r"<[^<>]*>")
-# A page that takes in others, is made by a program, or documents what lies in source code: it may
-# have sections that do not stand in its text.
+# A page that includes others, or documents source: it may have sections that its text lacks.
 _PARTIAL = re.compile(
     r"""^[ \t]*(?:--8<--|\.\.\s+(?:include|auto\w+|click|argparse|program-output|toctree-filt)::
         |include::|[:`]{3,}\{(?:include|auto\w+|eval-rst|click:\w+)\}|<!--\s*@?include|:::\s+[\w.-]+$)

@@ -37,8 +37,7 @@ MAXIMUM_PREFIX_COST = 128
 _BLANKS_OF_ASCII = bytes(code for code in range(128) if chr(code).isspace())
 _ALPHANUMERICS_OF_ASCII = bytes(code for code in range(128) if chr(code).isalnum())
 
-# Inside a long section, cuts are looked for where a chunk is this full. With less, chunks are
-# smaller; with more, there are fewer cuts to choose from and an edit moves more of them.
+# Long sections are cut from here on: with less, chunks are small; with more, edits move more cuts.
 MINIMUM_FILL = 0.65
 # One place in 32 is an anchor: it may be cut as soon as the chunk is this full, so that cuts that
 # an edit has moved soon fall together again. Measured on 240 replaced lines in sections of 2,000:
@@ -168,10 +167,7 @@ def _cut_to_cost(text: str, maximum: int) -> str:
 def _ranges(
     source: Source, blocks: Sequence[Block], budget: int, terms: Mapping[int, Sequence[Range]]
 ) -> Iterator[tuple[int, int, Range]]:
-    """The ranges of a unit's chunks, each with its lead.
-
-    `terms` says by a block's first line where its term and the one around that stand.
-    """
+    """The ranges of a unit's chunks with leads; `terms`: a block's term and that around it."""
     start, end = source.range(blocks[0])[0], source.range(blocks[-1])[1]
     needs_lead = any(term[0] < start for term in terms.get(blocks[0].start_line, ()))
     is_whole = not needs_lead and source.fits(start, end, budget)

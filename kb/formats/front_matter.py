@@ -16,8 +16,7 @@ import yaml
 from kb.formats.front_matter_lines import read_lines
 from kb.text.decode import encodable
 
-# A block that does not close within this many characters is no front matter: a file that
-# opens with a thematic break must not lose its text to a later one.
+# A longer block is no front matter: a thematic break at the top must not swallow the text.
 MAXIMUM_CHARACTERS = 65_536
 
 MAXIMUM_DEPTH = 100  # brackets in brackets
@@ -25,8 +24,7 @@ _BRACKET = re.compile(r"[\[\]{}]")
 
 MOST_LINES_NAMED = 5  # in a notice
 
-# Characters of all values with every alias expanded. Ten lines of YAML can name 10^10 values
-# ("billion laughs"); real front matter stays below a thousandth of this.
+# All values with aliases expanded: ten lines of YAML can name 10^10 ("billion laughs").
 MAXIMUM_EXPANDED_CHARACTERS = 4 * MAXIMUM_CHARACTERS
 
 _BLOCK = re.compile(
@@ -39,8 +37,7 @@ _JSON = re.compile(r"\{[ \t]*\n")
 _PLACE = re.compile(r"[ :(]+(?:at )?line (\d+),? column.*")
 _TAG = "tag:yaml.org,2002:"
 
-# What is shown, or matched with what somebody types: it keeps the text as it was written, also
-# where YAML would make a number, a date or a truth value of it.
+# Shown, or matched with what somebody types: kept as written, even if YAML sees a number.
 _TEXT_KEYS = frozenset(
     "title subtitle shorttitle short_title linktitle sidebar_label aliases alias tags tag keywords "
     "categories category name names author authors id slug version summary description".split()
@@ -48,8 +45,7 @@ _TEXT_KEYS = frozenset(
 
 # What PyYAML raises on a source that it cannot read.
 _UNREADABLE = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
-# What its scalar constructors raise on a value that its tag does not fit (an impossible
-# date, `!!bool maybe`, `!!float ""`); such a value is kept as it is written.
+# What the scalar constructors raise on values such as `!!bool maybe`, which are kept as written.
 _UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, yaml.YAMLError)
 
 
@@ -207,11 +203,7 @@ def _read_entry(source: str) -> dict[str, Any] | None:
 
 
 class _Reader:
-    """Turn YAML nodes into JSON values; only scalars pass through PyYAML's constructors.
-
-    Reading the node graph ourselves keeps mappings with list keys, sets, ordered maps and
-    unknown tags readable, and counts what aliases and merge keys expand to.
-    """
+    """YAML nodes as JSON values: keeps list keys and unknown tags readable, counts expansions."""
 
     def __init__(self, loader: yaml.SafeLoader) -> None:
         self._loader = loader

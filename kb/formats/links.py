@@ -26,8 +26,7 @@ from kb.formats.outline import Link
 from kb.text.sentences import context_of
 from kb.text.suffixes import MARKDOWN_SUFFIXES
 
-# Characters of one block that are searched as one. Inline parsing of hostile text is quadratic;
-# a longer paragraph is read in pieces of this size, cut at line ends.
+# Inline parsing can be quadratic: longer paragraphs are read in pieces, cut at line ends.
 MAXIMUM_INLINE = 8_000
 
 
@@ -114,8 +113,7 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
     # A list in code begins with a quote: `[['a', 'b']]`.
     if match is None or not any(map(str.isalnum, match["page"])) or match["page"][0] in "\"'":
         return False
-    # `[[1]](url)`, `[[1]][label]` and `[[label]]` with a definition are links with a bracket in
-    # their text.
+    # `[[1]](url)`, `[[1]][label]` and a defined `[[label]]` are links with a bracket in their text.
     references = state.env.get("references", {})
     if state.src.startswith(("(", "["), match.end()) or _ADDRESS.match(state.src, match.end()):
         return False
@@ -269,10 +267,7 @@ OTHER_SCHEME = re.compile(r"(?!https?:)[A-Za-z][A-Za-z0-9+.-]*:", re.IGNORECASE)
 def _links_of(
     content: str, shown: str, line: int, references: Mapping[str, Any], note: str | None
 ) -> Iterator[tuple[Link, str | None]]:
-    """The links of one block's text, each with the label of the footnote it belongs to.
-
-    `shown` is the text without what is hidden (`visible`), `note` the footnote of all of it.
-    """
+    """The links of one block with the labels of their footnotes; `shown` comes from `visible`."""
     tokens: list[Token] = []
     _PARSER.inline.parse(shown, _PARSER, dict(references), tokens)
     opened = [token for token in tokens if token.type == "link_open" and token.meta]

@@ -42,8 +42,7 @@ _BLOCK_KINDS = {
     "hr": "rule",
 }
 
-# A token takes a third of a kB, and a line of text may give eighty of them: a long text is parsed
-# in windows of about so many characters.
+# Long texts are parsed in windows of this size: a token takes .3 kB, and a line may give eighty.
 WINDOW_CHARACTERS = 200_000
 # A block that fills even this is cut, but for those of one token, however long they are.
 LARGEST_WINDOW = 2 * WINDOW_CHARACTERS

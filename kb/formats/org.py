@@ -32,8 +32,7 @@ _ITEM = re.compile(r"(?P<indent>\s*)(?P<mark>[-+]|\d+[.)])(?P<rest>\s+.*)\Z")
 _DESCRIPTION = re.compile(r"\s*[-+*]\s+(?:\[[ X-]\]\s+)?(?P<term>\S.{0,400}?)\s+::(?:\s|\Z)")
 MOST_LEVELS = 6
 _OTHER_TYPE = re.compile(r"(?!https?:)[A-Za-z][\w+-]*:")  # of a link: mail, a key, a package's own
-# What orgparse is told: headings, their drawers and the file's own keywords. It looks for dates in
-# all else, in exponential time; and it takes the cube of a heading's length to look for tags.
+# All that orgparse gets to see: it looks for dates in exponential time, and for tags in cubic.
 _TOLD = re.compile(r"\*|\s*(?::|#\+)")
 _TAGS = re.compile(r":[\w@:]+:")
 _COLON = "\ue03a"  # for that in a heading, while orgparse looks at it

@@ -197,8 +197,7 @@ def line_blocks(
     return blocks
 
 
-# Openings of paragraphs that are instructions to a site generator, not prose: admonitions,
-# includes, templates, and in MDX imports and exports.
+# Paragraphs that instruct a site generator: admonitions, includes, templates, MDX imports.
 _NO_PROSE = re.compile(r"///|:::|!!!|\?\?\?|\{[%{*]|\[TOC\]|import\s.+['\"];?$|export\s+\w+\s")
 
 

@@ -29,8 +29,7 @@ MAXIMUM_CHARACTERS = 2000  # of a chunk: a word of any length can be a single [U
 # WordPiece makes at most one token of each character of a word, and [UNK] of a longer word.
 _MAXIMUM_WORD = 100
 
-# A stretch without a line or sentence end that must be cut yields pieces an eighth of a chunk
-# long, so that they fill chunks well.
+# A stretch without line or sentence ends is cut into eighths of a chunk, which fill chunks well.
 _FRAGMENTS = 8
 
 # Of one line; 20 MB of ". " would be ten million pieces. More of them are no sentences.

@@ -13,8 +13,7 @@ from kb.text.assets import asset
 
 __all__ = ["Node", "TooComplexError", "Tree", "deadline", "parse_source", "text", "walk"]
 
-# A real file of 250 kB takes 0.07 s. One of 1 MB made to be hard, such as a million opening
-# braces, would take minutes. Our own work is counted: a busy machine makes no file hard.
+# A real file of 250 kB takes 0.07 s, a hostile one of 1 MB minutes. Steps, so load does not count.
 _TIME_LIMIT = 1.0  # seconds
 
 # tree-sitter-java ends the process in C at 200,000 brackets that nothing closes, not at 100,000.
@@ -35,8 +34,7 @@ def deadline() -> float:
 def parse_source(language: str, source: bytes, until: float) -> Tree:
     """The tree of a UTF-8 source, by a grammar of `kb/assets/grammars.toml`.
 
-    Raises:
-        TooComplexError: it was not ready by then, or never closes most of what it opens.
+    Raises TooComplexError if it takes too long, or never closes most of what it opens.
     """
     if sum(map(source.count, b"([{<")) - sum(map(source.count, b")]}>")) > _MOST_UNCLOSED:
         raise TooComplexError("Too complex to parse")
@@ -58,13 +56,10 @@ def text(node: Node | None) -> str:
 
 
 def walk(tree: Tree, until: float) -> Iterator[Node]:
-    """All nodes, parents first.
+    """All nodes, parents first. Raises TooComplexError if that takes too long.
 
     A query of tree-sitter's own takes half the time on common files, but minutes on 200,000
     calls inside one another.
-
-    Raises:
-        TooComplexError: it was not done by then.
     """
     cursor = tree.walk()
     visited = 0

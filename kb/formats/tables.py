@@ -33,10 +33,9 @@ def read(text: str, lines: Sequence[str], path: str) -> Body:
 
 
 def _separator(text: str) -> str:
-    """The sign by which most of the first records have as many fields as the header.
+    """The sign that gives most of the first records as many fields as the header.
 
-    `csv.Sniffer` looks for quotes by expressions whose time grows with the square: 64 kB
-    took 38 s, in which no other thread ran and no budget could end it.
+    `csv.Sniffer` takes quadratic time (38 s for 64 kB) and lets no other thread run.
     """
 
     def agreement(separator: str) -> tuple[int, int]:

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-# Characters that are cut in one call: 10 MB of base64 in a single one took 3 GB of memory, and a
-# million Chinese characters take half a GB and twice the time of so many parts. A part ends behind
-# one of these, at which words always end, so it is cut as it is in the whole. A stretch without any
-# is cut if it is very long: a model knows neither such a word nor its parts.
+# Characters cut in one call: 10 MB of base64 at once took 3 GB of memory, and a million Chinese
+# characters take twice the time of their parts. A part ends behind one of these, where words always
+# end. A very long stretch without any is cut anywhere: no model knows such a word.
 _AT_ONCE = 1 << 14
 _LONGEST_STRETCH = 1 << 16
 _WORD_ENDS = ("\n", " ", "。", ",", ".", "/", "-")
@@ -37,9 +36,8 @@ _KINDS = bytes(
     _SPACE if chr(code) in _SPACES else _ALONE if chr(code) in _PUNCTUATION else _INSIDE
     for code in range(129)
 )
-# Words are what is left when spaces and punctuation are blanks, in UTF-8: bytes are cut at blanks
-# in half the time in which a regular expression finds words. They would be cut at two more signs,
-# which a word may hold; a text with these is left to the expression.
+# Words are what is left of the UTF-8 when spaces and punctuation are blanks, in half the time of a
+# regular expression. Texts with `_OTHER_BLANKS`, at which bytes are cut too, are left to that.
 _AS_BLANKS = bytes(
     code if code > 0x7F or _KINDS[code] == _INSIDE else ord(" ") for code in range(256)
 )

@@ -33,8 +33,7 @@ def within_budget(text: str, work: Callable[[], T]) -> T:
 
     Counted is the thread's own processor time, so that a busy machine changes nothing.
 
-    Raises:
-        DocumentTooComplex: it was not ready by then, or the text has too many lines.
+    Raises DocumentTooComplex if it was not ready by then, or the text has too many lines.
     """
     lines = text.count("\n")
     if lines > MAXIMUM_LINES:
@@ -90,8 +89,7 @@ def _remove(job: _Job) -> None:
     with _lock:
         _jobs.discard(job)
     if job.was_stopped:
-        # What may still wait is replaced and caught. Taken back with None it would leave CPython
-        # looking for it at every step: all is slower, and a call under a profiler never begins.
+        # Replaced, not removed: with None CPython would go on looking for it at every step.
         with contextlib.suppress(_OutOfTimeError):
             _raise_in(job.thread, _OutOfTimeError)
             while True:

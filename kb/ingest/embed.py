@@ -106,8 +106,7 @@ def embed_pending(
     try:
         embed()
     except ModelMismatchError:
-        # Another process gave the file its first model just now, or one that suits it better. If
-        # it is not the configured one, `model.embedder` says so.
+        # Another process just gave the file a model; if not this one, `model.embedder` says so.
         embed()
     with model.database.read() as connection:
         report.waiting = count_waiting(connection, within)
@@ -126,8 +125,7 @@ def reembed(
 
     An interrupted run leaves the old model in use and its finished vectors for the next run.
 
-    Raises:
-        EmbeddingError: the model cannot be used; nothing has changed.
+    Raises EmbeddingError if the model cannot be used; nothing has changed then.
     """
     report = EmbedReport()
     embedder.embed(["width"])
@@ -254,11 +252,7 @@ class _Run:
 
 
 def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport, engine: Engine) -> None:
-    """Take the model that suits the documents, if nearly all of them are still to be embedded.
-
-    The first text of a file that now gets Japanese documents may have been a note in English. The
-    few passages that have a vector get the other model's first: searches use them meanwhile.
-    """
+    """Take the model that suits the documents while nearly all wait: the first may have misled."""
     most = (waiting - 1) // MANY_TIMES
     with model.database.read() as connection:
         old = current_model(connection)

@@ -44,8 +44,7 @@ class Engine(Protocol):
         what is under way is lost when the caller ends the iteration. An empty batch, which tells
         that the caller is busy otherwise, is answered at once by no vectors.
 
-        Raises:
-            EmbeddingError: the model cannot be used.
+        Raises EmbeddingError if the model cannot be used.
         """
 
 
@@ -87,8 +86,7 @@ def vectors_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 def vectors_by_model(name: str, sha256: str, texts: Sequence[str]) -> list[bytes]:
     """As `vectors_of`, with this machine's installed model of a name, if it is the file's.
 
-    Raises:
-        EmbeddingError: this machine lacks the model, or has another build of it.
+    Raises EmbeddingError if this machine lacks the model, or has another build of it.
     """
     with _lock:
         if (embedder := _loaded.get(name)) is None:

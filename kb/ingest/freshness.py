@@ -33,11 +33,7 @@ class Freshness:
 
 
 def look_at(database: Database, collection: Row) -> Freshness:
-    """Compare what is stored of a collection with its folder, by the state of each file.
-
-    Raises:
-        SourceError: the folder cannot be read.
-    """
+    """Compare a collection with its folder, file by file. Raises SourceError if unreadable."""
     fresh = Freshness()
     preparation = Preparation.of(collection)
     with database.read() as connection:

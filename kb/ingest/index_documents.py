@@ -27,8 +27,7 @@ from kb.store.documents import NewDocument, store_called_document
 from kb.text.terms import is_unspaced
 
 MAXIMUM_METADATA = 1_000_000  # characters as JSON
-# Characters from which a text is cut in a process of its own, which takes half a second to start:
-# in this one it would take turns with everybody who searches.
+# Longer texts are cut in their own process (.5 s to start): here they would hold up searches.
 LARGE = 1_000_000
 MAXIMUM_TITLE = 80  # characters of a first line that serves as title
 

@@ -60,8 +60,7 @@ from kb.sources.manifest import MANIFEST_NAME
 from kb.store.connection import Row
 from kb.store.documents import NewDocument
 
-# FAT counts time in steps of two seconds. A file that is younger when it is read can change once
-# more at the same time, so its time is not stored.
+# FAT's clock has steps of two seconds: a younger file may change again unseen.
 TRUSTED_AGE_NS = 2_000_000_000
 
 
@@ -69,8 +68,7 @@ TRUSTED_AGE_NS = 2_000_000_000
 def opened(collection: Row, *, fetch: bool = True) -> Iterator[Opened]:
     """A collection's source, for a block; without `fetch` not what its manifest names elsewhere.
 
-    Raises:
-        SourceError: it is a bundle that cannot be unpacked, or cannot be fetched.
+    Raises SourceError if it is a bundle that cannot be unpacked, or cannot be fetched.
     """
     source = collection["source"]
     allow_private = bool(json.loads(collection["options"]).get("allow_private"))
@@ -115,8 +113,7 @@ def files_of(
         skip: called with the path of each file that is left out for its format; never where
             globs choose the files.
 
-    Raises:
-        SourceError, UsageError: as `kb.sources.folder.walk`.
+    Raises SourceError and UsageError as `kb.sources.folder.walk`.
     """
     for path, problem in (*source.problems, *source.manifest.problems):
         report(path, problem)

@@ -52,8 +52,7 @@ def take_along(database: Database, row: Row, mark: Mark) -> None:
 def permitted(database: Database, row: Row) -> Row:
     """A collection as it may be read: without private addresses that this user has not named.
 
-    Raises:
-        SourceError: it would read something else that this user has not named.
+    Raises SourceError if it would read something else that this user has not named.
     """
     for reach in unconfirmed(database, [row]):
         if not reach.is_private:

@@ -40,8 +40,7 @@ WORTH_A_PROCESS = 2_000_000
 # What waits for its storing; a single file may be larger.
 MAX_FILES = 64
 MAX_BYTES = 8_000_000
-# Thresholds of the garbage collector. Nearly all objects of a document are freed at once: in 9 MB
-# of text a thousand looks found 600 others, and took 7 % of the time.
+# Of the garbage collector: a document's objects are freed together, and looks took 7 % of the time.
 GARBAGE = (20_000, 50, 100)
 PIPE_BYTES = 1 << 20  # that the child can write before somebody reads them
 
@@ -251,8 +250,7 @@ def _by_fields(kind: type[Any]) -> Callable[[Any], tuple[type[Any], tuple[Any, .
     return lambda instance: (kind, values(instance))
 
 
-# What a document has thousands of. A frozen class with slots is pickled field by field in Python
-# otherwise, which takes three times as long.
+# What a document has thousands of. Python pickles frozen classes with slots in thrice the time.
 _BY_FIELDS: Mapping[type, Callable[[Any], Any]] = {
     kind: _by_fields(kind) for kind in (Block, Section, Link, Chunk)
 }

@@ -35,8 +35,7 @@ from kb.text.counted import counted
 log = logging.getLogger("kb.sync")
 
 CAPTURES_VARIABLE = "URL_CONTENT_ARCHIVE_PATH"
-# Documents that a command stores in one transaction, which takes a sixth less than one each.
-# Others wait for some 50 ms meanwhile.
+# Documents a command stores in one transaction: a sixth faster, while others wait some 50 ms.
 MAX_BATCH_DOCUMENTS = 8
 MAX_BATCH_CHARACTERS = 200_000
 

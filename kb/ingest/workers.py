@@ -38,8 +38,7 @@ LOOK_SECONDS = 1.0  # how often it is asked which workers there are
 AHEAD = 2  # batches a thread of a worker: one at work and one at hand
 MAX_TRIES = 3  # of one batch
 MAX_TOLD = 3  # workers of which it is said why they are left out
-# What tls:// needs, by its names in `distributed.Security` and in Dask's configuration. A key may
-# be in the file of the certificate.
+# What tls:// needs, as `distributed.Security` and Dask name it. The certificate may hold the key.
 TLS_FILES = {
     "tls_ca_file": "distributed.comm.tls.ca-file",
     "tls_client_cert": "distributed.comm.tls.client.cert",

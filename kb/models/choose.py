@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from kb.models.encoder import PackagedEmbedder
     from kb.models.rerank import Reranker
 
-# Below this share of English documents the multilingual model finds more; above it the English one
-# does (docs/decisions/0007-languages.md).
+# Below this share of English the multilingual model finds more (docs/decisions/0007-languages.md).
 ENGLISH_SHARE = 0.25
 # py3langid takes "hello world" for Fulah. A text counts as English unless another language is
 # likelier by this much: 96 % of English beginnings of 15 letters instead of 70 %, and 18 % of

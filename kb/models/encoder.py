@@ -84,8 +84,7 @@ class Encoder:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        # Optimizing would double the time to load and fuse additions with normalizations, which
-        # then take six times as long.
+        # Optimizing doubles the time to load, and what it fuses runs six times as long.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         named = initializers(weights)
         options.add_external_initializers(

@@ -89,11 +89,7 @@ def store_citations(
 
 
 class _Sentences:
-    """Where the sentences around a document's links stand in its text.
-
-    A sentence has one blank where the text has several or a line end. Where nothing but single
-    line ends differ it is a range of the text; else, as between the marks of a quote, it is kept.
-    """
+    """Where the sentences around links stand: ranges of the text, or kept if blanks differ."""
 
     def __init__(self, text: str) -> None:
         self._text = text.replace("\n", " ")
@@ -114,11 +110,7 @@ class _Sentences:
 
 
 def with_sentences(connection: Connection, rows: Iterable[Row]) -> list[Row]:
-    """Rows of `citations` with the sentences that are ranges of the citing document's text.
-
-    Each text is read once for the rows that follow each other, and cut here: SQL's substr would
-    read it again for each link.
-    """
+    """Rows of `citations` with sentences, cut here: SQL's substr rereads the text each time."""
     document_id, text = None, ""
     complete = []
     for row in rows:
@@ -192,11 +184,7 @@ def _candidates(connection: Connection, keys: Iterable[str]) -> dict[str, list[_
 
 
 def _best(candidates: Sequence[_Candidate], citing: _Candidate) -> int | None:
-    """The document that a citation means.
-
-    Another collection counts only if neither belongs to a project: what one project holds stays
-    invisible to the others.
-    """
+    """The document that a citation means. What one project holds stays invisible to the others."""
     visible = [
         candidate
         for candidate in candidates

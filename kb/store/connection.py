@@ -66,8 +66,7 @@ class Connection:
     ) -> None:
         self.apsw = connection
         self.deadline = Deadline(connection, path, is_own=is_own)  # of what is executed here
-        # What sources of this file are relative to, and the project whose file it is: see
-        # `kb.sources.address`. Both absolute, "" for none.
+        # Sources are relative to `folder`; the file belongs to `project`. Absolute, "" for none.
         self.folder = folder
         self.project = project
         self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}

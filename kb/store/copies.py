@@ -19,8 +19,7 @@ from kb.store.connection import Connection
 def vacuum_into(connection: apsw.Connection, source: Path, destination: Path, shown: Path) -> None:
     """Write one clean, compact copy of a connection's file, with the mode of `source`.
 
-    Raises:
-        FileError: the destination, named as `shown`, exists or cannot be written.
+    Raises FileError if the destination, named as `shown`, exists or cannot be written.
     """
     if destination.exists():
         raise FileError(f"{destination} exists already: choose another name or remove it")

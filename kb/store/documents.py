@@ -230,11 +230,7 @@ def _insert_chunks(
 
 
 def _names_to_index(connection: Connection, new: NewDocument) -> str:
-    """The aliases and tags to index with the first passage, one a line.
-
-    Not those whose words the document has anyway: it is found by them, and a tag `wind` ranked a
-    page's opening over the steps that it describes.
-    """
+    """Aliases and tags whose words the document lacks; others would rank its opening too high."""
     names = names_of(new.parsed.front_matter).splitlines()
     if not names or not new.chunks:
         return ""

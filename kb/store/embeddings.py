@@ -24,8 +24,7 @@ def insert_model(
     """Note a model with its newest calibration. Returns its row id."""
     key = {"name": name, "sha256": sha256, "width": width}
     if connection.value("find_model", **key) is None:
-        # Where somebody deleted the row of a model, its number is given again: vectors of an
-        # unknown model must not become those of the new one.
+        # A deleted model's number is given again: its vectors must not become the new model's.
         connection.run("forget_vectors_without_model")
         connection.run("delete_vectors_without_model")
     connection.run("insert_model", **key, slope=slope, intercept=intercept)

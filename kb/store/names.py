@@ -17,8 +17,7 @@ from kb.store.contents import document_paths, find_document
 from kb.store.projects import projects_around
 from kb.text.nearest import nearest
 
-# Kinds whose documents the documents tools see. External documentation belongs to one active
-# project, discoveries to the context tools.
+# What the documents tools see: not external documentation (one project's), not discoveries.
 BROWSABLE_KINDS = ("documents", "archive", "index")
 ALL_KINDS = (*BROWSABLE_KINDS, "external", "discoveries")
 
@@ -102,11 +101,7 @@ class Names:
         kinds: Container[str] | None = None,
         others: Sequence[str] = (),
     ) -> Row:
-        """As `find`; `others` are names that lie elsewhere and may be meant.
-
-        Raises:
-            CollectionNotFound: with the nearest names.
-        """
+        """As `find`; `others` may be meant. Raises CollectionNotFound with the nearest names."""
         if (row := self.find(connection, name, kinds)) is not None:
             return row
         existing = sorted({*others, *self.existing(connection, kinds)})
@@ -181,8 +176,7 @@ class Names:
     ) -> tuple[Sequence[ChunkRange], dict[int, dict[str, str]]]:
         """Where to search, and how each collection there is shown; [] means everywhere.
 
-        Raises:
-            CollectionNotFound: a name does not exist, unless only `some` have to.
+        Raises CollectionNotFound if a name does not exist, unless only `some` have to.
         """
         if names and some:
             rows = [row for name in names if (row := self.find(connection, name)) is not None]

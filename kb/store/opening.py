@@ -141,8 +141,7 @@ def read_header(connection: apsw.Connection) -> bytes:
 def _connect_to_read(path: Path) -> apsw.Connection:
     """Open a file that cannot be written.
 
-    A copy whose header says WAL needs a -shm beside it, which cannot be made there, so it is read
-    as immutable. That ignores other processes' writes: where there is a log, somebody writes.
+    In WAL mode it is read as immutable, for want of a -shm; but a log means that somebody writes.
     """
     flags, uri = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, path.absolute().as_uri()
     connection = apsw.Connection(f"{uri}?mode=ro", flags)

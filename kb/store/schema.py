@@ -101,11 +101,7 @@ def _prepare(connection: apsw.Connection, path: Path, *, read_only: bool) -> Non
 
 
 def _require_known_tables(connection: apsw.Connection, path: Path) -> None:
-    """Refuse a file whose tables, indexes and views are not exactly those that kb makes.
-
-    A stranger's view may never end, a column may be computed, and every write follows indexes and
-    references. Nothing of the file is read before this.
-    """
+    """Refuse, unread, tables, indexes and views that kb does not make: a view may never end."""
     objects: Any = connection.execute(
         "SELECT name, substr(sql, 1, ?) FROM sqlite_schema WHERE sql IS NOT NULL AND sql NOT IN "
         "(SELECT value FROM json_each(?)) ORDER BY name LIMIT ?",
@@ -197,8 +193,7 @@ def _migrate(connection: apsw.Connection, path: Path, version: int, *, read_only
     connection.pragma("foreign_keys", True)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, True)
     backup.unlink(missing_ok=True)
-    # Give back the room of the older version, unless another process has the file open or the disk
-    # is full: then the next changes use it.
+    # Give back the old version's room; if a reader or a full disk forbids it, later changes use it.
     with contextlib.suppress(apsw.BusyError, apsw.LockedError, apsw.FullError):
         _shape(connection)
         connection.execute("VACUUM")

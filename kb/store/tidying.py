@@ -87,10 +87,7 @@ def surplus_pages(connection: Connection) -> int:
 
 
 def _full_pages(rows: Iterable[int], page: int) -> int:
-    """The pages that rows of these sizes fill one behind the other.
-
-    Of a row longer than a page only the beginning is here (SQLite's "B-tree Cell Format").
-    """
+    """The pages that rows of these sizes fill; of a long row the beginning (B-tree Cell Format)."""
     most = page - 35
     least = (page - 12) * 32 // 255 - 23
     pages = room = 0

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 # Codes chosen by Hamming distance for each result, or this share of a large file.
 WIDE_PER_RESULT = 60
 WIDE_SHARE = 1 / 128
-# Vectors compared exactly for each result, and then at most, as far as they have a chance to be
-# among the nearest `SOUGHT`.
+# Vectors compared exactly for each result; more, up to a limit, if they may be among `SOUGHT`.
 EXACT_PER_RESULT = 4
 MOST_PER_RESULT = 14
 SOUGHT = 20
@@ -95,10 +94,7 @@ def probably_nearest(
 
 
 def _promising(differing: NDArray[np.uint16], distances: NDArray[np.float32]) -> int:
-    """How many chunks may be among the nearest, from how much their codes differ, ascending.
-
-    The least squares of the first ones' distances say what to expect of the others.
-    """
+    """How many chunks may be among the nearest, by a least-squares fit of the first distances."""
     import numpy as np
 
     codes = differing - np.mean(differing[: len(distances)])
@@ -158,11 +154,7 @@ IN_PLACE_OF_EXTENSION: Mapping[str, Any] = {
 
 
 def _distances(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The cosine distance of each row of whole numbers to another.
-
-    To the bit what sqlite-vec's `vec_distance_cosine` says, but faster: 32 bits hold sums of such
-    products without an error, in whatever order.
-    """
+    """Cosine distances to the bit as sqlite-vec has them, but faster: 32 bits hold the sums."""
     import numpy as np
 
     # Not as products of matrices, which would start a thread on every core.

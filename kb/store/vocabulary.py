@@ -10,14 +10,12 @@ from collections.abc import Iterable, Iterator
 from kb.store.connection import Connection
 from kb.text.terms import is_unspaced, pictographs
 
-# ASCII's spaces and signs as blanks. What they separate is one or several words to the keyword
-# index, which cuts them in the same way wherever they stand. A document says most of its words more
-# than once, and bytes are cut in half the time of text.
+# ASCII's spaces and signs as blanks. The index cuts what they separate alike wherever it stands; a
+# document repeats most of its words, and bytes are cut in half the time of text.
 _SIGNS_AS_BLANKS = bytes(
     code if code > 0x7F or chr(code).isalnum() else ord(" ") for code in range(256)
 )
-# Characters of different words that are looked at together: more than most documents have, so that
-# each of their words is looked up once. 20 MB of different words together took 600 MB of memory.
+# Characters of words looked up together; 20 MB of different words at once took 600 MB of memory.
 AT_ONCE = 1_000_000
 TOGETHER = 100_000  # characters of texts that are read as one
 # Runs that the file is known to have; of 9 MB of documents they are 85,000 and take 9 MB.

@@ -36,12 +36,10 @@ MERGE_MILLISECONDS = 2000  # how long the end of a write waits for readers to le
 AGAIN_MILLISECONDS = 50  # the same once a reader has kept it for that long
 MERGED_PAGES = 1000  # in the log, after which a commit merges what it can (SQLite's own number)
 MOST_LOG = 512_000_000  # bytes of a log that cannot be merged, beyond which no write begins
-# A replicated file's log comes near that when writes come faster than Litestream copies, as while
-# it catches up after a start: each then waits first, the longer the more is in the log.
+# A replicated log comes near that if Litestream falls behind: writes then wait, longer and longer.
 PAUSED_SHARE = 1 / 8  # of `MOST_LOG`, from which on they wait
 PAUSE_SECONDS = 0.02  # at all of it
-# Where Litestream listens while it runs. Relative to its folder, in which it works: a socket's name
-# has to be short.
+# Litestream's socket, relative to the folder it works in: a socket's name has to be short.
 CONTROL = "control.sock"
 COPY = "use `kb copy`, or copy the two files together"
 

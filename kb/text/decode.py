@@ -63,11 +63,7 @@ def encodable(text: str) -> str:
 
 
 def decode(data: bytes) -> Decoded:
-    """Read the bytes of a text file.
-
-    Raises:
-        NoTextError: the bytes are binary, or contradict their byte order mark.
-    """
+    """Read a text file's bytes. Raises NoTextError if they are binary or contradict their BOM."""
     text, encoding, notice = _read(data)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -101,8 +97,7 @@ def _read(data: bytes) -> tuple[str, str, str]:
         raise NoTextError("binary data (many control characters)")
     text, notice = _utf_8(data)
     replaced = text.count(_REPLACEMENT) if notice else 0
-    # One bad byte must not turn a page of Japanese into nonsense. Western text is hardly ever
-    # valid UTF-8 by chance.
+    # One bad byte must not garble a page of Japanese. Western text is hardly ever valid UTF-8.
     if replaced and sum(character > "\x7f" for character in text) < 10 * replaced:
         return _other_script(data) or _western(data)
     return text, "utf-8", notice

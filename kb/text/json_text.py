@@ -12,8 +12,7 @@ from typing import Any
 
 DEEPEST = 100  # arrays and objects inside each other; our own files and schemas need five
 MAX_DIGITS = 300  # digits; a float has at most 309
-# Of a message, names of members included. 64 MB of `[],` are 21 million lists, which take nine
-# seconds and a gigabyte.
+# Values and member names of a message: 64 MB of `[],` would take nine seconds and a gigabyte.
 MAX_VALUES = 100_000
 STEP = 1_000_000  # characters that are looked through at once: no other thread runs meanwhile
 _NESTED = f"arrays and objects lie more than {DEEPEST} deep in each other"
@@ -33,8 +32,7 @@ def parse_json(data: str | bytes, *, from_client: bool = False) -> Any:
     Args:
         from_client: a message, which has a bound of values and no NaN; in a file NaN is None.
 
-    Raises:
-        JsonError: it is not JSON, or lies beyond a bound.
+    Raises JsonError if it is not JSON, or lies beyond a bound.
     """
     text = data if isinstance(data, str) else _decoded(data)
     if from_client and _has_more_values(text, MAX_VALUES):

@@ -36,8 +36,7 @@ _LINKS = "a, button, select"
 NAVIGATION, COOKIES, CONTROLS = "navigation", "cookie notice", "forms"
 HIDDEN, AROUND, COMMENTS = "hidden text", "page header and footer", "comments"
 
-# Lengths are letters, blanks apart.
-# Content that is shorter is none, but the page a list of links, and taken as a whole.
+# Letters without blanks. Shorter content is none: the page is a list of links, and taken whole.
 _LITTLE, _LITTLE_SHARE = 200, 0.1
 _HIDDEN_PROSE = 200  # a tab that is not shown at first is part of its page
 _LARGE = 0.5  # of a page's prose: what holds more is no navigation, whatever its name

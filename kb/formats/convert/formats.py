@@ -46,8 +46,7 @@ _BY_SUFFIX = {suffix: kind for kind in FORMATS for suffix in kind.suffixes}
 MANUAL = FORMATS[-1]
 HTML = _BY_SUFFIX[".html"]
 
-# `ls.1`, `printf.3posix.gz`: taken in folders of manual pages only, since `app.log.1` and
-# `libx.so.1` look the same.
+# `ls.1`, `printf.3posix.gz`: only in folders of manual pages, since `app.log.1` looks the same.
 _MANUAL_NAME = re.compile(r"[^/]+\.[1-9][a-z]{0,8}(?:\.gz)?\Z")
 _MANUAL_FOLDER = re.compile(r"(?:man[1-9]?[a-z]*|manpages?|manual)\Z", re.IGNORECASE)
 

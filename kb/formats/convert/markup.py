@@ -31,8 +31,7 @@ _OPTIONS = html_to_markdown.ConversionOptions(
 _PERMALINKS = "a.headerlink, a.anchor, a.permalink, a.anchorjs-link, a.hash-link, a.header-anchor"
 HEADING_TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 HEADINGS = ", ".join(HEADING_TAGS)
-# What sites put behind a heading: marks of its link, what is left of "[edit | edit source]", and
-# attributes that some renderers of Markdown leave as they are.
+# What sites put behind a heading: link marks, "[edit | edit source]", attributes left by renderers.
 _HEADING_MARKS = " \t\n\r\f\xa0¶🔗"
 _EDIT_LINKS = re.compile(r"\[(?:[\s|/·]|edit)*\]", re.IGNORECASE)
 _WRITTEN_NAME = re.compile(r"\{:?\s*#([^\s{}]+)[^{}]*\}")

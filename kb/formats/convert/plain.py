@@ -34,8 +34,7 @@ def fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:
 # Tables
 
 
-# Rows of one piece of a table, in characters: about what one passage holds, so that every
-# passage shows what its columns mean.
+# Characters of one piece of a table: about a passage, so that each shows what its columns mean.
 PIECE_CHARACTERS = 700
 _LEAST_ROWS = 4  # a piece with a long header has as many all the same
 

@@ -22,8 +22,7 @@ from kb.formats.convert.formats import INSTALL, Format
 from kb.formats.convert.result import Converted
 from kb.formats.convert.worker import LENGTH, PROCESSOR_SECONDS, TOO_MUCH_MEMORY
 
-# The processor time is limited in the child; this is for one that waits, or whose limit the
-# system does not know.
+# The child limits its own processor time; this is for one that waits, or cannot limit it.
 CLOCK_SECONDS = 5 * PROCESSOR_SECONDS
 OCR_CLOCK_SECONDS = 3600  # for pictures of pages, each of which has its processor time
 MAXIMUM_TEXT_BYTES = 64_000_000  # of a reply

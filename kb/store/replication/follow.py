@@ -33,8 +33,7 @@ from kb.store.replication.litestream import explain, newest, start, temporary_co
 
 log = logging.getLogger("kb.store.replication")
 
-# How often the destination is asked. Each time is one listing, nine when nothing is new, which
-# cost money where they are counted.
+# Between two looks at the destination: one listing, nine if nothing is new. Some bill for each.
 INTERVALS = {"s3": "2s"}
 INTERVAL = "1s"
 LOOK_SECONDS = 0.2
@@ -50,11 +49,7 @@ FAILED = "follow: error applying updates"
 
 
 class Follower:
-    """The copy, and the thread that keeps it new.
-
-    Raises:
-        SourceError: there is no copy at the destination, or it cannot be reached.
-    """
+    """The copy, and the thread that keeps it new. Raises SourceError if none can be fetched."""
 
     def __init__(self, destination: Destination) -> None:
         self.destination = destination

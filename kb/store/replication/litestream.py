@@ -31,14 +31,11 @@ CONFIGURATION = "kb.json"  # Litestream reads YAML, of which JSON is a part
 LOOK_INTERVAL = "100ms"  # between two looks at the log
 SYNC_INTERVALS = {"s3": "200ms"}  # between two copies of what was found; S3 counts each
 SYNC_INTERVAL = "100ms"
-# Pages (16 MB) in the log after which it is merged, which takes a sync of the disk and the lock of
-# writers. Its own number comes after 4 MB, every two seconds where much is written.
+# The log is merged from this many pages (16 MB) on, at the price of a disk sync and a write lock.
 MERGE_PAGES = 4000
-# Litestream merges a log of this many pages (123 MB) even if writers have to wait for it, well
-# before kb would refuse to write on.
+# From here (123 MB) it is merged even if writers must wait; kb would refuse to write only later.
 TRUNCATE_PAGES = 30_000
-# How long single transactions lie at the destination after they were joined to larger ones, which
-# happens twice a minute. All of them are listed again and again; its own default is five minutes.
+# How long transactions are kept once they are joined. All are listed each time; the default is 5m.
 SINGLE_RETENTION = "1m"
 END_SECONDS = "10s"  # for what is not copied yet when it is ended
 LOOK_SECONDS = 120.0

@@ -223,10 +223,7 @@ class _Watch:
             self._error = ""
 
     def _is_copied(self) -> bool:
-        """Whether everything written until now is at the destination, to which this sends the log.
-
-        The time of the last copy would not do: just after a start Litestream has not read the log.
-        """
+        """Send the log; whether all of it arrived. The last copy's time says nothing at a start."""
         requested_at, path = _now(), os.path.realpath(self.file)
         done = _control("POST", "/sync", {"path": path, "wait": True, "timeout": SYNC_SECONDS})
         if not done.get("txid") or done.get("replicated_txid", 0) < done["txid"]:
