@@ -1,9 +1,9 @@
 """Where a collection's documents come from, as people type it and as it is stored.
 
-A folder, file or bundle on this machine is its absolute path, with names as `kb.text.file_names`
-writes them; what is elsewhere is its address. A file in a project's `.kb` folder holds paths inside
-the project relative to it (`./docs`), so that the project can be moved; only `kept` and `located`
-know that form.
+A folder, file or bundle on this machine is stored as its absolute path, with names as
+`kb.text.file_names` writes them; anything else as its address. A file in a project's `.kb` folder
+holds paths inside the project relative to it (`./docs`), so that the project can be moved; only
+`kept` and `located` know that form.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ BUNDLE_SUFFIXES = (
 GIT_SCHEMES = ("https", "http", "ssh", "file")
 MOST_CHARACTERS = 2_000  # of an address
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-# Bytes of the command line that are no text come as lone surrogates.
+# Undecodable bytes of the command line arrive as lone surrogates.
 _NOT_IN_ADDRESS = re.compile(r"[\x00-\x20\x7f\\\ud800-\udfff]")
 _WHY_NOT = (
     "it is too long, or holds blanks, backslashes, control characters or bytes that are no text"
 )
 _INSIDE = "./"
 _NOWHERE = Path("/nonexistent")
-# What git does not take in the name of a branch or tag, and what begins an option.
+# What git refuses in the name of a branch or tag, and what begins an option.
 _NO_REF = re.compile(r"^[-/.]|\.\.|@\{|//|[/.]$|\.lock$|[\x00-\x20\x7f~^:?*\[\\]")
 
 
@@ -39,33 +39,30 @@ def is_remote(source: str) -> bool:
 
 
 def is_git(source: str) -> bool:
-    """Whether a source is a git repository by its address."""
     return source.lower().startswith("git+")
 
 
 def is_web(source: str) -> bool:
-    """Whether a source is something that an http address names."""
     return source.lower().startswith(("http://", "https://"))
 
 
 def local(source: str) -> Path:
-    """Where a stored source lies; a path where nothing is for one that is elsewhere, or ''."""
+    """Where a stored source lies; a path that does not exist if it is elsewhere or ""."""
     return Path(on_disk(source)) if source and not is_remote(source) else _NOWHERE
 
 
 def is_bundle(source: Path) -> bool:
-    """Whether a source is a bundle, by its name."""
     return source.name.lower().endswith(BUNDLE_SUFFIXES) and source.is_file()
 
 
 def document_file(source: str, path: str) -> Path:
-    """Where a document of a source lies, both as stored; not a file if it is elsewhere."""
+    """Where a document of a source lies, both as stored; not a file if the source is elsewhere."""
     root = local(source)
     return root if root.is_file() and not is_bundle(root) else root / on_disk(path)
 
 
 def kept(source: str, project: str) -> str:
-    """A source as it is written to the file of a project, whose root is absolute; "" for none."""
+    """A source as written to the file of a project ("": none), whose root is absolute."""
     if not project or not source or is_remote(source):
         return source
     if source == project:
@@ -75,14 +72,14 @@ def kept(source: str, project: str) -> str:
 
 
 def is_absolute(source: str) -> bool:
-    """Whether a source, as it is written in a file, names a place of this machine."""
+    """Whether a source, as written in a file, is a path of this machine."""
     if is_git(source):
         return source.lower().startswith("git+file:")
     return not is_remote(source) and not f"{source}/".startswith(_INSIDE)
 
 
 def located(source: str, folder: str) -> str:
-    """A source that was read from a file, as it is used; relative paths count from `folder`."""
+    """A source read from a file, as it is used; relative paths start from `folder`."""
     if source == _INSIDE.rstrip("/"):
         return folder
     if source.startswith(_INSIDE) and folder:
@@ -91,13 +88,10 @@ def located(source: str, folder: str) -> str:
 
 
 def typed_path(source: str) -> Path:
-    """The path that somebody typed, also as `file://`; links resolved.
-
-    Raises:
-        UsageError: the address names another machine, or cannot be a path.
-    """
+    """The path that somebody typed, also as `file://`, with links resolved. Raises UsageError if
+    the address names another machine or cannot be a path."""
     if source.lower().startswith("file://"):
-        from urllib.request import url2pathname  # here: it brings http, and most paths are paths
+        from urllib.request import url2pathname  # here: it imports http, seldom needed
 
         try:
             parts = urlsplit(source)
@@ -115,16 +109,15 @@ def typed_path(source: str) -> Path:
 
 
 class GitAddress(NamedTuple):
-    """A repository, what of it is meant, and which edition."""
+    """A repository, the part of it that is meant, and the edition."""
 
-    url: str  # as git takes it: https://, http://, ssh:// or file://
-    ref: str = ""  # a branch, a tag or a whole commit; "": what the repository shows first
+    url: str  # https://, http://, ssh:// or file://
+    ref: str = ""  # a branch, tag or whole commit; "": the default branch
     folder: str = ""  # the part that is the collection; "": all of it
-    manifest: str = ""  # path of its manifest in the repository; "": manifest.json of the folder
+    manifest: str = ""  # its path in the repository; "": manifest.json of the folder
 
     @property
     def stored(self) -> str:
-        """The address in the one form in which it is stored."""
         pairs = (("manifest", self.manifest), ("path", self.folder))
         query = "&".join(f"{key}={quote(value)}" for key, value in pairs if value)
         ref = f"#{quote(self.ref)}" if self.ref else ""
@@ -132,7 +125,7 @@ class GitAddress(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a collection of it is called: the folder, else the repository."""
+        """A collection's default name: the folder, else the repository."""
         path = self.folder or urlsplit(self.url).path
         name = unquote(path.rstrip("/").rpartition("/")[2]).removesuffix(".git")
         return name or "repository"
@@ -141,10 +134,8 @@ class GitAddress(NamedTuple):
 def git_address(source: str) -> GitAddress:
     """The parts of `git+https://host/path?manifest=PATH&path=FOLDER#REF`.
 
-    Nothing of it can become an option of git, or of what git starts.
-
-    Raises:
-        UsageError: it is no such address, or holds a password; says which part is wrong.
+    No part can become an option of git or of a program that git starts. Raises UsageError, which
+    names the part that is wrong, if it is malformed or contains a password.
     """
     try:
         return _git_address(source)
@@ -195,11 +186,7 @@ def _git_address(source: str) -> GitAddress:
 
 
 def inner_path(path: str) -> str:
-    """A path inside a source in its simplest form; "" for the source itself.
-
-    Raises:
-        ValueError: it leads out of it.
-    """
+    """A path inside a source, normalised; "" for the source. Raises ValueError if it leads out."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in path:
         raise ValueError(f'"{path}" leads out of it')
@@ -207,11 +194,8 @@ def inner_path(path: str) -> str:
 
 
 def web_address(source: str) -> str:
-    """An http address in the one form in which it is stored.
-
-    Raises:
-        UsageError: it is none, or holds a user or a password.
-    """
+    """An http address as it is stored. Raises UsageError if it is malformed or contains a user or
+    password."""
     try:
         url = urldefrag(source.strip()).url
         parts = urlsplit(url)
@@ -230,7 +214,7 @@ def web_address(source: str) -> str:
 
 
 def name_of(url: str) -> str:
-    """What a collection from an address is called, unless its manifest says."""
+    """The default name of a collection from an address."""
     parts = urlsplit(url)
     name = unquote(parts.path).rstrip("/").rpartition("/")[2]
     for suffix in ("manifest.json", *BUNDLE_SUFFIXES, ".json", ".html", ".htm"):

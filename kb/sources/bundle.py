@@ -1,8 +1,8 @@
-"""A bundle, `.tar`, `.tar.gz`, `.zip` and the like: unpacked for as long as it is read.
+"""A bundle (`.tar`, `.tar.gz`, `.zip` and the like), unpacked while it is read.
 
-A bundle may be a stranger's. It is refused if a member leads outside, or if it unpacks to more than
-its size can account for; symbolic links and devices are left out. A single folder that holds all
-the rest is the top. An export in parts, a bundle of bundles, is unpacked twice.
+A bundle may come from a stranger. It is refused if a member leads outside or if it unpacks to more
+than its size can account for; symbolic links and devices are left out. A single folder that
+contains everything else is the top. An export in parts, a bundle of bundles, is unpacked twice.
 """
 
 from __future__ import annotations
@@ -36,32 +36,29 @@ from kb.sources.member import Readable, Target
 from kb.text.decode import likeliest_encoding
 from kb.text.file_names import on_disk, storable
 
-# What the modules raise on a bundle that is damaged, encrypted or packed in an odd way.
+# What these modules raise on a damaged, encrypted or oddly packed bundle.
 _DAMAGES = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError),
     *(RuntimeError, NotImplementedError),
 )
 _MOST_XZ_MEMORY = 200_000_000  # bytes; `xz -9` takes 65 million
-# In which zip has names without saying so: as the system had them on which it was packed. CP437,
-# which the format prescribes, is last.
+# Of zip names that do not say theirs: that of the system that packed them. CP437, which the format
+# prescribes, is last.
 _NAME_ENCODINGS = ("cp932", "gb18030", "big5", "cp949", "cp866", "cp1251", "cp737", "cp437")
-_FEWEST_BYTES = 6  # beyond ASCII, to tell these encodings by
+_FEWEST_BYTES = 6  # beyond ASCII, to tell these encodings apart
 _IS_UTF_8 = 0x800  # a flag of a zip's member
 
 
 def is_packed(data: bytes) -> bool:
-    """Whether the bytes of a file begin as those of a bundle."""
+    """Whether a file's first bytes are those of a bundle."""
     compressed = data.startswith((b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ"))
     return compressed or data[257:262] == b"ustar"
 
 
 @contextlib.contextmanager
 def unpacked(source: Path) -> Iterator[Opened]:
-    """The folder that a source is, or that a bundle unpacks to; the latter goes with the block.
-
-    Raises:
-        SourceError: as `unpacked_bundle`.
-    """
+    """A source that is a folder, or the folder that a bundle unpacks to, deleted after the block.
+    Raises as `unpacked_bundle`."""
     if is_bundle(source):
         with unpacked_bundle(source) as bundle:
             yield bundle
@@ -71,9 +68,9 @@ def unpacked(source: Path) -> Iterator[Opened]:
 
 @contextlib.contextmanager
 def unpacked_bundle(source: Path, address: str = "") -> Iterator[Opened]:
-    """The folder that a bundle unpacks to, for as long as the block lasts.
+    """The folder that a bundle unpacks to, deleted after the block.
 
-    Its files have the bundle's time: their own may be equal in two editions.
+    Its files get the bundle's time: their own may be equal in two editions.
 
     Args:
         address: where the bundle was fetched; its path is temporary then.
@@ -100,16 +97,15 @@ def unpacked_bundle(source: Path, address: str = "") -> Iterator[Opened]:
         top = _visible(root)
         if len(top) == 1 and top[0].is_dir():
             root = top[0]
-        # Of a temporary bundle the time alone says something.
+        # Of a temporary bundle only the time means anything.
         bundle_state = UNKNOWN_STATE if address else SourceFile.of("", source, state).state
-        problems = run.target.problems
-        problems = [(path.removeprefix(f"{root.name}/"), why) for path, why in problems]
+        problems = [(path.removeprefix(f"{root.name}/"), why) for path, why in run.target.problems]
         manifest = read_manifest(root / MANIFEST_NAME)
         yield Opened(root, manifest, state=bundle_state, problems=tuple(problems))
 
 
 def _visible(folder: Path) -> list[Path]:
-    """What lies in a folder beside what systems put there."""
+    """A folder's entries without those that operating systems leave there."""
     return [entry for entry in folder.iterdir() if not skipped_parts(entry.name)]
 
 
@@ -119,7 +115,7 @@ class _Unpacking:
     modified_ns: int  # of each file
 
     def unpack(self, bundle: Path) -> None:
-        """Write what a bundle holds, by what it is: servers and people name them as they like."""
+        """Unpack by content: servers and people name bundles as they like."""
         with opened(bundle) as file:
             start = file.read(6)
             file.seek(0)
@@ -129,7 +125,7 @@ class _Unpacking:
                 self._untar(_decompressed(file, start))
 
     def _untar(self, stream: IO[bytes]) -> None:
-        # What is skipped is decompressed too, and a header is read into memory.
+        # Skipped members are decompressed too, and headers are read into memory.
         whole = _Counted(stream, replace(self.target, byte_count=0))
         with tarfile.open(fileobj=cast(IO[bytes], whole), mode="r|") as archive:
             for member in archive:
@@ -153,7 +149,9 @@ class _Unpacking:
             members = archive.infolist()
             encoding = _encoding_of_names(members)
             for info in members:
-                name = _name(info, encoding)
+                name = info.filename
+                if not info.flag_bits & _IS_UTF_8:
+                    name = name.encode("cp437").decode(encoding, "replace")
                 kind = stat.S_IFMT(info.external_attr >> 16)
                 if _plain(name).endswith("/") or kind not in (0, stat.S_IFREG):
                     self.target.count_member()
@@ -167,7 +165,7 @@ class _Unpacking:
 
 
 def _plain(name: str) -> str:
-    """A member's name with "/" between its parts: some programs on Windows write backslashes."""
+    """A member's name with "/" between its parts: some Windows programs write backslashes."""
     return name.replace("\\", "/")
 
 
@@ -181,7 +179,7 @@ def _decompressed(file: IO[bytes], start: bytes) -> IO[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """A stream of which no more is read than can be believed."""
+    """A stream that stops at the bytes the target believes."""
 
     stream: IO[bytes]
     counter: Target
@@ -193,7 +191,7 @@ class _Counted:
 
 
 class _Xz(io.RawIOBase):
-    """An xz stream whose dictionary cannot take all memory, as that of `lzma.LZMAFile` can."""
+    """An xz stream with bounded memory: `lzma.LZMAFile` lets the dictionary take all of it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -214,7 +212,7 @@ class _Xz(io.RawIOBase):
 
 
 def _encoding_of_names(members: list[zipfile.ZipInfo]) -> str:
-    """The encoding of those names of a zip that are not said to be UTF-8, told by all of them."""
+    """The encoding of the names that a zip does not flag as UTF-8, guessed from all of them."""
     names = b"\n".join(
         info.filename.encode("cp437") for info in members if not info.flag_bits & _IS_UTF_8
     )
@@ -226,19 +224,13 @@ def _encoding_of_names(members: list[zipfile.ZipInfo]) -> str:
     return likeliest_encoding(names, _NAME_ENCODINGS) or "cp437"
 
 
-def _name(info: zipfile.ZipInfo, encoding: str) -> str:
-    if info.flag_bits & _IS_UTF_8:
-        return info.filename
-    return info.filename.encode("cp437").decode(encoding, "replace")
-
-
 def pack(files: list[SourceFile], destination: Path, manifest: Mapping[str, object]) -> int:
-    """Write a bundle of some files with its manifest; returns its size in bytes.
+    """Write a bundle of files with its manifest; returns its size in bytes.
 
-    The same input gives the same bytes: files in order, without times and owners.
+    The same input gives the same bytes: files are in order, without times and owners.
 
     Raises:
-        UsageError: the destination is no `.tar.gz` or `.tgz`.
+        UsageError: the destination is not a `.tar.gz` or `.tgz`.
         SourceError: a file cannot be read, or the destination cannot be written.
     """
     if not destination.name.lower().endswith((".tar.gz", ".tgz")):

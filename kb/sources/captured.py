@@ -1,4 +1,4 @@
-"""What an http address names: a manifest, a bundle, a list of pages, or a page."""
+"""What an http address names: a manifest, a bundle, a list of pages or a page."""
 
 from __future__ import annotations
 
@@ -26,16 +26,13 @@ from kb.sources.pages import Pages, document_path, pages_of, predicted_path
 from kb.sources.web import Fetched, Web
 from kb.text.file_names import on_disk
 
-MOST_BYTES = 200_000_000  # of what an address gives first
+MOST_BYTES = 200_000_000  # of an address's first response
 
 
 @contextlib.contextmanager
 def captured(url: str, accepts: Accepts, *, allow_private: bool) -> Iterator[Opened]:
-    """What an address names, for as long as the block lasts.
-
-    Raises:
-        SourceError: it cannot be fetched, or is nothing that has documents.
-    """
+    """What an address names, deleted after the block. Raises SourceError if it cannot be fetched or
+    has no documents."""
     with (
         TemporaryDirectory(prefix="kb-captured-") as folder,
         Web(allow_private=allow_private) as web,
@@ -81,7 +78,7 @@ def _of_pages(web: Web, pages: Pages, target: Target, accepts: Accepts) -> Opene
 
 
 def _nothing(target: Target) -> Path:
-    """A folder without files, for a source whose files are all fetched."""
+    """An empty folder, for a source whose files are all fetched."""
     folder = target.folder / ".none"
     folder.mkdir()
     return folder
@@ -90,7 +87,7 @@ def _nothing(target: Target) -> Path:
 def _of_manifest(
     web: Web, got: Fetched, manifest: Manifest, target: Target, accepts: Accepts
 ) -> Opened:
-    """The files that a manifest lists, fetched from where it lies or its base address."""
+    """The files that a manifest lists, fetched relative to it or to its base address."""
     base = manifest.base_url or got.url
     entries = [
         entry if entry.url else replace(entry, url=urljoin(base, quote(entry.path)))
@@ -109,7 +106,7 @@ def _of_manifest(
     )
 
 
-MOST_SECONDS_OF_ALL = 1_800.0  # of all that one source fetches
+MOST_SECONDS_OF_ALL = 1_800.0  # of all that a source fetches
 MOST_FETCHED = 10_000
 
 
@@ -121,7 +118,7 @@ def listed_files(
     withhold: Withhold,
     accepts: Accepts,
 ) -> list[SourceFile]:
-    """The entries that lie below a source's folder; those that do not are reported."""
+    """The entries that lie below a source's folder; the others are reported."""
     root = os.path.realpath(source.root)
     files = []
     for entry in entries:
@@ -152,7 +149,7 @@ def listed_files(
 def checked(
     files: Sequence[SourceFile], entries: Mapping[str, Entry], report: Report
 ) -> list[SourceFile]:
-    """The files without those whose hash is not the one that is listed; these are reported."""
+    """The files without those whose hash differs from the listed one; these are reported."""
     kept = []
     for file in files:
         entry = entries.get(file.path)
@@ -170,11 +167,8 @@ def checked(
 def with_entries(
     source: Opened, accepts: Accepts, *, allow_private: bool, fetch: bool = True
 ) -> Iterator[Opened]:
-    """A source with the files that its manifest names by their addresses, for a while.
-
-    Args:
-        fetch: False takes none of them; none is a problem then.
-    """
+    """A source with the files that its manifest names by address; without `fetch` none of them is
+    taken, and none is a problem."""
     done = {file.path for file in source.fetched} | {path for path, _ in source.problems}
     entries = [entry for entry in source.manifest.entries if entry.url and entry.path not in done]
     if not entries or not fetch:
@@ -197,11 +191,11 @@ def fetched_files(
     document_name: Callable[[Entry, Fetched], str] = lambda entry, _: entry.path,
     pause: float = 0.0,
 ) -> tuple[list[SourceFile], list[tuple[str, str]]]:
-    """Fetch what is listed, one after the other; also the paths that failed, with the reason.
+    """Fetch entries one after the other; returns the files, and (path, reason) of each failure.
 
     Args:
         document_name: the document's path, once its type is known.
-        pause: seconds between two of them.
+        pause: seconds between two requests.
     """
     files: list[SourceFile] = []
     problems: list[tuple[str, str]] = []
@@ -223,18 +217,14 @@ def fetched_files(
                 files.append(write_fetched(target, document_name(entry, got), got, entry.url))
             except SourceError as error:
                 problems.append((entry.path, error.message))
-            except OSError as error:  # a name that is too long, or a file where a folder must be
+            except OSError as error:  # the name is too long, or a file is where a folder must be
                 problems.append((entry.path, reason(error)))
     return files, problems
 
 
 def write_fetched(target: Target, path: str, got: Fetched, url: str) -> SourceFile:
-    """Write what was fetched, with a time that changes whenever its bytes do.
-
-    Raises:
-        SourceError: as `Target.write`.
-        OSError: it cannot be written.
-    """
+    """Write what was fetched, with a time that changes whenever its bytes do. Raises SourceError as
+    `Target.write`, or OSError."""
     seconds = int(datetime.fromisoformat(got.captured).timestamp())
     part = int(hashlib.sha256(got.data).hexdigest()[:7], 16) % 1_000_000_000
     time_ns = seconds * 1_000_000_000 + part

@@ -1,7 +1,7 @@
 """A folder on disk -> the files that are documents, and a file -> its text.
 
-No bad entry stops a walk: it is reported with its path and left out. A reported path is unknown,
-not gone, so a sync must keep what is stored of it.
+No bad entry stops a walk: it is reported with its path and left out. Its state is unknown, so a
+sync must keep what is stored of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LEADS_OUT = (
     "link not followed: it leads out of the collection's folder; `kb add` its target by itself"
 )
-LARGEST_INODE = 2**63 - 1  # in SQLite; some file systems count further
+LARGEST_INODE = 2**63 - 1  # in SQLite; some file systems go beyond
 _BARE_NEGATION = re.compile(r"^!\s*$", re.MULTILINE)
 
 Report = Callable[[str, str], None]
@@ -41,29 +41,28 @@ Withhold = Callable[[str], None]
 
 
 class SecretFile(SourceError):
-    """A file that is never stored, by its name or because it is a private key."""
+    """A file that is never stored: its name says so, or it is a private key."""
 
 
-# How many bytes a file of this path may have as a document; 0 when it is none.
+# How many bytes a file of this path may have; 0 if it is not a document.
 Accepts = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file of a collection as the walk saw it."""
+    """A file of a collection as the walk saw it."""
 
     path: str  # relative to the root, "/" on every system, `storable`, else as on disk
     location: Path  # where to open it; for a link, what it leads to
     size: int  # bytes
     modified_ns: int
-    url: str = ""  # where it was fetched; "" when it was not
+    url: str = ""  # where it was fetched; "" if it was not
     captured: str = ""  # when it was fetched, as UTC text
     changed_ns: int | None = None  # as in `FileState`
     inode: int | None = None
 
     @classmethod
     def of(cls, path: str, location: Path, status: os.stat_result) -> SourceFile:
-        """A file as it lies on the disk."""
         return cls(
             path,
             location,
@@ -80,32 +79,30 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """What a file holds."""
-
     text: str  # without byte order mark, line ends as "\n"
-    content_hash: bytes  # SHA-256 of the bytes on disk, or of theirs and of what is shown
+    content_hash: bytes  # SHA-256 of the bytes on disk, with those of included text
     encoding: str  # the Python codec that read it: "utf-8", "utf-8-sig", "utf-16-le", "latin-1" ...
     notice: str  # "" or what the user should know ("not UTF-8: read as Latin-1")
-    shown: tuple[Shown, ...] = ()  # behind the own text
-    includes: bool = False  # whether other files, there or not, belong to what it is
+    shown: tuple[Shown, ...] = ()  # after the file's own text
+    includes: bool = False  # whether it names other files, existing or not, as parts of it
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A source while it is read: whatever it is, its files lie in folders for that long."""
+    """A source while it is read; its files lie in folders for that long."""
 
     root: Path  # a folder, or the one file that the source is
     manifest: Manifest = field(default_factory=Manifest)
-    version: str | None = None  # what the source itself calls this edition: git's commit
-    fetched: tuple[SourceFile, ...] = ()  # beside those below the root
+    version: str | None = None  # the source's own name for this edition: git's commit
+    fetched: tuple[SourceFile, ...] = ()  # besides those below the root
     notices: tuple[str, ...] = ()
-    # Of all files below the root, where they lie there for now only: their own says nothing.
+    # Of all files below a temporary root, where their own says nothing.
     state: FileState | None = None
-    problems: tuple[tuple[str, str], ...] = ()  # paths that could not be had, and why
+    problems: tuple[tuple[str, str], ...] = ()  # missing paths, and why
 
 
 def text_files(path: str) -> int:
-    """Accept the formats that are text."""
+    """Accept only formats that are text."""
     return MAXIMUM_DOCUMENT if path.lower().endswith(PAGE_SUFFIXES) else 0
 
 
@@ -119,25 +116,24 @@ def walk(
     hidden: bool = False,
     accepts: Accepts = text_files,
 ) -> Iterator[SourceFile]:
-    """The documents in and below a folder, sorted by path; or the one file that `root` is.
+    """The documents in and below a folder, sorted by path; or the single file that `root` is.
 
-    Ignore files count as in git. What `kb.disk.skipped` lists is left out unless a glob names it,
-    secret files always. A link is followed when it leads inside the root to what the walk does not
+    Ignore files work as in git. What `kb.disk.skipped` lists is left out unless a glob names it,
+    secret files always. A link is followed if it leads inside the root to what the walk does not
     reach otherwise, so that no file comes twice.
 
     Args:
-        root: a folder, or a single file, which is then taken whatever the globs say.
-        include: globs (see `Globs`) that decide in place of `accepts`.
-        exclude: globs that win over the included; they hold for a link's target as well.
-        report: called with the relative path of each file, folder or link that had to be left
-            out, and a message.
+        root: a folder, or a single file, which is taken whatever the globs say.
+        include: globs (see `Globs`) that replace `accepts`.
+        exclude: globs that win over `include`; they apply to a link's target too.
+        report: called with the relative path of each entry that is left out, and a message.
         withhold: called with the path of each secret file.
         hidden: take hidden files and folders too, except those that programs fill.
         accepts: which files are documents.
 
     Raises:
         SourceError: the root is missing, unreadable, or neither a folder nor a regular file.
-        SecretFile: the root is secret itself.
+        SecretFile: the root is secret.
         UsageError: a glob that can match nothing.
     """
     walker = _Walker(
@@ -159,12 +155,8 @@ def walk(
 
 
 def read(file: SourceFile) -> SourceText:
-    """The text of one file.
-
-    Raises:
-        SecretFile: it is a private key.
-        SourceError: it cannot be opened, is too large by now, or is no text.
-    """
+    """The text of a file. Raises SecretFile if it is a private key, and SourceError if it cannot be
+    opened, has become too large or is not text."""
     data = read_data(file, MAXIMUM_DOCUMENT)
     try:
         decoded = decode(data)
@@ -176,22 +168,16 @@ def read(file: SourceFile) -> SourceText:
 
 
 def is_private_key(file: SourceFile) -> bool:
-    """Whether a file is a private key by its text, whatever it is called."""
+    """Whether a file is a private key by its content."""
     try:
         read(file)
-    except SecretFile:
-        return True
-    except SourceError:  # no text
-        return False
+    except SourceError as error:  # or it is not text
+        return isinstance(error, SecretFile)
     return False
 
 
 def read_data(file: SourceFile, maximum: int) -> bytes:
-    """The bytes of one file.
-
-    Raises:
-        SourceError: it cannot be opened, or is too large by now.
-    """
+    """The bytes of a file. Raises SourceError if it cannot be opened or has become too large."""
     try:
         return read_bytes(file.location, maximum)
     except FileNotFoundError as error:
@@ -202,7 +188,7 @@ def read_data(file: SourceFile, maximum: int) -> bytes:
 
 @dataclass(slots=True)
 class _Walker:
-    """One walk: its files, and the links that wait until all real paths are known."""
+    """A walk: its files, and the links that wait until all real paths are known."""
 
     include: Globs | None
     exclude: Globs
@@ -212,7 +198,7 @@ class _Walker:
     accepts: Accepts
     files: dict[str, SourceFile] = field(default_factory=dict)  # by location: none comes twice
     root: str = ""
-    folders: set[str] = field(default_factory=set)  # real paths whose entries were looked at
+    folders: set[str] = field(default_factory=set)  # real paths that were scanned
     links: list[tuple[str, str]] = field(default_factory=list)  # path and location
     ignore_files: IgnoreFiles = field(init=False)
 
@@ -235,7 +221,7 @@ class _Walker:
             self._add(root.name, self.root, status)
 
     def _list(self, folder: str, prefix: str) -> None:
-        """Take in all below a real folder; `prefix` is its path with a slash."""
+        """Add everything below a real folder; `prefix` is its path with a slash."""
         skipped = NOISY_FOLDERS if self.hidden else TOOL_FOLDERS
         listing = list_files(
             Path(folder),
@@ -259,7 +245,7 @@ class _Walker:
             self._take(prefix + inner, os.path.join(folder, inner), is_sure)
 
     def _take(self, path: str, location: str, is_sure: bool) -> None:
-        """Take in a regular file that ripgrep does not find ignored."""
+        """Add a regular file that ripgrep does not ignore."""
         if not self._matches(path) or self.exclude.match(path):
             return
         # ripgrep also compares names byte by byte, in whatever Unicode form they are.
@@ -278,14 +264,8 @@ class _Walker:
             self.report(path, f"skipped: {reason(error)}")
 
     def _look_for_links(self, folder: str, prefix: str, holding: set[str]) -> bool:
-        """Note the links below a folder; report what is neither file, folder nor link.
-
-        Args:
-            holding: the folders that hold a file which is not ignored, directly or not.
-
-        Returns:
-            whether ripgrep reads all ignore files as git does.
-        """
+        """Note the links below a folder, report special files, and return whether ripgrep reads all
+        ignore files as git does. `holding`: folders that contain a file which is not ignored."""
         is_sure = True
         pending = [""]
         while pending:
@@ -298,7 +278,7 @@ class _Walker:
                 with os.scandir(location) as entries:
                     listed = list(entries)
             except OSError:
-                continue  # gone, or ripgrep could not read it either and it is reported
+                continue  # gone, or reported because ripgrep could not read it either
             before = f"{inner}/" if inner else ""
             for entry in listed:
                 path = prefix + before + entry.name
@@ -325,7 +305,7 @@ class _Walker:
         except OSError as error:
             self.report(path, f"ignore file not used: {reason(error)}")
             return True
-        return _BARE_NEGATION.search(text) is None  # in ripgrep it takes back everything
+        return _BARE_NEGATION.search(text) is None  # to ripgrep it negates everything
 
     def _follow(self, path: str, location: str) -> None:
         try:
@@ -339,7 +319,7 @@ class _Walker:
         slash = "/" if is_folder else ""
         if self.exclude.match(path + slash) or not (is_folder or self._matches(path)):
             return
-        # Compared part by part: `/proj_secret` begins with `/proj` but is outside it.
+        # Compared by parts: `/proj_secret` begins with `/proj` but is outside it.
         if not Path(target).is_relative_to(self.root):
             self.report(path, LEADS_OUT)
             return
@@ -354,7 +334,7 @@ class _Walker:
             self._add(path, target, status)
 
     def _skips(self, path: str) -> bool:
-        """Whether an entry is left out with all it may hold: no glob names a part of it."""
+        """Whether an entry is skipped with everything below it: no glob names a part of it."""
         parts = path.split("/")
         if not NEVER_ENTERED.isdisjoint(parts):
             return True
@@ -387,7 +367,7 @@ class _Walker:
 
 
 def secret_root(root: Path) -> str:
-    """Why a file or folder must not be added; "" when it may be. Links are resolved already."""
+    """Why a file or folder must not be added; "" if it may be. Its links must be resolved."""
     if secret_folder(root.as_posix()):
         return "it lies in a folder of credentials"
     return "its name is that of a secret (a key, a password file)" if is_secret(root.name) else ""

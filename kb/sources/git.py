@@ -1,8 +1,8 @@
 """A git repository by its address: its documents, as of one commit, in a folder of our own.
 
-Nothing is ever checked out, so hooks, filters, attributes and links of the repository have no
-effect. One commit is fetched, and only files that can be documents. They are kept in the user's
-cache folder, so that the next sync fetches what changed.
+Nothing is ever checked out, so the repository's hooks, filters, attributes and links have no
+effect. Only one commit and the files that can be documents are fetched; the user's cache folder
+keeps them, so that the next sync fetches only changes.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from kb.sources.member import MOST_BYTES, Target
 from kb.sources.web import cache_folder
 
 MOST_SECONDS = 900  # of one call of git
-LOOK_SECONDS = 0.5  # how often the size of what is fetched is looked at
-MOST_COMMITS = 100  # that tell when a file changed last; the oldest stands for those before it
-MOST_FETCHES = 50  # each leaves a pack behind; then the repository is fetched anew
-MOST_MEMORY_KIB = 2 * 1024**2  # of one process of git
+LOOK_SECONDS = 0.5  # between checks of the size of what is fetched
+MOST_COMMITS = 100  # searched for a file's last change; the oldest stands for those before it
+MOST_FETCHES = 50  # each leaves a pack; then the repository is fetched anew
+MOST_MEMORY_KIB = 2 * 1024**2  # of a git process
 LOCK_SECONDS = 600
 
-# They would make git look at another repository than ours.
+# They would point git to another repository than ours.
 _PLACES = frozenset(
     "GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR "
     "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_PREFIX GIT_SHALLOW_FILE "
     "GIT_GRAFT_FILE GIT_ASKPASS SSH_ASKPASS GIT_TEMPLATE_DIR GIT_PROTOCOL_FROM_USER".split()
 )
-# Given with every command: they win over a repository's own configuration.
+# Given with every command: they override a repository's own configuration.
 _SETTINGS = (
     "core.hooksPath=/dev/null core.askPass= core.fsmonitor=false gc.auto=0 maintenance.auto=false "
     "protocol.version=2 submodule.recurse=false fetch.recurseSubmodules=false "
@@ -61,19 +61,19 @@ _FILE_MODES = (b"100644", b"100755", b"100664")
 
 @contextlib.contextmanager
 def cloned(address: GitAddress, accepts: Accepts) -> Iterator[Opened]:
-    """The documents of a repository in a folder, for as long as the block lasts.
+    """A repository's documents in a folder, deleted after the block.
 
     Args:
         accepts: which files are documents, by their paths below the address' folder.
 
     Raises:
-        SourceError: git is missing or cannot fetch it, there is no such ref or folder, or it is
-            larger than can be meant.
+        SourceError: git is missing or cannot fetch it, the ref or folder does not exist, or it is
+            implausibly large.
     """
     with TemporaryDirectory(prefix="kb-git-") as folder:
         try:
             with _repository(address) as repository:
-                commit, seconds = repository.fetch()
+                commit, seconds = repository.fetch("--filter=blob:none")
                 times = repository.times(commit)
                 files = repository.files(commit)
                 target = Target(Path(folder), address.stored)
@@ -84,7 +84,7 @@ def cloned(address: GitAddress, accepts: Accepts) -> Iterator[Opened]:
                 manifest = read_manifest(
                     Path(folder, address.manifest or f"{below}{MANIFEST_NAME}")
                 )
-                if manifest.restricts:  # it may name files without a suffix of ours
+                if manifest.restricts:  # it may name files with any suffix
                     paths = {file.path for file in documents}
                     is_named = manifest.is_named()
                     more = [
@@ -98,7 +98,7 @@ def cloned(address: GitAddress, accepts: Accepts) -> Iterator[Opened]:
         except OSError as error:
             raise _failure(address, reason(error)) from error
         root = Path(folder, below)
-        root.mkdir(parents=True, exist_ok=True)  # nothing of it can be a document
+        root.mkdir(parents=True, exist_ok=True)  # missing if none of its files can be a document
         problems = tuple((path.removeprefix(below), why) for path, why in target.problems)
         yield Opened(root, manifest, commit, state=UNKNOWN_STATE, problems=problems)
 
@@ -113,7 +113,7 @@ class _File:
 def _documents(
     address: GitAddress, below: str, files: Sequence[_File], accepts: Accepts
 ) -> list[_File]:
-    """The files that are fetched: possible documents, ignore files and the manifest."""
+    """The files to fetch: possible documents, ignore files and the manifest."""
     if not any(file.path.startswith(below) for file in files):
         raise _failure(address, f'it has no folder "{below}"')
     if address.manifest and all(file.path != address.manifest for file in files):
@@ -135,13 +135,10 @@ def _documents(
 class _Repository:
     folder: Path
     address: GitAddress
-    ssh_command: str = ""  # "": as git has it
+    ssh_command: str = ""  # "": git's default
 
-    def fetch(self) -> tuple[str, int]:
-        """Fetch the newest commit of the ref, without any file. Its id, and its time."""
-        return self._fetch_commit("--filter=blob:none")
-
-    def _fetch_commit(self, *options: str) -> tuple[str, int]:
+    def fetch(self, *options: str) -> tuple[str, int]:
+        """Fetch the newest commit of the ref; returns its id and time."""
         ref = "refs/kb/" + hashlib.sha256(self.address.ref.encode()).hexdigest()[:16]
         self._git(
             *("fetch", "--quiet", "--no-tags", f"--depth={MOST_COMMITS}", "--force", *options),
@@ -163,7 +160,7 @@ class _Repository:
         return files
 
     def times(self, commit: str) -> dict[str, int]:
-        """When each file was changed last by the commits that are here, in seconds."""
+        """When the fetched commits last changed each file, in seconds."""
         log = self._git(
             *("-c", "core.quotePath=false", "log", "--no-show-signature", "--no-renames"),
             *("--name-only", "--format=%x01%ct", commit, "--"),
@@ -188,10 +185,10 @@ class _Repository:
                 stdin="".join(f"{blob}\n" for blob in sorted(missing)).encode(),
             )
         except SourceError as error:
-            # Behind a plain sshd git speaks its first protocol, which gives no single files.
+            # Behind a plain sshd git speaks its first protocol, which cannot give single files.
             if not _NOT_BY_ID.search(error.message):
                 raise
-            if self._fetch_commit("--refetch", "--no-filter", "--depth=1")[0] != commit:
+            if self.fetch("--refetch", "--no-filter", "--depth=1")[0] != commit:
                 raise _failure(self.address, "it changed meanwhile: try again") from error
 
     def write(
@@ -202,7 +199,7 @@ class _Repository:
         seconds: int,
         times: Mapping[str, int],
     ) -> None:
-        """Fetch and write these files, each with the time of its change or else of the commit."""
+        """Fetch and write files, each with the time of its last change, else the commit's."""
         if not files:
             return
         self._fetch_blobs(files, commit)
@@ -211,7 +208,7 @@ class _Repository:
         small = [file for file, size in zip(files, sizes, strict=True) if size <= file.maximum]
         with self._running("cat-file", "--batch", stdin=_lines(small)) as output:
             for file, size in zip(files, sizes, strict=True):
-                # Files of one second are told apart by it, also where they have the same length.
+                # It distinguishes files of the same second and length.
                 part = int(file.blob[:7], 16) % 1_000_000_000
                 time_ns = times.get(file.path, seconds) * 1_000_000_000 + part
                 if size > file.maximum:
@@ -222,7 +219,7 @@ class _Repository:
                 content = _Part(output, size)
                 with target.noting(file.path):
                     target.write(file.path, content, time_ns)
-                content.read()  # where it was not written
+                content.read()  # the rest, if it was not written
                 output.read(1)
 
     def _git(self, *arguments: str, stdin: bytes = b"") -> bytes:
@@ -231,7 +228,7 @@ class _Repository:
 
     @contextlib.contextmanager
     def _running(self, *arguments: str, stdin: bytes = b"") -> Iterator[IO[bytes]]:
-        """What a command of git prints, once it has ended well."""
+        """The output of a git command that succeeded."""
         settings = [part for setting in _SETTINGS for part in ("-c", setting)]
         limit = with_memory(MOST_MEMORY_KIB)
         command = [*limit, "git", *settings, f"--git-dir={self.folder}", *arguments]
@@ -283,7 +280,7 @@ class _Repository:
 
 @contextlib.contextmanager
 def _repository(address: GitAddress) -> Iterator[_Repository]:
-    """The repository for an address, which nobody else uses meanwhile."""
+    """The cached repository of an address, locked for the block."""
     from filelock import FileLock, Timeout
 
     if shutil.which("git") is None:
@@ -309,12 +306,12 @@ def _repository(address: GitAddress) -> Iterator[_Repository]:
 
 
 def _asking_nothing(repository: _Repository) -> _Repository:
-    """The repository with an ssh that does not ask, unless the user says how ssh is called."""
+    """The repository with an ssh that never prompts, unless the user sets how ssh is called."""
     if not repository.address.url.startswith("ssh:") or os.environ.get("GIT_SSH_COMMAND"):
         return repository
     try:
         ssh = repository._git("config", "--get", "core.sshCommand").decode().strip()
-    except SourceError:  # there is none
+    except SourceError:  # not set
         ssh = "ssh"
     return replace(repository, ssh_command=f"{ssh} -o BatchMode=yes")
 
@@ -337,7 +334,7 @@ class _Part:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files of a folder; some may go meanwhile."""
+    """Bytes of all files of a folder; some may vanish meanwhile."""
     total = 0
     for inner, _, names in os.walk(folder):
         for name in names:
@@ -347,7 +344,7 @@ def _size(folder: Path) -> int:
 
 
 def complaint(output: bytes, code: int) -> str:
-    """git's complaint on one line, without names of users, and what can be done about it."""
+    """git's complaint on one line, without user names, and what can be done about it."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:"))]
     causes = [line for line in lines if line.startswith(("fatal:", "error:", "ERROR:"))] or lines
@@ -355,7 +352,7 @@ def complaint(output: bytes, code: int) -> str:
     if text.startswith("Could not read from remote") and (
         before := lines[: lines.index(causes[0])]
     ):
-        text = _LOGIN.sub("", before[-1])  # ssh's own words: git has none for it
+        text = _LOGIN.sub("", before[-1])  # ssh's words: git has none
     if match := _OF_ANOTHER.search(text):
         text += f": `git config --global --add safe.directory {match[1]}` trusts it"
     if _UNKNOWN_HOST.search(text):

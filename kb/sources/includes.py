@@ -1,7 +1,7 @@
-"""What a page shows of other files of its source.
+"""What a page includes from other files of its source.
 
-The shown text stands behind the page's own in the document, so that the page's lines stay as they
-are on disk; its passages belong to the line that shows them (docs/decisions/0033-includes.md).
+The included text follows the page's own in the document, so that the page's lines stay as they
+are on disk; its passages belong to the line that includes it (docs/decisions/0033-includes.md).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kb.text.suffixes import text_format
 MAX_FILE = 100_000  # bytes of a file of which something is shown
 MAX_SHOWN = 1_000_000  # characters that one page shows
 MAX_INCLUDES = 500  # of one page
-MAX_TOLD = 6  # notices of one page
+MAX_TOLD = 6  # notices of a page
 _HINT = re.compile(r"8<-|\{[*!]|include|raw-loader|^<<<|#playground", re.MULTILINE)
-# How generators write it, by the format in which it means something. Markdown: MkDocs (snippets,
-# mdx-include, include-markdown), MyST, mdBook, Docusaurus, VitePress.
+# Generators' syntaxes by format. Markdown: MkDocs (snippets, mdx-include, include-markdown), MyST,
+# mdBook, Docusaurus, VitePress.
 _SYNTAXES = {
     name: tuple(re.compile(pattern, re.MULTILINE) for pattern in patterns)
     for name, patterns in {
@@ -60,22 +60,20 @@ _NAME = re.compile(r'\btags?="?([\w-]+)|^[:#]([A-Za-z][\w-]*)$')
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Text of another file that a page shows, which stands behind the page's own."""
+    """Text that a page includes from another file; it follows the page's own."""
 
     line: int  # of the page, 1-based
     path: str  # in the source
-    # Where they stand in the document's text, as ranges of characters: the path with the lines, and
-    # what is shown.
-    heading: tuple[int, int]
-    body: tuple[int, int]
+    heading: tuple[int, int]  # characters of the document's text: the path with the lines
+    body: tuple[int, int]  # and what is shown
 
 
 def with_shown(file: SourceFile, source: SourceText, exclude: Globs) -> SourceText:
-    """A page's text followed by what it shows; its hash is of both.
+    """A page's text followed by what it includes; the hash covers both.
 
-    Only files of its own source are read: none that holds a secret, that `exclude` takes or that
-    an ignore file hides. A notice tells what is not shown, except within code, where a page may
-    only speak of the syntax.
+    Only files of the same source are read: none that contains a secret, that `exclude` matches or
+    that an ignore file hides. A notice names what is left out, except within code, where a page may
+    only be explaining the syntax.
     """
     if not _HINT.search(source.text) or not file.location.as_posix().endswith(f"/{file.path}"):
         return source
@@ -138,11 +136,7 @@ def _includes(text: str, kind: str) -> list[re.Match[str]]:
 
 
 def _read(root: Path, page: str, path: str, hides: Callable[[str], bool]) -> tuple[str, str]:
-    """The path in the source, and the text, of the file that a page names.
-
-    Raises:
-        OSError: there is none that may be shown; says why.
-    """
+    """Path and text of an included file. Raises OSError, which says why, if none may be shown."""
     for candidate in _candidates(page, path):
         if is_secret(candidate) or skipped_parts(candidate) or hides(candidate):
             continue
@@ -163,7 +157,7 @@ def _read(root: Path, page: str, path: str, hides: Callable[[str], bool]) -> tup
 
 
 def _candidates(page: str, path: str) -> Iterator[str]:
-    """From the page's folder up to the source's root, as generators differ in where they begin."""
+    """From the page's folder up to the root: generators differ in where paths start."""
     path = re.sub(r"^(?:@site|[@~])?/+", "", path)
     folder = page
     while folder:
@@ -174,7 +168,7 @@ def _candidates(page: str, path: str) -> Iterator[str]:
 
 
 def _part_of(text: str, part: str) -> tuple[str, str]:
-    """The part of a text that is shown, and its lines in words; "" for all of it."""
+    """The included part of a text, and its lines in words; "" for all of it."""
     lines = text.removesuffix("\n").split("\n")
     if chosen := _LINES.search(part):
         ranges = [
@@ -190,7 +184,7 @@ def _part_of(text: str, part: str) -> tuple[str, str]:
 
 
 def _between(lines: list[str], name: str) -> tuple[int, int] | None:
-    """The lines between the marks of a named part: AsciiDoc, snippets, mdBook, VitePress."""
+    """The lines between a part's markers (AsciiDoc, snippets, mdBook, VitePress)."""
     begin = re.compile(rf"(?:\btag::|\[start:|\bANCHOR: ?|#region ){re.escape(name)}\b")
     end = re.compile(rf"(?:\bend::|\[end:|\bANCHOR_END: ?|#endregion ?){re.escape(name)}\b")
     first = next((number for number, line in enumerate(lines, 1) if begin.search(line)), None)

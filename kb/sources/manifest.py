@@ -7,8 +7,8 @@
                            {"url": "https://example.com/c.md"}]},
      "metadata": {"team": "docs"}}
 
-Other programs have files of this name too: ours names its `sources`, or has no key but these. Paths
-and globs count from the collection's folder. What cannot be used is told and left out.
+Other programs have files of this name too: ours names its `sources`, or has only these keys. Paths
+and globs are relative to the collection's folder. What cannot be used is reported and left out.
 """
 
 from __future__ import annotations
@@ -45,15 +45,11 @@ class Entry:
     """A file that a manifest lists."""
 
     path: str  # the document's id
-    url: str = ""  # where it is fetched; "": it lies at the path
-    hash: str = ""  # as written; "": any content will do
+    url: str = ""  # where to fetch it; "": it lies at the path
+    hash: str = ""  # as written; "": any content is accepted
 
     def require(self, data: bytes) -> None:
-        """Check these bytes against the hash that is listed.
-
-        Raises:
-            SourceError: they have another.
-        """
+        """Check bytes against the listed hash. Raises SourceError if it differs."""
         if not self.hash:
             return
         form = _HASH.fullmatch(self.hash)
@@ -75,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a manifest says; all of it may be missing."""
+    """What a manifest says; any of it may be missing."""
 
     name: str | None = None
     version: str | None = None
@@ -86,25 +82,22 @@ class Manifest:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[tuple[str, str], ...] = ()  # where, and what
     notices: tuple[str, ...] = ()  # why it seems to be another program's
-    content: Mapping[str, Any] = field(default_factory=dict)  # as it is written
+    content: Mapping[str, Any] = field(default_factory=dict)  # as written
 
     @property
     def restricts(self) -> bool:
-        """Whether it says which files are documents."""
         return bool(self.globs or self.entries)
 
     def is_named(self) -> Callable[[str], bool]:
-        """The test whether a file of the source, by its path, is one of its documents.
-
-        Made once for all files: both a manifest and a repository may hold 100,000.
-        """
+        """A test whether a path of the source is one of its documents, made once for all files:
+        both manifest and repository may have 100,000."""
         paths = {entry.path for entry in self.entries if not entry.url}
         globs = Globs(self.globs, descend=False) if self.globs else None
         return lambda path: path in paths or (globs is not None and globs.match(path))
 
 
 def read_manifest(file: Path) -> Manifest:
-    """The manifest in a file; an empty one where there is none, or none of ours."""
+    """The manifest in a file; an empty one if there is none, or another program's."""
     try:
         content = parse_json(read_bytes(file, MOST_BYTES))
     except (FileNotFoundError, NotADirectoryError):
@@ -128,7 +121,7 @@ def read_manifest(file: Path) -> Manifest:
 
 
 def parse_manifest(data: bytes) -> Manifest | None:
-    """The manifest that these bytes are; None when they are none that lists its sources."""
+    """The manifest in these bytes; None if they are not one that lists its sources."""
     try:
         content = parse_json(data)
     except JsonError:

@@ -1,4 +1,4 @@
-"""Writing what a stranger's bundle or repository holds into a folder of our own."""
+"""Writes a stranger's bundle or repository into a folder of our own."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kb.text.file_names import storable
 
 MOST_MEMBERS = 100_000
 MOST_BYTES = 4_000_000_000
-# Text seldom shrinks to less than a twentieth; small bundles of much white space may.
+# Text seldom shrinks below a twentieth; small bundles of much white space may.
 MOST_RATIO = 200
 RATIO_FROM = 50_000_000
 PIECE = 1 << 20
-# What a system says of a name that it cannot have: too long, or a file's where a folder must be.
+# How a system refuses a name: too long, or a file's where a folder must be.
 _NAME_ERRORS = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL)
 
 
@@ -35,22 +35,18 @@ class Readable(Protocol):
 
 @dataclass(slots=True)
 class Target:
-    """A folder that members are written into, and how much more of them is believed."""
+    """A folder that members are written into, and how much more is believed."""
 
     folder: Path
-    source: str  # as people know it
-    packed_bytes: int = MOST_BYTES  # of what the members come out of
+    source: str  # as shown to people
+    packed_bytes: int = MOST_BYTES  # size of what is unpacked
     member_count: int = 0
     byte_count: int = 0
-    problems: list[tuple[str, str]] = field(default_factory=list)  # members without a file, and why
+    problems: list[tuple[str, str]] = field(default_factory=list)  # members not written, and why
     _names: set[str] = field(default_factory=set)
 
     def write(self, name: str, content: Readable, modified_ns: int) -> None:
-        """Write one member.
-
-        Raises:
-            SourceError: its name leads outside, or there is more than can be believed.
-        """
+        """Write a member. Raises SourceError if it leads outside or is implausibly large."""
         path = self._make_path(name)
         with path.open("wb") as file:
             while piece := content.read(PIECE):
@@ -59,18 +55,14 @@ class Target:
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def write_hole(self, name: str, size: int, modified_ns: int) -> None:
-        """Write a member of this size without its content, which is too large to be read."""
+        """Write a member of this size without its content, which is too large to read."""
         path = self._make_path(name)
         with path.open("wb") as file:
             file.truncate(size)
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def place(self, name: str) -> Path:
-        """Where a member of this name belongs.
-
-        Raises:
-            SourceError: it leads outside.
-        """
+        """Where a member of this name belongs. Raises SourceError if it leads outside."""
         parts = PurePosixPath(name).parts
         if not parts or ".." in parts or "\\" in name or re.match(r"/|[A-Za-z]:", name):
             raise SourceError(
@@ -81,7 +73,7 @@ class Target:
 
     @contextlib.contextmanager
     def noting(self, name: str) -> Iterator[None]:
-        """Take it for a problem of the member alone that the system has no file of its name."""
+        """Report a name that the system cannot have as a problem of this member alone."""
         try:
             yield
         except OSError as error:
@@ -101,13 +93,12 @@ class Target:
         return path
 
     def count_member(self) -> None:
-        """Count a member, also one that is left out."""
+        """Count a member, even one that is left out."""
         self.member_count += 1
         if self.member_count > MOST_MEMBERS:
             raise self._bomb(f"holds more than {MOST_MEMBERS:,} members")
 
     def count_bytes(self, count: int) -> None:
-        """Count bytes that came out of the source."""
         self.byte_count += count
         most = min(MOST_BYTES, max(RATIO_FROM, MOST_RATIO * self.packed_bytes))
         if self.byte_count > most:

@@ -1,4 +1,4 @@
-"""Which pages an address stands for, and what each is called as a document."""
+"""Which pages an address stands for, and their names as documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kb.text.assets import asset
 from kb.text.counted import counted
 
 MOST_PAGES = 1_000
-MOST_LISTED = 10_000  # addresses that are looked at: each is compared with all of robots.txt
+MOST_LISTED = 10_000  # addresses that are checked, each against all of robots.txt
 MOST_SITEMAPS = 50
 MOST_SITEMAP_BYTES = 50_000_000
 MOST_ROBOTS_BYTES = 500_000
@@ -39,21 +39,21 @@ _XML = ("application/xml", "text/xml")
 
 @dataclass(slots=True)
 class Pages:
-    """The pages that a sitemap or an `llms.txt` lists, and what of them is left out."""
+    """The pages that a sitemap or an `llms.txt` lists, and notices of those left out."""
 
     urls: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    pause: float = 0.0  # seconds between them that the site asks for
+    pause: float = 0.0  # seconds between requests, as the site asks for
 
 
 def predicted_path(url: str, accepts: Accepts) -> str:
-    """What the document at an address will be called, if it is what its name says, or a page."""
+    """The name of the document at an address, if its type fits its name; else a page's name."""
     path = _plain_path(url)
     return path if accepts(path) else f"{path}.html"
 
 
 def document_path(url: str, media_type: str, accepts: Accepts) -> str:
-    """What the document at an address is called; "" when a thing of its type is none."""
+    """The name of the document at an address; "" if its type is not a document's."""
     path = _plain_path(url)
     if media_type in HTML_TYPES:
         return path if path.lower().endswith((".html", ".htm", ".xhtml")) else f"{path}.html"
@@ -85,7 +85,7 @@ def _plain_name(name: str) -> str:
 
 
 def is_sitemap(got: Fetched) -> bool:
-    """Whether a sitemap came, plain or packed, or an index of sitemaps."""
+    """Whether this is a sitemap, plain or gzipped, or an index of sitemaps."""
     if got.media_type not in _XML and not _last_name(got.url).endswith((".xml", ".xml.gz")):
         return False
     try:
@@ -95,7 +95,7 @@ def is_sitemap(got: Fetched) -> bool:
 
 
 def pages_of(web: Web, got: Fetched) -> Pages | None:
-    """The pages that what came lists; None when it lists none, being a page itself."""
+    """The pages that this lists; None if it is a page itself."""
     if is_sitemap(got):
         listed = _of_sitemap(web, got)
     elif _last_name(got.url) == LLMS:
@@ -107,7 +107,7 @@ def pages_of(web: Web, got: Fetched) -> Pages | None:
 
 
 def _joined(url: str, links: Iterable[str]) -> Iterator[str]:
-    """The addresses of links of a page, without those that are none."""
+    """Absolute addresses of links, without malformed ones."""
     for link in links:
         with contextlib.suppress(ValueError):
             yield urljoin(url, link)
@@ -146,11 +146,7 @@ def _of_sitemap(web: Web, got: Fetched) -> list[str]:
 
 
 def _root_of(data: bytes) -> ElementTree.Element:
-    """The root of a sitemap.
-
-    Raises:
-        SourceError: it is no XML, or defines entities, which no sitemap needs.
-    """
+    """A sitemap's root. Raises SourceError if it is not XML, too large or defines entities."""
     try:
         if data.startswith(b"\x1f\x8b"):
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
@@ -163,7 +159,7 @@ def _root_of(data: bytes) -> ElementTree.Element:
 
 
 def _allowed(web: Web, origin: str, listed: Iterable[str]) -> Pages:
-    """The listed pages of the same host that its robots.txt leaves open."""
+    """The listed pages of the same host that its robots.txt permits."""
     pages = Pages()
     robots = _robots(web, origin)
     left_out: Counter[str] = Counter()
@@ -193,10 +189,8 @@ def _allowed(web: Web, origin: str, listed: Iterable[str]) -> Pages:
     for why in ("of other hosts", "that robots.txt closes", "whose addresses are malformed"):
         if left_out[why]:
             pages.notices.append(f"left out: {counted(left_out[why], 'page')} {why}")
-    try:
+    with contextlib.suppress(ValueError):
         pages.pause = min(float(robots.crawl_delay(AGENT) or 0), MOST_PAUSE)
-    except ValueError:
-        pages.pause = 0.0
     return pages
 
 
@@ -206,7 +200,7 @@ def _robots(web: Web, origin: str) -> RobotFileParser:
         got = web.get(urljoin(origin, "/robots.txt"), MOST_ROBOTS_BYTES)
         robots.parse(got.data.decode("utf-8", "replace").splitlines())
     except SourceError as error:
-        # A site without one is open; one that cannot say is left alone.
+        # A site without one is open; one whose server fails is left alone.
         status = error.details.get("status", 500)
         robots.parse([] if 400 <= status < 500 else ["User-agent: *", "Disallow: /"])
     return robots

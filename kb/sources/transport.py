@@ -1,8 +1,8 @@
-"""Connections to public addresses only, whatever a name resolves to, or by the proxies of the user.
+"""Connections to public addresses only, whatever a name resolves to, or through the user's proxies.
 
 A page, a redirect or a manifest may name any host, and a name may resolve to one address when it
-is checked and to another when it is used. So the check stands where the connection is made: a name
-is resolved once, and what was checked is what is connected to.
+is checked and to another when it is used. So the check is made at the connection: a name is
+resolved once, and only a checked address is connected to.
 """
 
 from __future__ import annotations
@@ -21,24 +21,20 @@ import httpx2
 from kb.errors import SourceError
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-# All that is routed of IPv6; the rest is reserved or, as fec0::/10 was, a network's own.
+# All routed IPv6; the rest is reserved or, as fec0::/10 was, local to a network.
 _UNICAST = ipaddress.ip_network("2000::/3")
-# Some Python releases take them for global: relays of 6to4, and addresses for documentation.
+# 6to4 relays and documentation addresses, which some Python releases call global.
 _NOT_GLOBAL = (ipaddress.ip_network("192.88.99.0/24"), ipaddress.ip_network("3fff::/20"))
 
 
 @dataclass(slots=True)
 class Deadline:
-    """When the request at hand must have ended."""
+    """When the current request must have ended."""
 
     at: float = 0.0
 
     def left(self, most: float | None) -> float:
-        """The seconds that an operation may take.
-
-        Raises:
-            httpcore2.ReadTimeout: there are none.
-        """
+        """The seconds that an operation may take. Raises httpcore2.ReadTimeout if none are left."""
         left = self.at - time.monotonic()
         if left <= 0:
             raise httpcore2.ReadTimeout("it took too long")
@@ -46,7 +42,7 @@ class Deadline:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet, and embeds no other."""
+    """Whether an IP address is on the public internet and embeds no other."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -62,12 +58,8 @@ def is_public(address: str) -> bool:
 
 
 def addresses(host: str, port: int, *, allow_private: bool) -> list[str]:
-    """The IP addresses of a host that may be connected to.
-
-    Raises:
-        httpcore2.ConnectError: it has none.
-        SourceError: it has only private ones.
-    """
+    """The IP addresses of a host that may be connected to. Raises httpcore2.ConnectError if it has
+    none, SourceError if all are private."""
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -84,11 +76,11 @@ def addresses(host: str, port: int, *, allow_private: bool) -> list[str]:
 
 
 class Transport(httpx2.HTTPTransport):
-    """httpx's way to the network with our check in it."""
+    """httpx's transport with our check in it."""
 
     def __init__(self, context: ssl.SSLContext, deadline: Deadline, *, allow_private: bool) -> None:
         super().__init__(verify=context)
-        if "_pool" not in vars(self):  # else nothing would be checked
+        if "_pool" not in vars(self):  # nothing would be checked
             raise AssertionError("httpx2.HTTPTransport keeps its connections elsewhere")
         self._pool = httpcore2.ConnectionPool(
             ssl_context=context,
@@ -128,7 +120,7 @@ class _Backend(httpcore2.NetworkBackend):
 
 
 class _Stream(httpcore2.NetworkStream):
-    """A connection on which a trickle of bytes does not put the deadline off."""
+    """A connection whose deadline a trickle of bytes does not extend."""
 
     def __init__(self, inner: httpcore2.NetworkStream, deadline: Deadline) -> None:
         self._inner = inner
@@ -158,14 +150,13 @@ class _Stream(httpcore2.NetworkStream):
 
 @dataclass(frozen=True, slots=True)
 class Proxied(httpx2.BaseTransport):
-    """The way of each request: by its scheme's proxy, or without one."""
+    """Sends each request through its scheme's proxy, or directly."""
 
     direct: httpx2.BaseTransport
     proxies: dict[str, httpx2.BaseTransport]  # by scheme
     excepted: str  # as `NO_PROXY` has it
 
     def way(self, url: httpx2.URL) -> httpx2.BaseTransport:
-        """What sends a request to an address."""
         port = url.port or (443 if url.scheme == "https" else 80)
         if is_excepted(url.host, port, self.excepted):
             return self.direct
@@ -183,16 +174,12 @@ class Proxied(httpx2.BaseTransport):
 
 
 def environment_proxies(direct: httpx2.BaseTransport, context: ssl.SSLContext) -> Proxied:
-    """The ways that the environment names.
-
-    Raises:
-        SourceError: it names a proxy that cannot be used.
-    """
+    """The proxies that the environment names. Raises SourceError if one cannot be used."""
     names = getproxies()
     proxies: dict[str, httpx2.BaseTransport] = {}
     for scheme in ("http", "https"):
         if proxy := names.get(scheme) or names.get("all"):
-            address = proxy if "://" in proxy else f"http://{proxy}"  # as curl has it
+            address = proxy if "://" in proxy else f"http://{proxy}"  # as curl does
             try:
                 proxies[scheme] = httpx2.HTTPTransport(verify=context, proxy=address)
             except (ValueError, ImportError, httpx2.InvalidURL) as error:
@@ -204,10 +191,8 @@ def environment_proxies(direct: httpx2.BaseTransport, context: ssl.SSLContext) -
 
 
 def is_excepted(host: str, port: int, excepted: str) -> bool:
-    """Whether `NO_PROXY` excepts a host: by name or its end, by address or network, or all.
-
-    A port may stand behind, and then it has to be the same.
-    """
+    """Whether `NO_PROXY` excepts a host: by name or suffix, by address or network, or all. An
+    entry's port, if it has one, must match."""
     host = host.strip("[]").casefold().rstrip(".")
     entries = (entry.strip().casefold() for entry in excepted.split(","))
     return any(_fits(host, port, entry) for entry in entries if entry)
@@ -220,7 +205,7 @@ def _fits(host: str, port: int, entry: str) -> bool:
         network = ipaddress.ip_network(entry.strip("[]"), strict=False)
         return ipaddress.ip_address(host) in network
     except ValueError:
-        pass  # one of the two is a name, or a port stands behind
+        pass  # one of the two is a name, or a port follows
     name, _, behind = entry.rpartition(":")
     if name and behind.isdecimal():
         return int(behind) == port and _fits(host, port, name)

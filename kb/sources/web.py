@@ -1,7 +1,7 @@
-"""Fetching what an http address names: bounded, and only what changed since the last time.
+"""Fetches what an http address names: bounded, and only what changed since the last time.
 
-The user's cache folder keeps what was fetched with what its server says of its edition, so that the
-next request asks for a newer one only.
+The user's cache folder keeps what was fetched with the server's validators, so that the next
+request asks only for a newer edition.
 """
 
 from __future__ import annotations
@@ -10,29 +10,26 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kb.disk.write import replace_file
 from kb.errors import SourceError, UsageError
-from kb.settings import VERSION
+from kb.settings import VERSION, user_cache
 from kb.sources.address import web_address
 from kb.text.times import utc_now
 
 if TYPE_CHECKING:
     import httpx2
-import shutil
-
-from kb.settings import user_cache
 
 AGENT = "kbfile"
-MOST_SECONDS = 120.0  # of one request with all its redirects
-STEP_SECONDS = 20.0  # without anything arriving
+MOST_SECONDS = 120.0  # of a request with all its redirects
+STEP_SECONDS = 20.0  # without a byte arriving
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _REASONS = {
@@ -50,8 +47,8 @@ class Fetched:
 
     url: str  # where the redirects ended
     data: bytes
-    media_type: str  # "text/html"; "" when the server does not say
-    captured: str  # when these bytes came, as UTC text
+    media_type: str  # "text/html"; "" if the server does not say
+    captured: str  # when these bytes first came, as UTC text
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +63,8 @@ class _Kept:
 
 
 class Web:
-    """A client that fetches. Use as a context manager.
-
-    Args:
-        allow_private: whether addresses of this machine and of private networks may be asked.
-    """
+    """A client that fetches; a context manager. With `allow_private` it may also ask addresses of
+    this machine and of private networks."""
 
     def __init__(self, *, allow_private: bool = False) -> None:
         import httpx2
@@ -85,7 +79,7 @@ class Web:
             transport=self._ways,
             trust_env=False,
             timeout=STEP_SECONDS,
-            # One coding only, which grows a thousandfold at most: see `_body`.
+            # A single coding, which expands a thousandfold at most: see `_body`.
             headers={"User-Agent": f"{AGENT}/{VERSION}", "Accept-Encoding": "gzip"},
         )
         self._allow_private = allow_private
@@ -94,27 +88,19 @@ class Web:
     def __enter__(self) -> Web:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def get(self, url: str, max_bytes: int) -> Fetched:
-        """What an address gives, fetched or from the cache where its server says it is the same.
-
-        Raises:
-            SourceError: it cannot be fetched, or is too large; says why.
-        """
+        """What an address gives, from the cache if the server says it is unchanged. Raises
+        SourceError, which says why, if it cannot be fetched or is too large."""
         import httpx2
 
         self._deadline.at = time.monotonic() + MOST_SECONDS
         place = self._cache / hashlib.sha256(url.encode()).hexdigest()[:40]
         try:
             return self._follow(url, place, max_bytes)
-        except (SourceError, UsageError) as error:  # of use: where a redirect leads to
+        except (SourceError, UsageError) as error:  # UsageError: of a redirect's target
             details = {**error.details, "path": url}
             raise SourceError(f"{url} cannot be fetched: {error.message}", **details) from error
         except httpx2.TimeoutException as error:
@@ -154,7 +140,7 @@ class Web:
         raise SourceError(f"it leads from page to page, more than {MAX_REDIRECTS} times")
 
     def _check_proxied(self, url: str) -> None:
-        """Refuse a private address also where a proxy makes the connection."""
+        """Refuse a private address even if a proxy makes the connection."""
         import httpcore2
         import httpx2
 
@@ -186,20 +172,20 @@ def _keep(
     data: bytes,
     kept: tuple[_Kept, bytes] | None,
 ) -> Fetched:
-    """Cache what came; the date of bytes that had come before stays."""
+    """Cache a response; bytes that came before keep their date."""
     digest = hashlib.sha256(data).hexdigest()
     captured = kept[0].captured if kept is not None and kept[0].digest == digest else utc_now()
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     etag, last_modified = headers.get("etag", "")[:1_000], headers.get("last-modified", "")[:100]
     about = _Kept(requested, url, media_type, captured, digest, etag, last_modified)
-    with contextlib.suppress(OSError):  # a full disk costs the next sync a little, no more
+    with contextlib.suppress(OSError):  # a full disk only costs the next sync some time
         replace_file(place.with_suffix(".body"), data)
         replace_file(place.with_suffix(".json"), json.dumps(asdict(about)).encode())
     return Fetched(url, data, media_type, captured)
 
 
 def _read_kept(place: Path, url: str) -> tuple[_Kept, bytes] | None:
-    """What the cache has of an address, whole and unchanged."""
+    """What the cache has of an address, if it is whole and unchanged."""
     try:
         about = _Kept(**json.loads(place.with_suffix(".json").read_bytes()))
         data = place.with_suffix(".body").read_bytes()
@@ -209,14 +195,14 @@ def _read_kept(place: Path, url: str) -> tuple[_Kept, bytes] | None:
     return (about, data) if is_whole else None
 
 
-KEPT_SECONDS = 90 * 86_400  # since something was used last
+KEPT_SECONDS = 90 * 86_400  # since the last use
 
 
 def cache_folder(kind: str) -> Path:
     """The folder of one kind of source, which other users of the machine cannot read.
 
-    Entries whose time is older than `KEPT_SECONDS` are deleted first. A folder that cannot be made
-    is returned all the same: then nothing is kept.
+    Entries older than `KEPT_SECONDS` are deleted first. A folder that cannot be made is returned
+    all the same: then nothing is kept.
     """
     folder = user_cache() / kind
     oldest = time.time() - KEPT_SECONDS
