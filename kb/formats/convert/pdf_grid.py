@@ -14,7 +14,7 @@ import pypdfium2.raw as pdfium
 from kb.formats.convert.pdf_lines import with_accents
 
 MOST_RULES = 5_000  # of a page, as they are drawn: what has more is a map
-MOST_JOINED = 200  # of a page, once what goes on in a line is one
+MOST_JOINED = 120  # of a page, once what goes on in a line is one: more take half a second
 MOST_LINES = 3  # of such a cell
 MOST_HIGH = 3  # times the lowest row, of a cell that takes half the height of its table
 _THIN = 2.5  # points

@@ -60,8 +60,8 @@ def page_lines(document: pypdfium2.PdfDocument, index: int) -> list[Line]:
     """The lines of one page in the order in which they were written; none where it is damaged."""
     try:
         page = document[index]
-        # What is filled into a form, or written on top, becomes text of the page.
-        if pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS:
+        if document.formenv:  # what is filled in becomes text of the page
+            pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
             page.close()
             page = document[index]
         text_page = page.get_textpage()
