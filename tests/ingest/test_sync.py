@@ -585,7 +585,7 @@ def test_a_sync_killed_again_and_again_ends_like_an_uninterrupted_one(
 ) -> None:
     path, log = tmp_path / "killed.db", tmp_path / "killed.log"
     # In the middle of the documents, at the end of them, and twice while they are embedded.
-    for stop in (7, 14, 20, 19):
+    for stop in (7, 15, 23, 21):
         killed = driver(path, long_folder, log, stop)
         killed.communicate(timeout=120)
         assert killed.returncode == -9
