@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Codes chosen by Hamming distance for each result, or this share of a large file.
 WIDE_PER_RESULT = 60
-WIDE_SHARE = 1 / 128
+WIDE_SHARE = 1 / 64
 # Vectors compared exactly for each result; more, up to a limit, if they may be among `SOUGHT`.
 EXACT_PER_RESULT = 4
 MOST_PER_RESULT = 14
