@@ -39,7 +39,7 @@ OWNERS = {
     "pptx": {"formats.convert.slides"},
     "pypdfium2": {
         f"formats.convert.{name}"
-        for name in ("completeness", "ocr", "pdf", "pdf_lines", "pdf_tables")
+        for name in ("completeness", "ocr", "pdf", "pdf_grid", "pdf_lines", "pdf_tables")
     },
     "python_calamine": {"formats.convert.sheets"},
     "selectolax": {
