@@ -44,12 +44,15 @@ class Claim:
         self._names = [os.path.realpath(path) + suffix for suffix in COMPANIONS]
         with _lock:
             self.identity = self.identity_now()
-            if any(self._names == other._names or self.identity in other for other in _claims):
-                raise FileError(
-                    f"{self.path} is open in this process already: use that one, or close it first",
-                    path=str(self.path),
-                )
+            self._require_only_one()
             _claims.append(self)
+
+    def _require_only_one(self) -> None:
+        if any(self._names == other._names or self.identity in other for other in _claims):
+            raise FileError(
+                f"{self.path} is open in this process already: use that one, or close it first",
+                path=str(self.path),
+            )
 
     def identity_now(self) -> Identity | None:
         """What tells the file at the path from every other one; None when there is none.
