@@ -1,6 +1,6 @@
-"""Copies and translations of one document among the hits: the best one stays and names the others.
+"""Folds copies and translations of a document among the hits: the best stays and names the others.
 
-Copies are of equal bytes, or a program that keeps folders alike called one so beside the other
+Copies have equal bytes, or a name that a sync program gives a second version
 (`a (conflicted copy).md`, `a.sync-conflict-20260101-120000-ABC.md`). Translations have the language
 in their path: `a.md` and `a.de.md`, or an `a.md` in each of the folders `en` and `ja`.
 """
@@ -14,7 +14,7 @@ from kb.search.files import SearchedFile
 from kb.search.merge import Hit
 from kb.store.connection import Connection
 
-MAX_FOLDED = 20  # hits that are looked at beyond those that are shown
+MAX_FOLDED = 20  # hits checked beyond those shown
 _LANGUAGE = (
     "(?:ar|az|bg|bn|cs|da|de|el|en|es|et|fa|fi|fr|he|hi|hr|hu|id|it|ja|ko|lt|lv|ms|nb|nl|no|pl|pt|ro|ru"
     "|sk|sl|sr|sv|ta|th|tr|uk|ur|uz|vi|yo|zh)(?:[-_][A-Za-z]{2,4})?"
@@ -28,13 +28,10 @@ _CONFLICT = re.compile(
 
 
 def fold(_: SearchedFile, connection: Connection, hits: Sequence[Hit]) -> dict[int, list[str]]:
-    """For the documents of some hits the paths of the others that they stand for, a step.
-
-    Args:
-        hits: best first; a document that another one stands for has no entry.
-    """
+    """For each document of the hits (best first), the paths of those it stands for, a step; a
+    document that another stands for has no entry."""
     ids = list(dict.fromkeys(hit.document_id for hit in hits if hit.document_id is not None))
-    if len(ids) < 2:  # no other one that it could stand for
+    if len(ids) < 2:
         return {document_id: [] for document_id in ids}
     rows = connection.tuples("documents_alike", document_ids=ids)
     documents = {document_id: rest for document_id, *rest in rows}
@@ -61,7 +58,7 @@ def key_of(path: str) -> str:
 
 
 def copies(connection: Connection) -> list[tuple[str, ...]]:
-    """Groups of documents that are copies, by bytes or by name, each as `collection/path`."""
+    """Groups of documents that are copies, by bytes or name, each as `collection/path`."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for name, path, content_hash in connection.tuples("documents_by_hash"):
         groups.setdefault((name, content_hash), []).append(f"{name}/{path}")

@@ -1,4 +1,4 @@
-"""Search archives document by document: exact matches, then misspelt and longer words."""
+"""Searches archives by document: exact matches, then misspelt and longer words."""
 
 from __future__ import annotations
 
@@ -34,27 +34,25 @@ from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_shown
 
 NO_ARCHIVE = "There is no archive yet: add one with `kb add FOLDER --kind archive`."
-DEPTH = 200  # passages that are looked at for each kind of match
-MAX_LONGER_WORDS = 50  # that a word of the query is the beginning of
+DEPTH = 200  # passages of each kind of match
+MAX_LONGER_WORDS = 50  # that begin with a word of the query
 
 Ranked = tuple[int, int, float]  # a document, its best passage, and its score
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveHit:
-    """One document of an archive, and why it is an answer."""
+    """A document of an archive, and why it is an answer."""
 
     row: Row  # of the statement archive_documents
-    passage: Row  # its best one, of the statement hit_rows
+    passage: Row  # its best, of the statement hit_rows
     score: float
     highlights: list[tuple[str, list[str]]]  # fields, each with its snippets with <mark>
 
 
 class _ArchivesPolicy(Policy):
-    """Documents that hold a word of the query come first, then those with only words near it.
-
-    Operators hold for the whole document. With `fuzzy` nearness in meaning alone is enough, too.
-    """
+    """Documents with a word of the query first, then those with only similar words. Operators apply
+    to the whole document. With `fuzzy`, nearness in meaning suffices too."""
 
     max_hits = DEPTH
     is_of_documents = True
@@ -112,7 +110,7 @@ def search_archives(
 def _with_nearest_sentences(
     file: SearchedFile, query: Query, hits: Sequence[ArchiveHit]
 ) -> list[ArchiveHit]:
-    """The hits, those by meaning alone with the sentence that is nearest to the query."""
+    """The hits; those by meaning alone get the sentence nearest to the query."""
     unmarked = [hit.passage for hit in hits if not hit.highlights]
     passages = [(row["content"], [row["title"], row["heading"] or ""]) for row in unmarked]
     sentences = iter(nearest_snippets(file.model, query, passages))
@@ -131,7 +129,7 @@ def _ranked(
     near: Mapping[str, Sequence[str]],
     hits: Sequence[Hit],
 ) -> list[Ranked]:
-    """Documents with their best passage: exact ones, those near in meaning, fuzzy ones."""
+    """Documents with their best passage: exact, then near in meaning, then fuzzy."""
     connection = snapshot.connection
     match = " OR ".join(quote(word) for words in near.values() for word in words)
     loose = keyword_hits(snapshot, match, file_query.ranges, DEPTH, file_query.filters)
@@ -168,7 +166,7 @@ def _documents_by_word(
     ranges: Sequence[ChunkRange],
     near: Mapping[str, Sequence[str]],
 ) -> tuple[list[set[int]], list[set[int]]]:
-    """For each operand the documents that hold it, and those with only a word near it."""
+    """For each operand, the documents that contain it, and those with only a similar word."""
     operands = [*dict.fromkeys((*query.must, *query.terms))]
     plain = [match_of_word(connection, operand) for operand in operands]
     likely = [[*map(quote, near.get(operand.text, ()))] for operand in operands]
@@ -189,7 +187,7 @@ def _shares(
     alike: Sequence[set[int]],
     ranges: Sequence[ChunkRange],
 ) -> dict[int, float]:
-    """Each document's share of the query's words, by how rare they are; a word near one counts."""
+    """Each document's share of the query's words, by rarity; similar words count."""
     cached: dict[ChunkRange, int] = connection.cached("documents of ranges")
     for within in ranges:
         if within not in cached:
@@ -207,7 +205,7 @@ def _shares(
 
 
 def _near_words(connection: Connection, query: Query) -> dict[str, list[str]]:
-    """For each bare word of a query the words of the file near it: typos and longer words."""
+    """For each bare word of a query, similar words of the file: typos and longer words."""
     texts = [operand.text for operand in query.terms]
     terms = {text: [term for *_, term in connection.tokenize(text)] for text in texts}
     typed = {term for of_text in terms.values() for term in of_text}
@@ -234,7 +232,7 @@ def _shown(
     rows = documents_shown(connection, (document_id for document_id, *_ in ranked))
     passages = load_rows(connection, [chunk_id for _, chunk_id, _ in ranked])
     existing = existing_words(connection, {*near}) if near else set()
-    # A word that the file does not hold was taken for others: those are what matched.
+    # A word that the file lacks was replaced: its replacements are what matched.
     meant = {text: words for text, words in near.items() if text not in existing}
     documents = []
     for (document_id, _, score), passage in zip(ranked, passages, strict=True):

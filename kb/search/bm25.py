@@ -1,8 +1,8 @@
-"""Whole documents of one index, ranked by words alone.
+"""Ranks whole documents of one index by words alone.
 
 The score is BM25 (Robertson, Zaragoza 2009) with the index's own counts: its documents, their
-average length, and how many of them hold a word. FTS5's bm25 counts passages of the whole file and
-gives a word in more than half of them no weight.
+average length, and each word's document frequency. FTS5's bm25 counts passages of the whole file
+and gives no weight to a word in more than half of them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,13 @@ from kb.store.contents import texts_of
 from kb.text.terms import bigrams, is_unspaced, parts
 
 MAX_DOCUMENTS = 100  # whose texts are held in memory
-# Of a text whose words are counted: 20 MB of Chinese are seven million words, which took 1.2 GB.
-PART_CHARACTERS = 1 << 14
+PART_CHARACTERS = 1 << 14  # counted at once: 20 MB of Chinese, seven million words, took 1.2 GB
 
 Counts = Mapping[int, int]  # by document
 
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """How an index takes words."""
-
     lowercase: bool = True
     min_length: int = 2
 
@@ -44,23 +41,23 @@ class IndexOptions:
         return cls(options.get("lowercase", True), options.get("min_length", 2))
 
     def counts(self, word: str) -> bool:
-        """Whether a word is long enough; a character of unspaced script is a word by itself."""
+        """Whether a word is long enough; a character of unspaced script is a word."""
         return len(word) >= self.min_length or is_unspaced(word)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """All documents that match, best first, as (row id, score)."""
+    """All matching documents, best first, as (row id, score)."""
 
     documents: list[tuple[int, float]]
-    query: Query  # without words that are too short to be searched; `ignored`: those words
+    query: Query  # without words too short to be searched, which are `ignored`
     ignored: tuple[str, ...]
 
 
 def rank_documents(
     connection: Connection, query: Query, collection_id: int, options: IndexOptions
 ) -> Ranking:
-    """The documents of an index that match, scored; ties by document id."""
+    """The matching documents of an index, scored; ties by path."""
     within = collection_range(collection_id)
     query, ignored = without_short_words(connection, query, options)
     if query.asks_for_nothing or any(operand.text in ignored for operand in query.must):
@@ -80,10 +77,8 @@ def rank_documents(
 def without_short_words(
     connection: Connection, query: Query, options: IndexOptions
 ) -> tuple[Query, tuple[str, ...]]:
-    """A query without the bare words and exclusions that are too short for an index.
-
-    A required one stays: nothing matches it.
-    """
+    """A query without bare words and exclusions too short for an index. A required one stays:
+    nothing matches it."""
 
     def is_short(operand: Operand) -> bool:
         words = pattern(connection, operand)
@@ -107,7 +102,7 @@ def count_words(connection: Connection, text: str, options: IndexOptions) -> int
 
 
 class _Counter:
-    """How often the documents of one index hold the words of a query."""
+    """How often the documents of an index contain the words of a query."""
 
     def __init__(self, connection: Connection, within: ChunkRange, options: IndexOptions) -> None:
         self._connection = connection
@@ -116,7 +111,7 @@ class _Counter:
         self._options = options
 
     def counts(self, operand: Operand) -> dict[str, Counts]:
-        """For each word of an operand that has its own weight, the counts by document."""
+        """For each weighted word of an operand, the counts by document."""
         words = pattern(self._connection, operand)
         runs, others = unspaced_runs(words)
         case = not self._options.lowercase
@@ -142,7 +137,7 @@ class _Counter:
 
     def _count_unspaced(self, pair: str) -> Counts:
         term = self._connection.tokenize(pair)[0][2]
-        if len(pair) == 1:  # the first character of a pair, or the last of its run
+        if len(pair) == 1:  # the first of a pair, or the last of its run
             after = term + "\U0010ffff"
             rows = self._connection.tuples("prefix_counts", term=term, after=after, **self._bounds)
             return dict(rows)
@@ -150,7 +145,7 @@ class _Counter:
         return {document_id: body + extra for document_id, body, extra in rows}
 
     def _count_as_written(self, words: list[str]) -> dict[str, Counts]:
-        """Counts that tell upper from lower case, from the texts of the candidates."""
+        """Case-sensitive counts, from the texts of the candidates."""
         if not words:
             return {}
         chunk_ids = matching(self._connection, " OR ".join(map(quote, words)), [self._within])
@@ -184,8 +179,7 @@ def _scored(
         for word, of_word in counts.items():
             if count := of_word.get(document_id):
                 score += weights[word] * count * (SATURATION + 1) / (count + norm)
-        # One without a word that has a weight, such as a phrase of short ones, is last, yet
-        # positive.
+        # Without a weighted word, as for a phrase of short ones, it is last, yet positive.
         score = max(round(score, SCORE_DIGITS), 10**-SCORE_DIGITS)
         ranked.append((-score, path, document_id))
     return [(document_id, -score) for score, _, document_id in sorted(ranked)]

@@ -1,9 +1,9 @@
-"""What the texts of candidates say of words that the keyword index finds there.
+"""What candidates' texts say of words that the keyword index finds in them.
 
-To the index `lfs` and `LF` are one stem, and `1.5` is a one beside a five, as in `1.1.5`. Its
-tokenizer has to be one that a plain `sqlite3` knows, so the texts decide. It has the address of a
-link as text, so that it is found by its words; but a passage with `[x](calibrate-rain-gauge.md)` is
-not about a rain gauge.
+To the index `lfs` and `LF` are one stem, and `1.5` is a 1 followed by a 5, as in `1.1.5`. Its
+tokenizer must be one that a plain `sqlite3` knows, so the texts decide. It indexes the address of a
+link as text, so that its words are found; but a passage with `[x](calibrate-rain-gauge.md)` is not
+about a rain gauge.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from kb.search.keywords import WordLists
     from kb.search.snapshot import Snapshot
 
-MIN_ACRONYM, MAX_ACRONYM = 3, 4  # letters; a longer unknown word in s is a plural as a rule
-MAX_PLURAL = 20_000  # of the English vocabulary's words: `aw` and `io` come behind
-MAX_READ = 20  # passages, the best by words: reading and comparing them takes .03 ms each
-_ASKED = re.compile(r"\w[./]\w")  # an address that is asked for, or the name of a file
+MIN_ACRONYM, MAX_ACRONYM = 3, 4  # letters; a longer unknown word in s is usually a plural
+MAX_PLURAL = 20_000  # of the English vocabulary's words: `aw` and `io` come later
+MAX_READ = 20  # passages, best by words: reading and comparing one takes .03 ms
+_ASKED = re.compile(r"\w[./]\w")  # the query names an address or a file
 
-# One by one they are looked for by the signs that each begins with: a quarter of the time.
+# Not one alternation: each is searched by its first signs, in a quarter of the time.
 _ADDRESSES = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -43,13 +43,13 @@ _ADDRESSES = tuple(
         r"href=(?:\"[^\"\n]*\"|'[^'\n]*')",
     )
 )
-_WORDS = re.compile(r'"([^"]+)"(\*?)')  # an expression of words in a row
+_WORDS = re.compile(r'"([^"]+)"(\*?)')  # an expression of adjacent words
 
 
 def without_other_words(
     snapshot: Snapshot, lists: WordLists, matches: TermMatches, document_of: Mapping[int, int]
 ) -> tuple[WordLists, TermMatches]:
-    """Both without the passages that do not hold a word as it was typed, if any does."""
+    """Both without passages that lack a word's exact form, if any passage has it."""
     match_of = {term.match.strip('"'): term.match for term in matches.terms}
     chunks = {word: matches.postings[match].chunks for word, match in match_of.items()}
     for word, right in _chunks_as_typed(snapshot.connection, chunks).items():
@@ -86,7 +86,7 @@ def weigh_addresses(
     matches: TermMatches,
     document_of: Mapping[int, int],
 ) -> tuple[WordLists, TermMatches]:
-    """Both with less of what passages hold in addresses of links alone."""
+    """Both with less weight for what occurs only in addresses of links."""
     if _ASKED.search(text):
         return lists, matches
     phrase = quote(unicodedata.normalize("NFKC", text))
@@ -118,21 +118,16 @@ def weigh_addresses(
 def _chunks_as_typed(
     connection: Connection, chunks: Mapping[str, Collection[int]]
 ) -> dict[str, set[int]]:
-    """For each word whose form counts, those of its chunks that hold it as it was typed.
-
-    Args:
-        chunks: for each word of a query, the chunks that hold it to the index.
-    """
+    """For each word whose form matters, those of its chunks (`chunks`: by the index) that contain
+    it as typed."""
     patterns = {word: version for word in chunks if (version := version_pattern(word))}
     plurals = {word: word.lower() for word in chunks if _is_no_plural(word)}
-    held: set[str] = set()
-    if plurals:
-        forms = [form for word in plurals.values() for form in (word, word[:-1])]
-        held = {*stems_of_words(connection, forms)}
+    forms = [form for word in plurals.values() for form in (word, word[:-1])]
+    held = stems_of_words(connection, forms) if forms else {}
     patterns |= {
         word: re.compile(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", re.IGNORECASE)
         for word, folded in plurals.items()
-        if {folded, folded[:-1]} <= held
+        if {folded, folded[:-1]} <= held.keys()
     }
     return {
         word: {
@@ -145,7 +140,7 @@ def _chunks_as_typed(
 
 
 def _is_no_plural(word: str) -> bool:
-    """Whether a word that ends in an s is one with it: `lfs`, `AWS`, `iis`, `status`."""
+    """Whether a final s belongs to the word: `lfs`, `AWS`, `iis`, `status`."""
     stem = word[:-1].lower()
     if word[-1:] not in "sS" or len(word) < MIN_ACRONYM or not word.isascii() or not word.isalnum():
         return False
@@ -159,12 +154,9 @@ def _is_no_plural(word: str) -> bool:
 def _chunks_by_address(
     connection: Connection, holding: Mapping[str, frozenset[int]], among: Collection[int]
 ) -> dict[str, set[int]]:
-    """For each expression those of some chunks that hold it in addresses of links alone.
-
-    Args:
-        holding: for each expression the chunks that match it.
-    """
-    sought: dict[str, str] = {}  # by expression its stems, as they stand in a row of stems
+    """For each expression, those of its chunks (`holding`) among some that contain it only in
+    addresses of links."""
+    sought: dict[str, str] = {}  # by expression, its stems between blanks
     for match, chunk_ids in holding.items():
         if (words := _WORDS.fullmatch(match)) and not chunk_ids.isdisjoint(among):
             stems = " ".join(connection.stems(words[1]))

@@ -1,10 +1,10 @@
-"""The candidates of one file for a query: by words, by meaning, by name, with the terms they hold.
+"""A file's candidates for a query: by words, by meaning and by name, with the terms they contain.
 
-The answer of a file is complete in itself: beside the candidates it gives the document frequency of
-the query's terms, so that candidates of several files can be judged together (`merge.py`).
+A file's answer is self-contained: beside the candidates it gives the document frequency of the
+query's terms, so that candidates of several files can be judged together (`merge.py`).
 
-Terms that very many passages hold say so little that they are passed over, which bounds the cost of
-a look-up. Going through the passages that hold a term takes .05 us each, a bm25 score .8 us.
+Terms in very many passages say so little that they are skipped, which bounds the cost of a
+look-up. Going through a term's passages takes .05 us each, a bm25 score .8 us.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from kb.store.vectors import FEWEST_RESULTS, nearest_chunks, query_blob
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
 DEPTH = 100  # passages of each list that become candidates
-PROMISING = 40  # candidates by words, and by meaning, whose documents are looked at as a whole
+PROMISING = 40  # candidates by words, and by meaning, whose documents are counted as a whole
 MIN_SHARE = 10  # of what one of several files spends
-FARTHER = 4  # times as many are looked at where some do not pass by their texts
-WIDER = 1.25  # than a file's part of all passages is its part of the lists
+FARTHER = 4  # times as many are read if some may fail by their texts
+WIDER = 1.25  # a file's part of the lists, relative to its part of all passages
 MAX_TITLE_WORDS = 3  # of a query that may be a title
 MAX_PATH = 300  # characters
-MAX_NAMED = 20  # documents of whose path a query is the end
-MAX_SIBLINGS = 20_000  # passages of the candidates' documents that are looked at
+MAX_NAMED = 20  # documents whose path ends with the query
+MAX_SIBLINGS = 20_000  # passages of the candidates' documents that are scored
 MAX_TERMS = 100
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -49,7 +49,7 @@ class FileQuery(NamedTuple):
     vector: Floats | None = None  # the query's unit vector by the file's model; None: words alone
     ranges: Sequence[ChunkRange] = (WHOLE_FILE,)
     filters: Filters = NO_FILTERS  # what the operators let pass
-    # How each collection is shown, by its row id.
+    # How each collection is shown, by row id.
     called: dict[int, dict[str, str]] = {}  # noqa: RUF012 - never changed
 
 
@@ -57,16 +57,13 @@ class Budget(NamedTuple):
     """How much of a file becomes candidates."""
 
     depth: int = DEPTH  # passages of each list
-    promising: int = PROMISING  # of each list those whose documents are looked at as a whole
-    compared: int = FEWEST_RESULTS  # results for which vectors are compared, four times as many
-    use_words: bool = True  # False is meaning alone; operators are still enforced
+    promising: int = PROMISING  # of each list, those whose documents are counted as a whole
+    compared: int = FEWEST_RESULTS  # results; four times as many vectors are compared
+    use_words: bool = True  # False: meaning alone; operators are still enforced
 
     def shared(self, part: float, limit: int) -> Budget:
-        """What one of several files spends, so that all together cost little more than one.
-
-        Args:
-            part: its share of all passages.
-        """
+        """What one of several files spends (`part`: its share of all passages), so that together
+        they cost little more than one."""
 
         def share(whole: int, wider: float = 1.0) -> int:
             return min(max(round(whole * part * wider), MIN_SHARE), whole)
@@ -81,13 +78,13 @@ class Budget(NamedTuple):
 class Term(NamedTuple):
     """What one word of a query looks for, as MATCH expressions."""
 
-    match: str  # the word, or a name of several such as `wind_speed_max`, as it was typed
-    parts: tuple[str, ...] = ()  # a name's words by themselves
-    near: tuple[str, ...] = ()  # words of the file that are taken for a misspelt one
+    match: str  # the word, or a name such as `wind_speed_max`, as typed
+    parts: tuple[str, ...] = ()  # a name's single words
+    near: tuple[str, ...] = ()  # likely words for a misspelt one
 
 
 class Postings(NamedTuple):
-    """The document frequency of an expression, and which of the candidates hold it."""
+    """An expression's document frequency, and the candidates that contain it."""
 
     df: int
     chunks: frozenset[int]
@@ -95,47 +92,40 @@ class Postings(NamedTuple):
 
 
 class TermMatches(NamedTuple):
-    """What one file's index says of the terms of a query."""
+    """What one file's index says of a query's terms."""
 
     terms: Sequence[Term] = ()
-    ranked: Sequence[str] = ()  # the MATCH expressions that a bm25 score is made of
+    ranked: Sequence[str] = ()  # the MATCH expressions of a bm25 score
     postings: Mapping[str, Postings] = NOTHING  # of each expression
     sizes: Sizes = Sizes(0, 0)  # of the file
     # By expression of `ranked` that is not common, its part of a chunk's bm25 score.
     scores: Mapping[str, Mapping[int, float]] = NOTHING
-    # Of the documents that were looked at as a whole, in passages.
-    lengths: Mapping[int, int] = NOTHING
-    # By expression as in `scores`, about how often each of these holds it.
+    lengths: Mapping[int, int] = NOTHING  # of the documents counted as a whole, in passages
+    # By expression as in `scores`, its approximate count in each of these documents.
     frequencies: Mapping[str, Mapping[int, float]] = NOTHING
-    # The candidates whose title and headings hold all terms, where that was asked for.
-    titled: Collection[int] = frozenset()
+    titled: Collection[int] = frozenset()  # candidates with all terms in title and headings
     # By expression, the candidates that hold it in addresses of links alone.
     by_address: Mapping[str, Collection[int]] = NOTHING
 
 
 class Candidates(NamedTuple):
-    """The answer of one file."""
-
     query: Query
     model: FileModel
     nearest: Sequence[tuple[int, float]] = ()  # chunk ids with their distance, nearest first
-    words: WordLists | None = None  # None: meaning alone is asked for, or nothing can be found
+    words: WordLists | None = None  # None: meaning alone is asked for, or nothing can match
     rows: Sequence[tuple[Any, ...]] = ()  # of the statement `candidates`
     matches: TermMatches = TermMatches()
-    named: frozenset[int] = frozenset()  # first chunks of the documents whose path is asked for
+    named: frozenset[int] = frozenset()  # first chunks of documents whose path is asked for
     readable: float = 1.0  # the share of the query that the file's model can read
 
 
 def candidates(snapshot: Snapshot, file_query: FileQuery, budget: Budget) -> Candidates:
-    """The answer of one file.
-
-    A query of required words alone is judged by its words, with or without a vector: the vector
-    only tells the distances.
-    """
+    """The answer of one file. A query of required words alone is judged by its words even with a
+    vector, which then only gives the distances."""
     query, vector, ranges, filters, _ = file_query
     model = snapshot.model
     if query.asks_for_nothing or filters.only == set():
-        return Candidates(query, model)  # an empty text is near to nothing in particular
+        return Candidates(query, model)  # an empty text has no meaning to be near to
     nearest: Sequence[tuple[int, float]] = ()
     if vector is not None and not (budget.use_words and query.is_exact):
         nearest = nearest_chunks(
@@ -158,11 +148,9 @@ def candidates(snapshot: Snapshot, file_query: FileQuery, budget: Budget) -> Can
         [*lists.literal, *[*lists.scores][: budget.depth], *(chunk_id for chunk_id, _ in nearest)]
     )
     if query.must and filters.only and filters.late == NOTHING_LATE and len(ids) < DEPTH:
-        # What the operators let pass is found, even where no single word of it ranks.
+        # What the operators let pass is an answer even if no single word of it ranks.
         ids |= dict.fromkeys(sorted(filters.only.difference(ids))[:DEPTH])
-    named: list[int] = []
-    if {".", "/"} & {*query.text.strip()}:
-        named = _named(snapshot, query, ranges, filters)
+    named = _named(snapshot, query, ranges, filters)
     rows = snapshot.connection.tuples(
         "candidates",
         query=None if vector is None else query_blob(vector),
@@ -192,7 +180,7 @@ def candidates(snapshot: Snapshot, file_query: FileQuery, budget: Budget) -> Can
 def _promising_documents(
     rows: Sequence[tuple[Any, ...]], scores: Mapping[int, float], model: FileModel, most: int
 ) -> set[int]:
-    """The documents of the candidates that are among the best by words or the nearest."""
+    """The documents of the candidates that are best by words or nearest."""
     best = nlargest(most, rows, key=lambda row: scores.get(row[0], 0.0))
     standard = model.calibration.standard
     near = [row for row in rows if row[2] is not None]
@@ -203,9 +191,9 @@ def _promising_documents(
 def _named(
     snapshot: Snapshot, query: Query, ranges: Sequence[ChunkRange], filters: Filters
 ) -> list[int]:
-    """The first passages of the documents whose path, or the end of it, is the query."""
+    """First passages of the documents whose path ends with the query."""
     path = query.text.strip()
-    if query.must or query.must_not or len(path) > MAX_PATH:
+    if query.must or query.must_not or len(path) > MAX_PATH or not {".", "/"} & {*path}:
         return []
     rows = snapshot.connection.tuples(
         "first_chunks_named", key=page_key(path), ranges=json.dumps(ranges), limit=MAX_NAMED
@@ -214,11 +202,8 @@ def _named(
 
 
 def terms_of(query: Query, prefixes: Mapping[str, str] = NOTHING) -> list[Term]:
-    """The terms of a query, each once; stop words only where there is nothing else.
-
-    Args:
-        prefixes: for the text of a prefix the MATCH expression of the words that begin so.
-    """
+    """The distinct terms of a query; stop words only if there is nothing else. `prefixes`: by text
+    of a prefix, the MATCH expression of its words."""
     guessed = {word for _, likely in query.guesses for word in likely}
     near = {text: tuple(map(quote, likely)) for text, likely in query.guesses}
     typed = [term for term in query.terms if term.text not in guessed]
@@ -236,7 +221,7 @@ def terms_of(query: Query, prefixes: Mapping[str, str] = NOTHING) -> list[Term]:
 
 @lru_cache(maxsize=1024)
 def _terms_of(operand: Operand, near: tuple[str, ...]) -> Sequence[Term]:
-    """The terms of one word or phrase; cached for several files."""
+    """Cached for several files."""
     normal = unicodedata.normalize("NFKC", operand.text)
     parts = words(normal)
     if not parts:
@@ -262,12 +247,12 @@ def match_terms(
     *,
     titles: bool = False,
 ) -> TermMatches:
-    """How frequent a query's terms are, which candidates hold them and how often their documents.
+    """The terms' document frequencies, and which candidates and documents contain them.
 
     Args:
         document_of: the documents of the candidates.
-        whole: those of them all of whose passages are looked at.
-        titles: also which candidates' titles and headings hold all terms.
+        whole: documents of which all passages are counted.
+        titles: also which candidates' titles and headings contain all terms.
     """
     if not terms:
         return TermMatches()
@@ -281,7 +266,7 @@ def match_terms(
     if common.issuperset(term.match for term in terms):
         least = [match for match in of_terms if match in ranked] or of_terms
         df |= snapshot.estimated_df(least, total)
-        # What these tell depends on it much.
+        # Their weight depends on the exact count.
         df |= snapshot.df([match for match in least if df[match] > max_ranking_df(total)], total)
         common.difference_update(least)
     rarer = [match for match in dict.fromkeys(ranked) if match not in common]
@@ -309,7 +294,7 @@ def match_terms(
 def _chunks_holding(
     snapshot: Snapshot, matches: Sequence[str], chunk_ids: Collection[int]
 ) -> dict[str, set[int]]:
-    """Of some chunks, those that hold each expression."""
+    """Which of some chunks contain each expression."""
     holding: dict[str, set[int]] = {match: set() for match in matches}
     if not (holding and chunk_ids):
         return holding
@@ -317,7 +302,7 @@ def _chunks_holding(
         "expressions_held",
         matches=json.dumps([*holding]),
         chunk_ids=json.dumps([*chunk_ids]),
-        # Bounds spare a search in a part of the file the rest of it.
+        # So that a search in a part of the file does not read the rest.
         first=min(chunk_ids),
         last=max(chunk_ids),
     )
@@ -332,16 +317,9 @@ def _scores(
     document_of: Mapping[int, int],
     whole: Collection[int],
 ) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]]]:
-    """By expression its part of some chunks' bm25 scores, and how often some documents hold it.
-
-    The frequency is approximate: it follows from a passage's bm25 divided by the idf, as if the
-    passage had mean length, which the budget of passages makes most of them have.
-
-    Args:
-        idf: of each expression.
-        document_of: the chunks, each with its document.
-        whole: documents all of whose passages are looked at.
-    """
+    """By expression, its part of the bm25 scores of the chunks in `document_of`, and its
+    approximate frequency in the `whole` documents. The frequency is a passage's bm25 divided by the
+    idf, as if the passage had mean length, which the budget of passages makes most of them have."""
     scores: dict[str, dict[int, float]] = {match: {} for match in idf}
     frequencies: dict[str, dict[int, float]] = {match: {} for match in idf}
     first, last = range_around([*document_of, *whole])

@@ -1,4 +1,4 @@
-"""What makes a reply doubtful: words that stand nowhere, another language, no likely row."""
+"""What makes a reply doubtful: absent words, another language, no likely row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kb.text.terms import words
 UNLIKELY = "No row reaches 0.7: there may be no answer here."
 UNLIKELY_OF = 'No row for "{:.60}" reaches 0.7.'
 NOT_ALL_COMPARED = "Very many passages may fit the operators: not all of them were compared."
-MOSTLY = 0.5  # of its letters, that an English model can read
+MOSTLY = 0.5  # of a question's letters, which an English model can read
 READS_ENGLISH = (
     "The file's model reads English: a translation of the query into English finds more."
 )
@@ -26,12 +26,7 @@ READS_ENGLISH = (
 def doubts(
     text: str, answers: Sequence[Candidates], hits: Sequence[Hit], *, is_alone: bool
 ) -> list[str]:
-    """Sentences about the answers to a request.
-
-    Args:
-        hits: of all files, best first.
-        is_alone: it is the only request.
-    """
+    """Sentences about the answers to a request, whose hits from all files are best first."""
     notices: list[str] = []
     if any(answer.words and answer.words.is_cut for answer in answers):
         notices.append(NOT_ALL_COMPARED)
@@ -49,7 +44,6 @@ def doubts(
 
 
 def _is_foreign(text: str, answers: Sequence[Candidates]) -> bool:
-    """Whether a question is in another language than English."""
     if min((answer.readable for answer in answers), default=1.0) < MOSTLY:
         return True
     typed = words(text)

@@ -2,15 +2,15 @@
 
 A term's information is its idf: the fewer passages contain it, the more it says. It is
 log(1 + (N - n + 0.5) / (n + 0.5)) for n of N passages. A passage's share of a query is the summed
-information of the terms in it, divided by that of all terms.
+information of its terms, divided by that of all terms.
 
-What is near to the best passages is near to the query as well (Rocchio 1971). The vectors of the
-passages that rank first are added to the query's, and each candidate's nearness is that to the sum,
+What is near to the best passages is near to the query too (Rocchio 1971). The vectors of the
+top passages are added to the query's, and each candidate's nearness is that to the sum,
 
     q' = q + 0.2 v,  v the sum of the three best passages' vectors, divided by three.
 
-All follows from cosines, which are first put on the packaged English model's scale. Chosen and
-measured in docs/decisions/0023-feedback-and-common-words.md.
+Cosines suffice for this; they are first converted to the packaged English model's scale. Chosen
+and measured in docs/decisions/0023-feedback-and-common-words.md.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ from kb.search.snapshot import max_df
 from kb.text.terms import is_unspaced, words as split_words
 
 # Summed idf (nats) at which keyword evidence saturates: that of a term in a fifth of the passages.
-# In a small file most of the text that there might be is missing.
 SATURATING = 1.5
-MIN_PASSAGES = 100
-MIN_TELLING = 0.25  # what passages hold more often ranks before the rest, and none is noise
-FEEDBACK = 3  # passages that are added to the query; two or four gain less
+MIN_PASSAGES = 100  # a smaller file lacks most of the text that could make a term frequent
+MIN_TELLING = 0.25  # so that passages with very common words still rank before the others
+FEEDBACK = 3  # passages added to the query; two or four gain less
 FEEDBACK_SHARE = 0.2  # of their mean; with 0.25 SciFact loses
-EVERYDAY = 10_000  # the English vocabulary begins with names of signs and its commonest words
+EVERYDAY = 10_000  # the English vocabulary starts with names of signs and the commonest words
 _EMOJI = re.compile(r'"u[0-9a-f]{4,6}"')
 _CONTRACTION = re.compile(r"\w['’](?!s\b)\w")
 _AROUND_WORDS = "\"*'`.,;:!?()[]{}<>"
@@ -55,36 +54,30 @@ _COSINE = Evidence._fields.index("cosine")
 
 
 class CorpusStatistics(NamedTuple):
-    """How frequent expressions are in all files that are searched as one."""
+    """How frequent expressions are in all files searched together."""
 
     passages: int
     df: Mapping[str, int]  # the document frequency of each expression
-    # Those in so many passages that they tell next to nothing, and emoji that are in none, which
-    # are decoration beside words.
+    # Those in so many passages that they say next to nothing, and absent emoji: decoration.
     common: Collection[str]
-    idf: Mapping[str, float]  # FTS5's, of each expression; 0 for such emoji
+    idf: Mapping[str, float]  # FTS5's, of each expression; 0 for absent emoji
     mean_length: float  # of a document, in passages
 
 
 class Coverage(NamedTuple):
-    """Share of a query's summed idf that each passage contains."""
-
-    greatest_score: float = 0.0  # no bm25 score of the query is greater
-    held: Mapping[int, float] = NOTHING  # the share by chunk id; 0 where it is missing
-    # The query's idf as a multiple of that of a term which one passage alone holds.
-    rarity: float = 0.0
-    # 1; less where very many passages hold the query's terms, least for stop words.
-    telling: float = 1.0
-    # By chunk id, the factor from a bm25 score of this file to one of all files; 1 where it is
-    # missing.
+    greatest_score: float = 0.0  # the maximum of the query's bm25 scores
+    held: Mapping[int, float] = NOTHING  # the share by chunk id; 0 if missing
+    rarity: float = 0.0  # the query's idf as a multiple of that of a term in one passage
+    telling: float = 1.0  # less if very many passages have the query's terms, least for stop words
+    # By chunk id, the factor from a bm25 score of this file to one of all files; 1 if missing.
     weight: Mapping[int, float] = NOTHING
 
 
 def evidence_of(files: Sequence[Candidates]) -> list[list[Evidence]]:
-    """The evidence of each candidate of some files, by file."""
+    """The evidence of each candidate, by file."""
     corpus = corpus_statistics([file.matches for file in files])
     evidence = [_evidence(file, corpus) for file in files]
-    # Vectors of one model are near to each other whichever files they lie in.
+    # Vectors of one model are comparable whichever files they lie in.
     alike: dict[object, list[int]] = {}
     for number, file in enumerate(files):
         alike.setdefault((file.model, file.readable), []).append(number)
@@ -104,11 +97,11 @@ def evidence_of(files: Sequence[Candidates]) -> list[list[Evidence]]:
 
 
 def absent_words(files: Sequence[Candidates]) -> tuple[list[str], float]:
-    """The words of a query that no passage holds, and their share of its information.
+    """The words of a query that no passage contains, and their share of its information.
 
-    Everyday words are among them only where nothing is held: people say the same in others. A word
-    with a likely one in its place counts as held, and so does a name all of whose words are. Of a
-    path that is asked for there are none.
+    Everyday words are reported only if no word occurs: people say the same in others. A word with a
+    likely replacement counts as present, and so does a name whose parts all are. If a path is asked
+    for, none are.
     """
     has_passages = any(file.matches.sizes.passages for file in files)
     if not has_passages or any(file.named for file in files):
@@ -139,14 +132,13 @@ def absent_words(files: Sequence[Candidates]) -> tuple[list[str], float]:
 
 
 def corpus_statistics(files: Sequence[TermMatches]) -> CorpusStatistics:
-    """The frequencies of all files together."""
     df: dict[str, int] = {}
     for file in files:
         for match, postings in file.postings.items():
             df[match] = df.get(match, 0) + postings.df
     passages = sum(file.sizes.passages for file in files)
     common = {match for file in files for match, held in file.postings.items() if held.is_common}
-    # What no file holds too often may be common in all of them.
+    # What is common in no file may be common in all together.
     also = common | {match for match, count in df.items() if count >= max_df(passages)}
     if any(term.match not in also for file in files for term in file.terms):
         common = also
@@ -163,7 +155,7 @@ def corpus_statistics(files: Sequence[TermMatches]) -> CorpusStatistics:
 
 
 def coverage(file: TermMatches, corpus: CorpusStatistics) -> Coverage:
-    """What the candidates of one file contain; `corpus`: of all files, this one among them."""
+    """What one file's candidates contain; `corpus` covers all files, this one included."""
     if not (file.terms or file.ranked):
         return Coverage()
     passages, df = corpus.passages, corpus.df
@@ -191,10 +183,7 @@ def coverage(file: TermMatches, corpus: CorpusStatistics) -> Coverage:
 
 
 def document_shares(file: TermMatches, corpus: CorpusStatistics) -> Mapping[int, float]:
-    """The BM25 of the candidates' documents as a share of the greatest possible.
-
-    Terms that very many passages hold are left out.
-    """
+    """The candidates' documents' BM25 as a share of the maximum, without very common terms."""
     weights = {match: corpus.idf[match] for match in file.frequencies if match not in corpus.common}
     greatest = sum(weights.values())
     norms = {
@@ -215,12 +204,12 @@ def fed_back(
     readable: float,
     standard: Callable[[float], float],
 ) -> list[Evidence]:
-    """The candidates with their cosines to the sum of the query and the best, in their order.
+    """The candidates, in order, with their cosines to the sum of the query and the best.
 
     Args:
-        vectors: of each candidate, as they are stored (int8); all of one model.
+        vectors: of each candidate, as stored (int8), all of one model.
         readable: the share of the query that the model can read.
-        standard: turns a cosine of the model into one of the packaged English model.
+        standard: converts the model's cosine to the packaged English model's.
     """
     embedded = [
         number for number, candidate in enumerate(candidates) if candidate.cosine is not None
@@ -235,7 +224,7 @@ def fed_back(
     matrix /= np.maximum(np.sqrt(np.einsum("ij,ij->i", matrix, matrix)), 1.0)[:, np.newaxis]
     supports = [support(candidate, readable) for candidate in ranked]
     best = nlargest(FEEDBACK, range(len(ranked)), key=supports.__getitem__)
-    # Fewer than three pull less: a single passage is no evidence for itself.
+    # Fewer than three pull less: a single passage is not evidence for itself.
     weight = len(best) / FEEDBACK
     near = [weight * standard(mean) for mean in (matrix @ matrix[best].mean(axis=0)).tolist()]
     of_query = weight * sum(ranked[number].cosine or 0.0 for number in best) / len(best)
@@ -258,7 +247,7 @@ def fed_back(
 
 
 def _evidence(file: Candidates, corpus: CorpusStatistics) -> list[Evidence]:
-    """The evidence of each row's passage, without feedback."""
+    """Evidence without feedback."""
     words, query = file.words, file.query
     if words is None:
         return []
@@ -280,7 +269,7 @@ def _evidence(file: Candidates, corpus: CorpusStatistics) -> list[Evidence]:
                 _plain(title) == query_text,
             )
         document_words, document_cosine, script, is_title = shared
-        share = 0.0  # a passage's bm25 score as a share of the greatest that the query can have
+        share = 0.0  # of the greatest bm25 score that the query can have
         if greatest > 0 and (score := words.scores.get(chunk_id)):
             share = score * covered.weight.get(chunk_id, 1.0) / greatest
         is_titled = chunk_id in file.matches.titled
@@ -309,7 +298,7 @@ def _evidence(file: Candidates, corpus: CorpusStatistics) -> list[Evidence]:
 
 
 def _is_word(match: str) -> bool:
-    """Whether an expression is of words that a reader knows as such."""
+    """Whether a reader would call an expression a word."""
     is_cut = is_unspaced(match) or _EMOJI.fullmatch(match) or _CONTRACTION.search(match)
     return bool(split_words(match)) and not is_cut
 
@@ -321,16 +310,13 @@ def _is_everyday(match: str) -> bool:
 
 
 def _plain(title: str) -> str:
-    """A title as it is compared with a query."""
+    """A title as compared with a query."""
     return " ".join(title.split()).rstrip(".?!").casefold()
 
 
 def _weight_elsewhere(file: TermMatches, corpus: CorpusStatistics) -> Mapping[int, float]:
-    """For each passage, the weight of its terms in all files as a multiple of that in its file.
-
-    FTS5 counts the passages of its own file alone. Its score is a sum over terms of their weight
-    times how prominent they are in the passage.
-    """
+    """For each passage, its terms' weight in all files relative to its own. FTS5 counts its own
+    file alone; its score sums each term's weight times its prominence in the passage."""
     here: dict[int, float] = {}
     there: dict[int, float] = {}
     for match in dict.fromkeys(file.ranked):
@@ -347,12 +333,11 @@ def _weight_elsewhere(file: TermMatches, corpus: CorpusStatistics) -> Mapping[in
 
 
 def _weight(term: Term, df: Mapping[str, int], passages: int) -> float:
-    """A term's information."""
     count = df[term.match]
     if not count and term.near:
         count = max(df[match] for match in term.near)
     elif not count and term.parts:
-        # No passage holds the name as it was typed: it is looked for by its words.
+        # No passage has the name as typed: it is searched by its words.
         return sum(_information(df[part], passages) for part in term.parts)
     return _information(count, passages)
 
@@ -360,7 +345,7 @@ def _weight(term: Term, df: Mapping[str, int], passages: int) -> float:
 def _shares(
     term: Term, file: TermMatches, df: Mapping[str, int], passages: int
 ) -> dict[int, float]:
-    """How much of a term's information each passage holds, 0 to 1."""
+    """How much of a term's information each passage contains, 0 to 1."""
     postings, by_address = file.postings, file.by_address
     count = df[term.match]
     shares: dict[int, float] = {}

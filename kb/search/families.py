@@ -1,4 +1,4 @@
-"""Policies of the external and the context family: documents of one collection."""
+"""Policies of the external and context families: documents of one collection."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from kb.store.discoveries import chunks_of_discoveries, discoveries_of_chunks, f
 from kb.store.projects import external_documents
 from kb.store.sessions import module_scores
 
-MIN_DISCOVERY_SCORE = 0.12  # below it a discovery says nothing about the question
+MIN_DISCOVERY_SCORE = 0.12  # below it a discovery is unrelated to the question
 
 
 class _OfDocuments(Policy):
-    """Every document of one collection that fits, without likely words."""
+    """Every matching document of one collection, without likely words."""
 
     is_of_documents = True
     corrects = False
@@ -42,9 +42,9 @@ class _OfDocuments(Policy):
 
 
 class ExternalPolicy(_OfDocuments):
-    """The documentation of a project, which one collection holds."""
+    """A project's documentation, which is one collection."""
 
-    # All of a documentation of some thousand pages, so that every document is counted.
+    # Covers a documentation of some thousand pages, so that every document is counted.
     budget = Budget(depth=2000)
     max_hits = 4000
 
@@ -68,7 +68,7 @@ class ExternalPolicy(_OfDocuments):
         try:
             vectors = model.embed_queries(texts, current)
             if vectors is None:
-                # There are documents but no vector: the model failed when they were synced.
+                # Documents without vectors: the model failed when they were synced.
                 model.embedder().embed_queries(texts)
                 raise EmbeddingError(
                     "the documents have no embeddings yet; call activate_project again"
@@ -96,11 +96,7 @@ class ExternalPolicy(_OfDocuments):
 
 
 class DiscoveriesPolicy(_OfDocuments):
-    """What was learned about a project.
-
-    Args:
-        type_, module: of the discoveries, "" for any; they act before the ranking.
-    """
+    """Discoveries about a project, of one type and module ("" for any), filtered before ranking."""
 
     budget = Budget(depth=1000)
     max_hits = 2000
@@ -112,11 +108,7 @@ class DiscoveriesPolicy(_OfDocuments):
     def scope(
         self, file: SearchedFile, snapshot: Snapshot, query: Query, request: SearchRequest
     ) -> Scope | None:
-        """As `Policy.scope`.
-
-        Raises:
-            NoEmbeddings: nothing is embedded yet.
-        """
+        """As `Policy.scope`. Raises NoEmbeddings if nothing is embedded yet."""
         connection = snapshot.connection
         within = collection_range(find_discoveries(connection) or 0)
         if not has_vectors(connection, within):
@@ -153,10 +145,8 @@ class DiscoveriesPolicy(_OfDocuments):
         request: SearchRequest,
         part: tuple[FileQuery, Sequence[Hit]],
     ) -> Sequence[dict[str, Any]]:
-        """Neighbours of equal score are ordered by how much their module is worked on.
-
-        What is superseded comes last.
-        """
+        """Among equal scores, the more active module comes first; superseded discoveries come
+        last."""
         best = best_hits(part[1])
         stored = discoveries_of_chunks(connection, (hit.chunk_id for hit in best))
         rows = [{**discovery_fields(stored[hit.chunk_id]), "score": hit.score} for hit in best]
@@ -170,12 +160,8 @@ class DiscoveriesPolicy(_OfDocuments):
 def search_discoveries(
     file: SearchedFile, text: str, type_: str = "", module: str = "", limit: int = 5
 ) -> tuple[list[dict[str, Any]], int, str]:
-    """The best discoveries of one file, how many there are in all, and a notice.
-
-    Raises:
-        NoEmbeddings: nothing is embedded yet.
-        EmbeddingError: the query cannot be embedded.
-    """
+    """The best discoveries of a file, their total number, and a notice. Raises NoEmbeddings if
+    nothing is embedded yet, EmbeddingError if the query cannot be."""
     result = run([file], SearchRequest(text), DiscoveriesPolicy(type_, module))
     rows = [row for row in result.rows if row["score"] >= MIN_DISCOVERY_SCORE]
     rows = rows or result.rows[:1]  # the nearest one, however far it is
@@ -183,7 +169,7 @@ def search_discoveries(
 
 
 def best_hits(hits: Iterable[Hit]) -> list[Hit]:
-    """Of each document its best passage, in the order of the hits."""
+    """Each document's best passage, in the order of the hits."""
     best: dict[int | None, Hit] = {}
     for hit in hits:
         best.setdefault(hit.document_id, hit)
@@ -191,7 +177,6 @@ def best_hits(hits: Iterable[Hit]) -> list[Hit]:
 
 
 def discovery_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown of a discovery."""
     metadata = json.loads(row["metadata"])
     shown = {"id": row["id"], "type": metadata["type"], "content": row["content"]}
     shown |= {key: metadata[key] for key in ("module", "session") if metadata.get(key)}

@@ -1,7 +1,7 @@
-"""Several files searched as one: large ones side by side, and without one that fails.
+"""Several files searched as one: large ones in parallel, and without any that fails.
 
-What a search does with each file are functions, called with the file, a read of it, and more: see
-`kb/search/policy.py`. A file on another machine does the same there.
+A search's steps are functions that take the file, a read of it and more: see
+`kb/search/policy.py`. A file on another machine runs them there.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Bytes of the files together from which on they are read side by side; in smaller ones threads wait
-# for one another (docs/decisions/0022-search-at-size.md).
+# Total bytes from which files are read in parallel; in smaller ones threads wait for one another
+# (docs/decisions/0022-search-at-size.md).
 SIDE_BY_SIDE = 500_000_000
 
 
 class LostReadError(Exception):
-    """A read of a file elsewhere cannot go on; a search that begins again can be answered."""
+    """A read of a remote file broke off; the search can be started again."""
 
 
 class SearchedFile:
-    """An open file as a search sees it; `label` is what people call it."""
+    """An open file as a search sees it; `label` is its name for people."""
 
     is_far = False  # on another machine
 
@@ -49,20 +49,16 @@ class SearchedFile:
         return self.model.database
 
     def read(self) -> AbstractContextManager[Any]:
-        """A read of the file, for `begin`.
-
-        Raises:
-            FileError: it cannot be read.
-        """
+        """A read of the file, for `begin`. Raises FileError if it cannot be read."""
         return self.model.database.read()
 
     def begin(self, read: Any, step: Callable[..., T], arguments: Sequence[Any]) -> Callable[[], T]:
-        """Begin a step; what gives its result."""
+        """Begin a step; returns a function that gives its result."""
         return partial(step, self, read, *arguments)
 
 
 class Together:
-    """The files of one search: one that cannot be read is left out, and the reader is told."""
+    """The files of a search; one that cannot be read is left out, and the reader is told."""
 
     def __init__(self, files: Sequence[SearchedFile]) -> None:
         self.files = list(files)  # those that answer
@@ -87,11 +83,11 @@ class Together:
         of: Mapping[SearchedFile, Any] | None = None,
         at_once: bool = False,
     ) -> dict[SearchedFile, T]:
-        """The result of a step on each file, one after the other; inside `read`.
+        """The result of a step on each file; inside `read`.
 
         Args:
-            of: only these files, each with what the step gets as its last argument.
-            at_once: side by side where the files are large, for the long steps of a search.
+            of: only these files, each with the step's last argument.
+            at_once: in parallel if the files are large, for long steps.
 
         Raises:
             KbError: what keeps the only file, or all of them, from answering.
@@ -114,20 +110,12 @@ class Together:
         return results
 
     def refuse_name(self, name: str) -> None:
-        """Refuse the name of a collection that no file has.
-
-        Raises:
-            CollectionNotFound: with the nearest names of all files.
-        """
+        """Raise CollectionNotFound, with the nearest names of all files."""
         others = [other for of_file in self.each(_names).values() for other in of_file]
         self.each(_collection, name, of={self.files[0]: others})
 
     def leave_out(self, file: SearchedFile, error: KbError) -> None:
-        """Go on without a file.
-
-        Raises:
-            KbError: the error itself, when no other file is left.
-        """
+        """Continue without a file. Raises its error if no other file is left."""
         self.files.remove(file)
         if not self.files:
             raise error
@@ -137,16 +125,16 @@ class Together:
 def _side_by_side(
     begun: Mapping[SearchedFile, Callable[[], T]], end: contextlib.ExitStack
 ) -> dict[SearchedFile, Callable[[], T]]:
-    """The same, by some threads; not in the order of the files."""
+    """The same, in threads; not in the order of the files."""
     from concurrent.futures import wait  # here: as in _pool
 
     first, *others = begun
     waiting = {file: _pool().submit(begun[file]) for file in others}
-    # An error must not end the reads of those still at work.
+    # An error must not end reads that are still in use.
     end.callback(lambda: wait([future for future in waiting.values() if not future.cancelled()]))
 
     def share(file: SearchedFile) -> T:
-        # What no other thread has begun is done here, rather than waited for.
+        # What no other thread has begun is done here instead of waiting.
         if file not in waiting or waiting[file].cancel():
             return begun[file]()
         return waiting[file].result()
@@ -165,7 +153,7 @@ def _collection(
 
 
 def _size(file: SearchedFile) -> int:
-    """Its bytes here; 0 of one in memory, elsewhere, or that is gone."""
+    """Its local size in bytes; 0 if it is in memory, remote or gone."""
     try:
         return 0 if file.is_far else file.model.database.path.stat().st_size
     except OSError:
@@ -173,7 +161,6 @@ def _size(file: SearchedFile) -> int:
 
 
 def left_out(label: str, error: KbError) -> str:
-    """The sentence about a file that does not answer."""
     return f"{label} was left out: {error.message.rstrip('.')}."
 
 
@@ -181,5 +168,5 @@ def left_out(label: str, error: KbError) -> str:
 def _pool() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor  # here: one file needs none
 
-    # The thread that asks does its share.
+    # The calling thread does its share.
     return ThreadPoolExecutor(max(available_cores() - 1, 1), "files")

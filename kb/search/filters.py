@@ -1,4 +1,4 @@
-"""Filters of a search: which documents it may find, and which of its rows are shown."""
+"""Filters of a search: which documents it searches, and which rows it shows."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ from kb.store.chunks import ChunkRange, chunks_of_documents
 from kb.store.connection import Connection
 
 SORTS = ("score", "date")
-# Sets that are kept: of the passages that pass all filters (30 MB, if there are a million), and of
-# the documents that fit one of them.
+# Cached sets: passages that pass all filters (30 MB for a million), documents that fit one.
 MAX_CACHED = {"passing": 6, "fitting": 60}
 T = TypeVar("T")
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}", re.ASCII)
 
 
 class DocumentFilter(NamedTuple):
-    """`FilterOptions` with their defaults."""
-
     paths: Sequence[str] = ()
     tags: Sequence[str] = ()
     metadata: Sequence[str] = ()
@@ -39,11 +36,7 @@ class DocumentFilter(NamedTuple):
 
     @classmethod
     def of(cls, options: FilterOptions) -> DocumentFilter:
-        """The filter that some options make.
-
-        Raises:
-            UsageError: one of them means nothing.
-        """
+        """Raises UsageError for an option that means nothing."""
         documents = cls(**options)
         for name in ("since", "until"):
             _require_date(name, getattr(documents, name))
@@ -60,7 +53,7 @@ class DocumentFilter(NamedTuple):
 
     @property
     def shows_all(self) -> bool:
-        """Whether the best hits are the rows, as far as there is room."""
+        """Whether no hit is dropped except for lack of room."""
         return not (self.min_score or self.max_per_document)
 
     @property
@@ -69,7 +62,7 @@ class DocumentFilter(NamedTuple):
         return not (self.paths or self.tags or self.metadata or self.since or self.until)
 
     def rows_of(self, hits: list[tuple[T, Hit]], limit: int) -> list[tuple[T, Hit]]:
-        """Of all hits of a search, each with its file, those that are shown."""
+        """The hits to show, each with its file."""
         if self.shows_all:
             return hits[:limit]
         counts: dict[tuple[int, int | None], int] = defaultdict(int)
@@ -92,14 +85,8 @@ def within_filter(
     ranges: Sequence[ChunkRange],
     called: Mapping[int, Mapping[str, str]],
 ) -> tuple[Filters, str]:
-    """Filters that let only passages of fitting documents pass, and a notice where none fits.
-
-    Args:
-        called: how each collection is shown, by its row id.
-
-    Raises:
-        UsageError: a glob that can match nothing.
-    """
+    """Filters narrowed to matching documents, and a notice if none match; `called`: how each
+    collection is shown, by row id. Raises UsageError for a glob that can match nothing."""
     if documents.is_open:
         return filters, ""
     key = [documents[:5], ranges, [*called]]
@@ -117,7 +104,7 @@ def _passing(
     ranges: Sequence[ChunkRange],
     called: Mapping[int, Mapping[str, str]],
 ) -> tuple[set[int], str]:
-    """The passages of the documents that pass, and a notice where there are none."""
+    """The passages of the documents that pass, and a notice if there are none."""
     passing: set[int] | None = None
     for ids, why in _conditions(connection, documents, ranges, called):
         if not ids:
@@ -134,7 +121,7 @@ def _conditions(
     ranges: Sequence[ChunkRange],
     called: Mapping[int, Mapping[str, str]],
 ) -> Iterator[tuple[set[int], str]]:
-    """The documents that pass each filter, and what to tell where there are none."""
+    """The documents that pass each filter, and the notice if none do."""
 
     def find(statement: str, **parameters: str | list[str]) -> set[int]:
         return _cached(
@@ -147,7 +134,7 @@ def _conditions(
     if documents.since or documents.until:
         bounds = {"since": documents.since, "until": documents.until}
         why = " ".join(f"{word} {day}" for word, day in bounds.items() if day)
-        # "~" follows all that can stand behind the beginning of a date.
+        # "~" sorts after anything that can follow the beginning of a date.
         ids = find("documents_dated", since=documents.since or "0", until=f"{documents.until}~")
         yield ids, f"No document has a date {why}."
     for name in map(normal_tag, documents.tags):
@@ -173,7 +160,7 @@ def _conditions(
 
 
 def _cached(connection: Connection, name: str, arguments: list[Any], find: Callable[[], T]) -> T:
-    """What `find` gives; a few are kept until the file changes."""
+    """What `find` gives; a few results are kept until the file changes."""
     cached: dict[str, T] = connection.cached(name)
     key = json.dumps(arguments)
     if key not in cached:
@@ -189,10 +176,8 @@ def _matching(
     ranges: Sequence[ChunkRange],
     called: Mapping[int, Mapping[str, str]],
 ) -> set[int]:
-    """The documents whose id fits a glob, or whose id behind its collection's name does.
-
-    That is how most files look from the project, as a collection has its folder's name.
-    """
+    """The documents whose id, alone or after its collection's name, matches a glob. With the name
+    it is most files' path in the project, as a collection is named after its folder."""
     from kb.disk.globs import Globs  # here: a tenth of what a search by words imports
 
     fitting = Globs(globs, descend=False)
@@ -208,7 +193,7 @@ def _matching(
 
 
 def _require_date(name: str, text: str) -> None:
-    """Raise UsageError for what is neither a day nor a month nor a year."""
+    """Raise UsageError unless it is a day, a month or a year."""
     try:
         if text:
             date.fromisoformat(

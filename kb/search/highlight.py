@@ -1,7 +1,7 @@
-"""Where a query's words stand in a text, excerpts round them, and `<mark>` tags.
+"""Where a query's words occur in a text, excerpts around them, and `<mark>` tags.
 
 Words match as in the search: whole words by stem, phrases and prefixes exactly, misspelt words by
-what they were taken for, and runs of unspaced script inside sentences.
+their likely forms, and runs of unspaced script inside sentences.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from kb.text.terms import bigrams, identifier_parts, is_unspaced, words
 
 EXCERPT_CHARACTERS = 160
 ELLIPSIS = "..."
-MAX_SPANS = 1000  # that take part in the choice of excerpts
-# Characters; of a longer text only parts are searched: 3 MB took 14 s.
-LONG_TEXT = 100_000
+MAX_SPANS = 1000  # among which excerpts are chosen
+LONG_TEXT = 100_000  # characters; a longer text is searched in parts: 3 MB took 14 s
 BEGINNING = 20_000  # characters of a long text that are always searched
-BEFORE, AFTER = 400, 1_200  # characters round a place that may match
+BEFORE, AFTER = 400, 1_200  # characters around a possible match
 MAX_PLACES = 4  # of an operand
-MAX_OPERANDS = 50  # that are looked for in a long text
+MAX_OPERANDS = 50  # searched in a long text
 MIN_LETTERS = 4  # that a word keeps whatever its ending
 
 
 class Span(NamedTuple):
-    """A place in a text that a query's operand matches: whole words."""
+    """A stretch of whole words that matches one of a query's operands."""
 
     start: int
     end: int
@@ -42,10 +41,10 @@ def spans(
     variants: Mapping[str, Iterable[str]] | None = None,
     case: bool = False,
 ) -> list[Span]:
-    """The places that match an operand of the query, in order; of a long text some for each.
+    """The stretches that match an operand, in order; of a long text some for each.
 
     Args:
-        variants: for an operand's text, further words that count for it (typos, longer words).
+        variants: by operand's text, further words that count for it (typos, longer words).
         case: upper and lower case must agree.
     """
     if len(text) > LONG_TEXT:
@@ -68,7 +67,7 @@ def spans(
 
 
 def marked(text: str, matches: Sequence[Span]) -> str:
-    """A text with `<mark>` round each span and everything else escaped for HTML."""
+    """A text with `<mark>` around each span and everything else escaped for HTML."""
     from html import escape  # here: it loads every name of a character
 
     parts: list[str] = []
@@ -88,13 +87,13 @@ def excerpts(
     width: int = EXCERPT_CHARACTERS,
     mark: bool = True,
 ) -> list[str]:
-    """Up to `most` pieces of a text round different operands, in its order, on one line each.
+    """Up to `most` one-line pieces of a text around different operands, in its order.
 
-    The piece with the most operands is chosen first, then each that adds an operand. Cuts lie
-    between words and show as "...".
+    The piece with the most operands is chosen first, then each that adds one. Cuts lie between
+    words and show as "...".
 
     Args:
-        width: about how many characters a piece has.
+        width: approximate characters of a piece.
         mark: tag the matched words and escape the rest for HTML.
     """
     chosen: list[tuple[int, int]] = []
@@ -125,27 +124,22 @@ def merged(matches: Iterable[Span]) -> list[tuple[int, int]]:
 def _stretches(
     text: str, query: Query, variants: Mapping[str, Iterable[str]]
 ) -> list[tuple[int, int]]:
-    """The parts of a long text in which operands may stand, apart from each other, in order."""
+    """The separate parts of a long text that may match operands, in order."""
     lowered = text.lower()
     if len(lowered) != len(text):
-        lowered = text  # a letter that has two in lower case would move places
+        lowered = text  # a letter that becomes two in lower case would shift places
     ranges = [(0, BEGINNING)]
     for operand in (*query.must, *query.terms)[:MAX_OPERANDS]:
         texts = [operand.text, *variants.get(operand.text, ())]
         texts += [word[: max(MIN_LETTERS, len(word) - 2)] for text in texts for word in words(text)]
         ranges += _around(lowered, [text.lower() for text in texts])
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
-        start, end = _at_space(text, start, -1), _at_space(text, end, 1)
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return joined
+    return merged(
+        Span(_at_space(text, start, -1), _at_space(text, end, 1), 0) for start, end in ranges
+    )
 
 
 def _around(lowered: str, texts: Iterable[str]) -> list[tuple[int, int]]:
-    """Round the first places of some texts, those of the first text first."""
+    """Ranges around the first occurrences of texts, the first text's first."""
     ranges: list[tuple[int, int]] = []
     for text in filter(None, texts):
         place = -1
@@ -156,7 +150,7 @@ def _around(lowered: str, texts: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def _at_space(text: str, place: int, step: int) -> int:
-    """The next place between words, if there is one near."""
+    """The nearest place between words, if any is near."""
     for near in range(place, place + step * EXCERPT_CHARACTERS, step):
         if not 0 < near < len(text) or text[near - 1].isspace():
             return near
@@ -164,7 +158,7 @@ def _at_space(text: str, place: int, step: int) -> int:
 
 
 class _Text:
-    """One text's words in the forms that patterns ask for, each made once."""
+    """A text's words in the forms that patterns need, each made once."""
 
     def __init__(self, connection: Connection, text: str) -> None:
         self._connection = connection
@@ -185,7 +179,7 @@ class _Text:
         return places
 
     def parts(self, sought: Pattern) -> list[tuple[int, int]]:
-        """The places of the single words of an operand that the text does not hold as a whole."""
+        """The places of an operand's single words, if it does not occur as a whole."""
         runs, others = unspaced_runs(sought)
         pieces: list[tuple[str, ...]]
         pieces = [(word,) for word in others] if runs or len(others) > 1 else []
@@ -200,7 +194,7 @@ class _Text:
         return places
 
     def _identifiers(self, sought: Pattern) -> list[tuple[int, int]]:
-        """Whole identifiers that have the word as a part: `exception` in `HTTPException`."""
+        """Identifiers with the word as a part: `exception` in `HTTPException`."""
         word = sought.words[0]
         if is_unspaced(word):
             return []
@@ -218,7 +212,8 @@ class _Text:
 
 
 def _windows(matches: Sequence[Span], width: int) -> list[tuple[int, int, set[int]]]:
-    """For each span, the stretch from it that holds as many more as fit, and their operands."""
+    """For each span, the stretch that starts with it and holds as many as fit, and their
+    operands."""
     ordered = sorted(matches)[:MAX_SPANS]
     windows: list[tuple[int, int, set[int]]] = []
     for number, span in enumerate(ordered):
@@ -233,7 +228,7 @@ def _windows(matches: Sequence[Span], width: int) -> list[tuple[int, int, set[in
 
 
 def _word_bounds(text: str, start: int, end: int, width: int) -> tuple[int, int]:
-    """A window widened to about `width` on both sides, its ends between words."""
+    """A window widened to about `width`, its ends between words."""
     room = max(width - (end - start), 0)
     before = min(room // 2, start)
     first, last = start - before, min(end + room - before, len(text))
@@ -247,7 +242,7 @@ def _word_bounds(text: str, start: int, end: int, width: int) -> tuple[int, int]
 
 
 def _in_word(text: str, place: int) -> bool:
-    """Whether a cut there divides a word; unspaced script may be cut anywhere."""
+    """Whether a cut there splits a word; unspaced script may be cut anywhere."""
     around = text[place - 1 : place + 1]
     return not any(character.isspace() for character in around) and not is_unspaced(around)
 

@@ -1,13 +1,12 @@
 """The lists that the keyword index gives for a query.
 
 Rare words find passages, common ones only rank them (`split_by_rarity`, decision 22). In a small
-part of a large file a function that knows the weights of the words gives the scores: in every
-statement SQLite's `bm25()` first counts the passages of the whole file that hold each word, .025 us
-a passage.
+part of a large file a function that knows the words' weights gives the scores: SQLite's `bm25()`
+first counts each word's passages in the whole file, in every statement, at .025 us a passage.
 
-A phrase is looked up by its rarest words near each other, and the texts of the few passages that
-hold these are compared: the index itself would go through all passages that hold its words, 1.6 ms
-among 100,000 passages and 10 among a million.
+A phrase is looked up by its rarest words near each other, and the texts of the few passages with
+these are compared: the index would go through all passages with its words, 1.6 ms among 100,000
+passages and 10 among a million.
 """
 
 from __future__ import annotations
@@ -38,24 +37,21 @@ from kb.store.connection import IndexedRow
 from kb.store.contents import indexed_texts
 
 DEPTH = 300  # rows of a list whose scores are known; 1,000 ranked no better
-SCORES_PER_CANDIDATE = 3  # of a file that gives its share: twice as many bring .001 nDCG@10
-# Passages that the rarest words find. Commoner words only add to the scores of these, if they are
-# enough: nearly all of the best hundred have a rare one (decision 22).
+SCORES_PER_CANDIDATE = 3  # of one of several files: twice as many bring .001 nDCG@10
+# Passages that the rarest words find. If they are enough, commoner words only add to their scores:
+# nearly all of the best hundred have a rare one (decision 22).
 MAX_FOUND_BY = 2_000
 MAX_FOUND_BY_SHARE = 0.005
-MAX_FOUND_BY_IN_PART = 500  # where each takes five times as long
+MAX_FOUND_BY_IN_PART = 500  # each takes five times as long there
 MAX_BY_WEIGHTS = 2_000  # passages of a part of the file; for more bm25() is faster
-MAX_LOOKED_AT = 2_000  # passages, the best first, until enough pass by their texts
-MOST_COMMON = 3  # words that very many passages hold, of a query of nothing else
-MAX_COUNTED = 8  # of these, from which they are chosen
-MAX_AMONG = 5_000  # passages whose ids SQLite is given; of more the hits are looked up in a set
-MORE, MORE_AGAIN = (
-    1.5,
-    8,
-)  # times as many hits as pass by the share of all, and if these are too few
+MAX_LOOKED_AT = 2_000  # passages, best first, until enough pass by their texts
+MOST_COMMON = 3  # very common words of a query of nothing else
+MAX_COUNTED = 8  # of them, to choose from
+MAX_AMONG = 5_000  # passages whose ids SQLite gets; with more, hits are looked up in a set
+MORE, MORE_AGAIN = 1.5, 8  # times the hits expected to be enough, and factor if they are not
 LITERAL_DEPTH = 50
-TYPED_DEPTH = 300  # of these, that are searched for what was typed with its signs
-RAREST = (3, 5)  # words that are looked for near each other; more where these are near too often
+TYPED_DEPTH = 300  # passages with the phrase that are searched for its exact characters
+RAREST = (3, 5)  # words searched near each other; more if the first are near too often
 MAX_COMPARED = 300  # passages, which take as long as the phrase
 _IN_NAME = re.compile(r"[\w-]")
 
@@ -63,13 +59,12 @@ _IN_NAME = re.compile(r"[\w-]")
 class WordLists(NamedTuple):
     """What the keyword index says of a query."""
 
-    alternatives: list[str]  # the MATCH expressions that scores are made of
-    # For the text of a prefix the MATCH expression of the words that begin so.
-    prefixes: dict[str, str]
+    alternatives: list[str]  # the MATCH expressions of the scores
+    prefixes: dict[str, str]  # by text of a prefix, the MATCH expression of its words
     scores: dict[int, float]  # by chunk id, best first
     literal: list[int]  # chunks with the query as a phrase
-    typed: set[int]  # those of them with its very characters
-    is_cut: bool  # passages that fit may be missing
+    typed: set[int]  # those of them with its exact characters
+    is_cut: bool  # matching passages may be missing
 
 
 class WeighedTerm(NamedTuple):
@@ -86,12 +81,12 @@ def word_lists(
     depth: int,
     filters: Filters = NO_FILTERS,
 ) -> WordLists:
-    """What the index says of a query, of the chunks that its operators let pass."""
+    """What the index says of a query, for the chunks that its operators let pass."""
     has_prefix = any(operand.is_prefix for operand in (*query.must, *query.terms))
     prefixes = match_prefixes(snapshot, query) if has_prefix else {}
     alternatives = [*match_alternatives(query), *prefixes.values()]
     is_part = filters == NO_FILTERS and snapshot.is_small_part(ranges)
-    # What is required finds all that may be found.
+    # A required word finds everything that may be found.
     common = 1 if query.must else MOST_COMMON
     finding, following = split_by_rarity(
         snapshot, alternatives, ranges if is_part else (), common=common
@@ -123,14 +118,14 @@ def split_by_rarity(
     *,
     common: int = MOST_COMMON,
 ) -> tuple[list[str], list[str]]:
-    """The expressions that find passages, and those that only rank these; both the rarest first.
+    """The expressions that find passages, and those that only rank them; both rarest first.
 
-    In a large file an expression that very many passages hold is neither: it takes as long as all
-    others together and tells little. Where no other stands in any passage, the least common find.
+    In a large file an expression in very many passages is neither: it takes as long as all others
+    together and says little. If no other occurs, the least common find.
 
     Args:
-        part: where passages are looked for, if it is a small part of the file.
-        common: expressions that very many passages hold, if there are no others.
+        part: where to search, if that is a small part of the file.
+        common: how many very common expressions to use if there are no others.
     """
     passages = snapshot.sizes.passages
     most = max_ranking_df(passages)
@@ -156,7 +151,7 @@ def split_by_rarity(
 
 
 def _least_common(snapshot: Snapshot, matches: Collection[str], most: int) -> list[str]:
-    """Of expressions that very many passages hold, those that rank if there is nothing else."""
+    """Of very common expressions, those that rank if there is nothing else."""
     if len(matches) <= most:
         return [*matches]
     telling = sorted(matches, key=lambda match: (says_little(match.strip('"')), match))
@@ -175,18 +170,18 @@ def word_hits(
     weights: Mapping[str, WeighedTerm] = MappingProxyType({}),
     filters: Filters = NO_FILTERS,
 ) -> dict[int, float]:
-    """As `keyword_hits` for any of some expressions, without scoring all that hold common ones.
+    """As `keyword_hits` for any of some expressions, without scoring all passages of common ones.
 
     Args:
         finding: expressions that find passages.
-        following: those that only add to the scores of these, the rarest first. Until there are
-            `depth` passages, two of them find some as well.
-        enough: if there are fewer then, any expression finds them; by default `depth`.
-        weights: of all expressions, where that spares time.
+        following: those that only add to the scores, rarest first. Until there are `depth`
+            passages, pairs of them find some too.
+        enough: with fewer passages than this, by default `depth`, any expression finds.
+        weights: of all expressions, where that saves time.
     """
 
     def hits(match: str, words: Sequence[str], leading: Sequence[str]) -> dict[int, float]:
-        """Those of an expression of some words in this order, of which some find the passages."""
+        """The hits of `match`, made of `words`, of which `leading` find the passages."""
         if weights and sum(weights[word].passages for word in leading) <= MAX_BY_WEIGHTS:
             idf = json.dumps([weights[word].idf for word in words])
             return keyword_hits(snapshot, match, ranges, depth, idf=idf)
@@ -218,11 +213,8 @@ def keyword_hits(
     *,
     idf: str = "",
 ) -> dict[int, float]:
-    """Chunk ids with their bm25 score (positive, higher is better), best first.
-
-    Args:
-        idf: the weights of the expression's words as a JSON list, for `bm25_of_weights`.
-    """
+    """Chunk ids with their bm25 score (positive, higher is better), best first; `idf`: the weights
+    of the expression's words as a JSON list, for `bm25_of_weights`."""
     if not match:
         return {}
     only, without = filters.only, filters.without
@@ -243,7 +235,7 @@ def keyword_hits(
 def _passing_hits(
     snapshot: Snapshot, parameters: dict[str, Any], only: Set[int]
 ) -> dict[int, float]:
-    """As `keyword_hits` among very many chunks: SQLite would take longer to read their ids."""
+    """As `keyword_hits` among very many chunks, whose ids SQLite would read more slowly."""
     depth = parameters["limit"]
     parameters["limit"] = int(MORE * depth * snapshot.sizes.passages / len(only))
     while True:
@@ -261,24 +253,24 @@ def literal_hits(
     scores: Mapping[int, float],
     filters: Filters = NO_FILTERS,
 ) -> tuple[list[int], set[int]]:
-    """Passages that hold the query as a phrase, and those of them with its very characters.
+    """Passages that contain the query as a phrase, and those with its exact characters.
 
-    Somebody who types an error message or the name of an option wants its occurrence first. The
-    words of an option may be everywhere (`--all`), so that more passages are looked at for it.
+    Somebody who types an error message or the name of an option wants its occurrence first. An
+    option's words may be everywhere (`--all`), so more passages are compared for it.
 
     Args:
-        scores: of the best passages by the query's words; these come first.
+        scores: of the best passages by words, which come first.
     """
     if not is_literal(query):
         return [], set()
     holding = sorted(holding_phrase(snapshot, query.text, ranges))
     chunk_ids = [chunk_id for chunk_id in holding if passes(filters, chunk_id)]
-    # Scores of a phrase would take FTS5 a second look-up, to count first.
+    # For scores of a phrase FTS5 would count first, a second look-up.
     chunk_ids.sort(key=lambda chunk_id: -scores.get(chunk_id, 0.0))
     text = " ".join(query.text.split()).casefold()
     if text.replace(" ", "").isalnum():  # without signs
         return chunk_ids[:LITERAL_DEPTH], set()
-    # As a part of a longer name it is another name: `foreign_server_type` is not `foreign_server`.
+    # Within a longer name it is another name: `foreign_server_type` is not `foreign_server`.
     before = r"(?<![\w-])(?<!\d\.)" if _IN_NAME.match(text[0]) else ""
     behind = r"(?![\w-])(?!\.\d)" if _IN_NAME.match(text[-1]) else ""
     as_typed = re.compile(before + re.escape(text) + behind)
@@ -310,11 +302,11 @@ def holding_phrase(snapshot: Snapshot, text: str, ranges: Sequence[ChunkRange]) 
 
 
 def _rarest_near(snapshot: Snapshot, text: str, most: int) -> Iterator[str]:
-    """Expressions that match wherever a text stands as a phrase."""
+    """Expressions that match wherever a text occurs as a phrase."""
     terms = snapshot.connection.tokenize(text, stem=True)
     words = {stem: text[start:end] for start, end, stem in terms}.values()
     telling = [quote(word) for word in words if not says_little(word)]
-    # These were counted to find passages; stop words would have to be counted first.
+    # These are counted already; stop words would have to be counted first.
     counts = snapshot.estimated_df(telling, most)
     telling.sort(key=counts.__getitem__)
     for number in RAREST:
@@ -326,7 +318,7 @@ def _rarest_near(snapshot: Snapshot, text: str, most: int) -> Iterator[str]:
 def weighed_terms(
     snapshot: Snapshot, matches: Sequence[str], part: Sequence[ChunkRange]
 ) -> dict[str, WeighedTerm]:
-    """The weights of words; none where an expression is more than one word."""
+    """The weights of words; none if an expression is several words."""
     if not all(map(snapshot.term, matches)):
         return {}
     snapshot.connection.add_index_function(bm25_of_weights)
@@ -339,12 +331,8 @@ def weighed_terms(
 
 
 def bm25_of_weights(row: IndexedRow, *parameters: Any) -> float:
-    """As `bm25()`, where smaller is better: 3 us a passage instead of .6.
-
-    Args:
-        parameters: a JSON list of the weights of the expression's words, in their order, and the
-            weight of each column.
-    """
+    """As `bm25()`, where smaller is better: 3 us a passage instead of .6. `parameters`: a JSON list
+    of the weights of the expression's words, in order, and each column's weight."""
     idf, *columns = parameters
     mean = row.column_total_size() / row.row_count
     norm = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * row.column_size() / mean)

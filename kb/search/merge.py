@@ -1,7 +1,7 @@
-"""The candidates of several files become one order.
+"""Merges the candidates of several files into one order.
 
-How rare a term is, what is near to the best, and what the background is follow from the candidates
-of all files together, so that scores compare.
+A term's rarity, what is near to the best, and the background are computed from the candidates of
+all files together, so that scores are comparable.
 """
 
 from __future__ import annotations
@@ -19,31 +19,28 @@ from kb.search.snapshot import Snapshot
 from kb.store.chunks import ChunkRange, documents_of_chunks
 
 MAX_DISTANCE = 2.0  # the greatest cosine distance
-# Asks by a vector alone; the word says that something is asked.
+# Searches by a vector alone; the word keeps the query from being empty.
 NEAR_A_VECTOR = Query("", (Operand("passage"),))
 
 
 class Hit(NamedTuple):
-    """One passage of the answer: why, and how well it fits."""
+    """A passage of the answer: why, and how well it fits."""
 
     chunk_id: int
     document_id: int | None
     score: float  # orders the hits
     distance: float | None  # the true cosine; None while the chunk or the query has no vector
-    keyword_rank: int | None = None  # from 1; None where the list does not hold the chunk
+    keyword_rank: int | None = None  # from 1; None if the chunk is not in the list
     vector_rank: int | None = None
     evidence: Evidence | None = None  # None: the score comes from the distance alone
-    is_by_words: bool = False  # all of the query must be there, so that its meaning tells nothing
+    is_by_words: bool = False  # every word is required, so meaning says nothing
 
 
 def merge(
     files: Sequence[Candidates], limit: int | None, max_distance: float = MAX_DISTANCE
 ) -> list[tuple[int, Hit]]:
-    """The best passages of some files, each with its file's number.
-
-    Args:
-        max_distance: below 2, leaves out passages whose distance is greater or unknown.
-    """
+    """The best passages of all files, each with its file's number. `max_distance` below 2 drops
+    passages whose distance is greater or unknown."""
     evidence = evidence_of(files)
     _, absent = absent_words(files)
     usual = expected(evidence)._replace(absent=absent)
@@ -55,7 +52,7 @@ def merge(
             best = _by_evidence(file, of_file, usual, limit, max_distance)
         hits += [(number, hit) for hit in best]
     if len(files) > 1:
-        hits.sort(key=lambda pair: -pair[1].score)  # files in their order where scores are equal
+        hits.sort(key=lambda pair: -pair[1].score)  # stable: equal scores keep the files' order
     return hits[:limit]
 
 
@@ -67,7 +64,7 @@ def related_passages(
     *,
     without: set[int] | None = None,
 ) -> list[Hit]:
-    """The passages of a range that come nearest to a vector, nearest first."""
+    """The passages of a range nearest to a vector, nearest first."""
     file_query = FileQuery(NEAR_A_VECTOR, vector, [within], Filters(without=without))
     answer = candidates(snapshot, file_query, Budget(limit, use_words=False))
     return [hit for _, hit in merge([answer], limit)]
@@ -81,7 +78,7 @@ def related_documents(
     *,
     without: set[int] | None = None,
 ) -> list[Hit]:
-    """The documents of a range that come nearest, each by its nearest passage, nearest first."""
+    """The documents of a range nearest to a vector, each by its nearest passage."""
     depth = max(DEPTH, limit * 10)
     while True:
         hits = related_passages(snapshot, vector, within, depth, without=without)
@@ -89,14 +86,13 @@ def related_documents(
         best: dict[int, Hit] = {}
         for hit in hits:
             best.setdefault(document_of[hit.chunk_id], hit)
-        # A long document may hold all of the nearest passages: then look further.
+        # All of the nearest passages may be one long document's: then look further.
         if len(best) >= limit or len(hits) < depth:
             return [*best.values()][:limit]
         depth *= 4
 
 
 def _by_meaning(file: Candidates, limit: int | None, max_distance: float) -> list[Hit]:
-    """The hits where words do not count."""
     score = file.model.calibration.score
     return [
         Hit(chunk_id, None, shown(score(distance)), distance, vector_rank=rank)

@@ -1,16 +1,16 @@
 """Where an operand of a query occurs, exactly: the keyword index proposes, the text decides.
 
-The index's terms are stems, so a phrase or a prefix is looked up there as widely as needed and then
+The index's terms are stems, so a phrase or prefix is looked up as widely as needed and then
 compared with the words of the text:
 
-- A bare word matches by its stem, as the index has it, and needs no check.
+- A bare word matches by its stem, as in the index, and needs no check.
 - A bare operand of several words (`+state-of-the-art`) is those stems next to each other.
 - A phrase is exactly those words next to each other, in a title, a heading or the text. It may
-  reach from one chunk into the next.
+  continue from one chunk into the next.
 - A prefix is the beginning of a word as written: `relatio*` must find `relational`, whose stem is
   `relat`.
 
-docs/decisions/0004-operators-typos-indexes.md says what that costs.
+docs/decisions/0004-operators-typos-indexes.md gives the cost.
 """
 
 from __future__ import annotations
@@ -48,23 +48,19 @@ T = TypeVar("T")
 MAX_WORDS = 500  # alternatives of one MATCH expression
 MAX_CHUNKS = 1000  # whose texts are held in memory
 MAX_DOCUMENTS = 50  # likewise
-MAX_BORDERS = 5_000  # of chunks, that are looked at for a phrase of words that very many hold
-# Characters on each side of a border that are searched for a phrase, and more for each word of it.
-BORDER_CHARACTERS = 100, 40
+MAX_BORDERS = 5_000  # of chunks, searched for a phrase of very common words
+BORDER_CHARACTERS = 100, 40  # searched on each side of a border, and more for each word
 MIN_HALVED = 4  # words of a phrase
 # A pasted page is a phrase of hundreds of words, which may be cut at each of them.
 MAX_REST_WORDS = 12  # that are looked up; the text decides about the others
-MAX_CHUNK_WORDS = 1000  # four a token of its budget; a longer rest begins no chunk
+MAX_CHUNK_WORDS = 1000  # four per token of its budget; no chunk begins with a longer rest
 
 
 def documents_holding(
     connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
 ) -> set[int]:
-    """The documents that hold an operand in their title or text.
-
-    Args:
-        case: upper and lower case must agree, and words are not stemmed.
-    """
+    """The documents that contain an operand in their title or text. With `case`, upper and lower
+    case must agree, and words are not stemmed."""
     chunk_ids = chunks_holding(connection, operand, ranges, case=case)
     return set(documents_of_chunks(connection, chunk_ids).values())
 
@@ -72,7 +68,7 @@ def documents_holding(
 def chunks_holding(
     connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
 ) -> set[int]:
-    """The chunks that hold an operand; `case` as in `documents_holding`."""
+    """The chunks that contain an operand; `case` as in `documents_holding`."""
     sought = pattern(connection, operand, case=case)
     if not sought.words:
         return set()
@@ -93,7 +89,7 @@ def passing(
     must: Sequence[Operand],
     must_not: Sequence[Operand],
 ) -> set[int]:
-    """Those of some chunks that hold all of some operands and none of others, by their texts."""
+    """Of some chunks, those whose texts contain all of `must` and none of `must_not`."""
     sought = {operand: pattern(connection, operand) for operand in (*must, *must_not)}
     passed: set[int] = set()
     for ids in slices(sorted(chunk_ids), MAX_CHUNKS):
@@ -113,7 +109,8 @@ def proposed(
     ranges: Sequence[ChunkRange],
     limit: int = -1,
 ) -> set[int]:
-    """The chunks that may hold all of some patterns by themselves; so many, if there are more."""
+    """The chunks that may contain all patterns within themselves; `limit` of them if there are
+    more."""
     phrases = [phrase for phrase in patterns if _is_phrase(phrase)]
     others = [match_of(connection, other) for other in patterns if other not in phrases]
     chunk_ids = matching(connection, _all([*others, *map(_match_phrase, phrases)]), ranges, limit)
@@ -128,7 +125,7 @@ def proposed(
 def matching(
     connection: Connection, match: str, ranges: Iterable[ChunkRange], limit: int = -1
 ) -> set[int]:
-    """The chunks of some ranges that match an expression; so many of them, if there are more."""
+    """The chunks of some ranges that match an expression; `limit` of them if there are more."""
     listed = {"ranges": [*ranges], "limit": limit}
     return {row[0] for row in connection.tuples("matching_chunk_ids", match=match, **listed)}
 
@@ -136,7 +133,7 @@ def matching(
 def documents_matching(
     connection: Connection, matches: Sequence[str], ranges: Sequence[ChunkRange]
 ) -> dict[str, set[int]]:
-    """For each expression the documents of some ranges in which a chunk matches it."""
+    """For each expression, the documents with a chunk in the ranges that matches it."""
     documents: dict[str, set[int]] = {match: set() for match in matches}
     listed = {"matches": json.dumps([*documents]), "ranges": json.dumps(ranges)}
     for match, document_id in connection.tuples("matching_document_ids", **listed):
@@ -145,7 +142,7 @@ def documents_matching(
 
 
 def match_of_word(connection: Connection, operand: Operand) -> str:
-    """The expression that exactly the chunks with a plain word match; "" of another operand."""
+    """The expression that exactly the chunks with a plain word match; "" for another operand."""
     sought = pattern(connection, operand)
     return match_of(connection, sought) if sought.is_plain_word else ""
 
@@ -153,7 +150,7 @@ def match_of_word(connection: Connection, operand: Operand) -> str:
 def matching_any(
     connection: Connection, words: Sequence[str], ranges: Iterable[ChunkRange]
 ) -> set[int]:
-    """The chunks of some ranges that have any of some words."""
+    """The chunks of some ranges with any of some words."""
     chunk_ids: set[int] = set()
     for some in slices(words, MAX_WORDS):
         chunk_ids |= matching(connection, " OR ".join(map(quote, some)), ranges)
@@ -163,7 +160,7 @@ def matching_any(
 def bodies(
     connection: Connection, chunk_ids: Iterable[int]
 ) -> Iterator[tuple[int, int, str, str, str, str, str]]:
-    """Each chunk's id and its document's, title, headings, lead, other names and text."""
+    """Each chunk's id, document id, title, headings, lead, other names and text."""
     for ids in slices(sorted(chunk_ids), MAX_CHUNKS):
         for *before, metadata, body in connection.tuples("chunk_bodies", chunk_ids=json.dumps(ids)):
             chunk_id, document_id, title, heading, lead = before
@@ -172,10 +169,8 @@ def bodies(
 
 
 def match_of(connection: Connection, sought: Pattern) -> str:
-    """A MATCH expression that every chunk with a pattern's words satisfies.
-
-    But for chunks `with_words_apart`; "" for a prefix of so many words that it says nothing.
-    """
+    """A MATCH expression that every chunk with a pattern's words satisfies, except chunks
+    `with_words_apart`; "" for a prefix of so many words that it says nothing."""
     if is_word_prefix(sought):
         (prefix,) = sought.folded
         if Snapshot(connection).is_common_prefix(prefix):
@@ -187,7 +182,7 @@ def match_of(connection: Connection, sought: Pattern) -> str:
 
 
 def _is_phrase(sought: Pattern) -> bool:
-    """Whether a pattern is several words that the keyword index has next to each other."""
+    """Whether the keyword index has a pattern as several adjacent words."""
     is_plain = not (sought.has_pictographs or any(map(is_unspaced, sought.folded)))
     return is_plain and len(sought.folded) > 1
 
@@ -201,14 +196,13 @@ def _all(matches: Iterable[str]) -> str:
 
 
 def _words_with_prefix(connection: Connection, sought: Pattern) -> tuple[list[str], list[str]]:
-    """A word of each stem that words with a prefix have: those whose stem no other word has, and
-    those whose matches must be checked.
-    """
+    """A word for each stem of words with a prefix: first those whose stem no other word has, then
+    those whose matches must be checked."""
     prefix = sought.folded[0]
     word_of = {stem: word for word, stem in prefixed(connection, [prefix])[prefix].items()}
     if sought.case:
         return [], list(word_of.values())
-    # A stem whose words all begin with the prefix has no others.
+    # If a stem begins with the prefix, so do all its words.
     beginnings = {
         stem: beginning
         for stem in word_of
@@ -226,7 +220,7 @@ def _words_with_prefix(connection: Connection, sought: Pattern) -> tuple[list[st
 def _checked(
     connection: Connection, chunk_ids: Iterable[int], sought: Pattern, text: str
 ) -> set[int]:
-    """Of some chunks, those that hold a pattern, which was made of a text."""
+    """Of some chunks, those that contain a pattern, which was made of `text`."""
     parts = slices(sorted(chunk_ids), MAX_CHUNKS)
     return set().union(*(_Texts(connection, ids).holding(sought, text, ids) for ids in parts))
 
@@ -239,11 +233,8 @@ class _Texts:
         self._chunk_ids = sorted(chunk_ids)
 
     def holding(self, sought: Pattern, text: str, among: Collection[int]) -> set[int]:
-        """Those of some chunks that hold a pattern in their title, names, a heading, lead or text.
-
-        Args:
-            text: that the pattern was made of.
-        """
+        """Of some chunks, those with a pattern, made of `text`, in title, names, heading, lead or
+        text."""
         if sought.is_plain_word and not is_unspaced(sought.words[0]):
             (stem,) = sought.words
             holding = {chunk_id for chunk_id, stems in self._stems if stem in stems}
@@ -288,15 +279,12 @@ class _Texts:
 def across_borders(
     connection: Connection, sought: Pattern, ranges: Sequence[ChunkRange], most: int | None = None
 ) -> set[int] | None:
-    """The chunks that hold parts of a phrase which begins in one chunk and ends in another.
-
-    Args:
-        most: chunks whose borders are looked at; None is returned where more would have to be.
-    """
+    """The chunks with parts of a phrase that begins in one and ends in another; None if the borders
+    of more than `most` would have to be compared."""
     if len(sought.words) < 2:
         return set()
     if rarest := _rarest_word(connection, sought):
-        # It stands on one side of the border.
+        # It is on one side of the border.
         return _across_borders_of(connection, matching(connection, rarest, ranges), sought)
     limit = -1 if most is None else most + 1
     size = len(sought.words)
@@ -307,7 +295,7 @@ def across_borders(
         for half in (first_words(sought, middle), without_first(sought, middle)):
             chunk_ids |= proposed(connection, [half], ranges, limit)
     else:
-        # The last chunk begins with the rest of the phrase, which the keyword index finds ("^").
+        # The last chunk begins with the rest of the phrase ("^" in the keyword index).
         for first in range(max(1, size - MAX_CHUNK_WORDS), size):
             rest = first_words(without_first(sought, first), MAX_REST_WORDS)
             chunk_ids |= _beginning_with(connection, rest, ranges, limit)
@@ -319,7 +307,7 @@ def across_borders(
 def _across_borders_of(
     connection: Connection, chunk_ids: Collection[int], sought: Pattern
 ) -> set[int]:
-    """The chunks that hold parts of a phrase across a border of one of some chunks."""
+    """The chunks with parts of a phrase across a border of some chunks."""
     if len(sought.words) < 2 or not chunk_ids:
         return set()
     borders: dict[int, set[int]] = {}
@@ -349,7 +337,7 @@ def _across_borders_of(
 def _beginning_with(
     connection: Connection, sought: Pattern, ranges: Sequence[ChunkRange], limit: int
 ) -> set[int]:
-    """Chunks among which are all that begin with a pattern; so many, if there are more."""
+    """Chunks that include all that begin with a pattern; `limit` of them if there are more."""
     if sought.has_pictographs or any(map(is_unspaced, sought.folded)):
         return matching(connection, " AND ".join(words_of(sought)), ranges, limit)
     begin = matching(connection, f"body : ^ {_match_phrase(sought)}", ranges, limit)
@@ -362,17 +350,15 @@ def _beginning_with(
 def with_words_apart(
     connection: Connection, match: str, words: Sequence[str], ranges: Sequence[ChunkRange]
 ) -> set[int]:
-    """The chunks that match, and one of these words may stand apart in their extra terms.
-
-    A word whose compatibility form differs does: `ｆｕｌｌ`.
-    """
+    """Matching chunks with one of these words apart, in their extra terms, as is a word with
+    another compatibility form: `ｆｕｌｌ`."""
     return set(
         connection.column("chunks_with_words_apart", match=match, words=[*words], ranges=[*ranges])
     )
 
 
 def words_of(sought: Pattern) -> list[str]:
-    """MATCH expressions, each of which all chunks that hold a pattern match."""
+    """MATCH expressions, each of which every chunk with a pattern matches."""
     unspaced, others = unspaced_runs(sought)
     words = [*map(quote, others)]
     if sought.is_prefix and others and sought.folded[-1] == others[-1]:
@@ -383,7 +369,7 @@ def words_of(sought: Pattern) -> list[str]:
 
 
 def _rarest_word(connection: Connection, sought: Pattern) -> str:
-    """The rarest whole word of a phrase, unless very many chunks hold it."""
+    """The rarest whole word of a phrase; "" if very many chunks contain even that."""
     words = [quote(word) for word in unspaced_runs(sought)[1]]
     if sought.is_prefix and words and not is_unspaced(sought.words[-1]):
         words.pop()

@@ -1,4 +1,4 @@
-"""What the operators of a query let pass: required and excluded words, tags, and paths."""
+"""What a query's operators let pass: required and excluded words, tags, and paths."""
 
 from __future__ import annotations
 
@@ -28,28 +28,25 @@ from kb.store.connection import Connection
 from kb.text.nearest import nearest
 
 MAX_PREFIX_WORDS = 500  # that take part in a ranking
-COMMON_PREFIX_WORDS = 50  # likewise, of a prefix that very many passages hold
+COMMON_PREFIX_WORDS = 50  # likewise, of a prefix in very many passages
 MAX_TAGS_NAMED = 10
 NO_SUCH_PHRASE = "No passage holds the quoted words in a row: searched without the quotes."
 
-# Chunks whose texts are compared with all operands before any is ranked; of more operands let pass,
-# those that rank best are compared.
+# Chunks whose texts are compared with all operands before ranking; of more, the best by rank are.
 MAX_COMPARED = 2_000
 MAX_PROPOSED = 20_000  # chunks that are listed; more are nearly a share of the file
-AT_ONCE = 150  # chunks that are compared until there are enough
-
-
+AT_ONCE = 150  # chunks compared until there are enough
 NOTHING_LATE: tuple[tuple[Operand, ...], tuple[Operand, ...]] = ((), ())
 
 
 class Filters(NamedTuple):
     """Which rows may be found."""
 
-    only: set[int] | None = None  # no others
+    only: set[int] | None = None
     without: set[int] | None = None
-    # What else a row must hold, and must not: so many may that only those found are compared.
+    # What else a row must contain, and must not; checked after ranking, as so many rows may fit.
     late: tuple[tuple[Operand, ...], tuple[Operand, ...]] = NOTHING_LATE
-    is_cut: bool = False  # some rows that fit are not among `only`
+    is_cut: bool = False  # some matching rows are not among `only`
 
 
 NO_FILTERS = Filters()
@@ -64,7 +61,7 @@ def passes(filters: Filters, row_id: int) -> bool:
 def first_passing(
     connection: Connection, filters: Filters, chunk_ids: Sequence[int], enough: int
 ) -> list[int]:
-    """Of some chunks, in their order, the first that pass by their texts: `enough`, or all."""
+    """The first of some chunks, in their order, whose texts pass: `enough`, or all."""
     first: list[int] = []
     for ids in slices(chunk_ids, AT_ONCE):
         passed = passing(connection, ids, *filters.late)
@@ -75,10 +72,8 @@ def first_passing(
 
 
 def chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkRange]) -> Filters:
-    """The only chunks that may be found, or else those that may not.
-
-    A passage holds what its title and headings hold, too.
-    """
+    """The only chunks that may be found, or else those that may not. A passage includes its title
+    and headings."""
     counts = {
         operand: _most_holding(connection, operand) for operand in (*query.must, *query.must_not)
     }
@@ -109,7 +104,7 @@ def chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkRa
             must_not.remove(operand)
     for tag in query.tags_not:
         without |= _chunks_tagged(connection, tag, ranges)
-    must_not.reverse()  # the commonest leaves the fewest to compare with the others
+    must_not.reverse()  # the commonest leaves the fewest chunks for the others
     if only is None:
         return Filters(None, without or None, (tuple(must), tuple(must_not)))
     only = only - without
@@ -119,7 +114,7 @@ def chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkRa
 
 
 def _most_holding(connection: Connection, operand: Operand) -> int:
-    """How many chunks may hold an operand at most, counted to a little more than are compared."""
+    """How many chunks may contain an operand, counted to just above `MAX_COMPARED`."""
     sought = pattern(connection, operand)
     if not sought.words:
         return 0
@@ -131,10 +126,7 @@ def _most_holding(connection: Connection, operand: Operand) -> int:
 def _fitting(
     connection: Connection, must: Sequence[Operand], ranges: Sequence[ChunkRange]
 ) -> tuple[set[int] | None, bool]:
-    """The chunks that may hold all of some operands, None if these are very many.
-
-    And whether some are missing.
-    """
+    """The chunks that may contain all operands, None if very many, and whether some are missing."""
     patterns = [pattern(connection, operand) for operand in must]
     if not any(match_of(connection, operand) for operand in patterns):
         return None, False
@@ -152,11 +144,9 @@ def _fitting(
 def enforced(
     connection: Connection, query: Query, ranges: Sequence[ChunkRange]
 ) -> tuple[Query, Filters, str]:
-    """A query with its `chunk_filters`, and a notice.
-
-    A text with quotes was often pasted: where no passage holds a quoted phrase, its words are
-    searched without the quotes. `+`, `-` and tags still hold.
-    """
+    """A query with its `chunk_filters`, and a notice. Quotes were often pasted: if no passage
+    contains a quoted phrase, its words are searched without the quotes. `+`, `-` and tags still
+    apply."""
     if not (query.must or query.must_not or query.tags or query.tags_not):
         return query, NO_FILTERS, ""
     for tag in query.tags:
@@ -172,10 +162,8 @@ def enforced(
 def document_filters(
     connection: Connection, query: Query, ranges: Sequence[ChunkRange], *, case: bool = False
 ) -> Filters:
-    """The only documents that may be found, or else those that may not, by their row ids.
-
-    Operands may lie far apart.
-    """
+    """The row ids of the only documents that may be found, or else of those that may not. Operands
+    may lie far apart."""
 
     def holding(operand: Operand) -> set[int]:
         return documents_holding(connection, operand, ranges, case=case)
@@ -201,11 +189,9 @@ def filters_by_document(
 
 
 def match_prefixes(snapshot: Snapshot, query: Query) -> dict[str, str]:
-    """For each prefix of a query, by its text, the MATCH expression of a word of each stem.
-
-    Of a short prefix's words some are left out here; required ones are enforced all the same. A
-    prefix that very many passages hold counts as if all did.
-    """
+    """For each prefix of a query, by its text, the MATCH expression of a word for each stem. A
+    short prefix loses some words here; required ones are still enforced. A prefix in very many
+    passages counts as if all had it."""
     matches: dict[str, str] = {}
     for operand in (*query.must, *query.terms):
         folded = pattern(snapshot.connection, operand).folded if operand.is_prefix else ()
@@ -223,7 +209,7 @@ def match_prefixes(snapshot: Snapshot, query: Query) -> dict[str, str]:
 
 
 def _some_telling(snapshot: Snapshot, words: list[str]) -> list[str]:
-    """Some of a common prefix's words, which stand in few enough passages together to rank them."""
+    """Some of a common prefix's words, rare enough together to rank."""
     some = [word for word in words if not says_little(word)][:COMMON_PREFIX_WORDS]
     counts = snapshot.estimated_df(map(quote, some), max_df(snapshot.sizes.passages))
     some.sort(key=lambda word: counts[quote(word)])
@@ -233,7 +219,7 @@ def _some_telling(snapshot: Snapshot, words: list[str]) -> list[str]:
 
 
 def no_such_tag(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> str:
-    """The notice that no document has a tag, with those that are near."""
+    """The notice that no document has a tag, with similar tags."""
     rows = connection.tuples("known_tags", ranges=json.dumps(ranges))
     existing = [row[0].removeprefix(TAG) for row in rows]
     near = nearest(tag, existing) or existing[:MAX_TAGS_NAMED]
@@ -242,12 +228,12 @@ def no_such_tag(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) 
 
 
 def tag_bounds(tag: str) -> dict[str, str]:
-    """The key of a tag, and between which keys those below it lie."""
+    """The key of a tag, and the keys between which its sub-tags lie."""
     # "0" follows "/"
     return {"tag": TAG + tag, "below": f"{TAG}{tag}/", "behind": f"{TAG}{tag}0"}
 
 
 def _chunks_tagged(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> set[int]:
-    """The chunks of the documents that have a tag, or one below it: `a` has `a/b`."""
+    """The chunks of documents with a tag or a sub-tag: `a` includes `a/b`."""
     rows = connection.tuples("chunk_ids_tagged", ranges=json.dumps(ranges), **tag_bounds(tag))
     return {row[0] for row in rows}

@@ -1,8 +1,8 @@
-"""Pack the best evidence for a question into so many characters.
+"""Packs the best evidence for a question into so many characters.
 
-A short section is given whole, of a long one the passage with its neighbours; what touches becomes
-one text. Passages end where blocks end (`kb/formats/chunk.py`), so nothing is cut inside a sentence
-but the one passage that fills what is left, which ends behind a sentence.
+A short section is given whole, of a long one the passage with its neighbours; adjacent parts become
+one text. Passages end where blocks end (`kb/formats/chunk.py`), so only the one passage that fills
+the remaining room is cut inside a block, after a sentence.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from typing import NamedTuple
 from kb.store.connection import Row
 from kb.text.sentences import cut_at_sentence
 
-__all__ = ["Candidate", "PackedPart", "PackedText", "Passage", "pack"]
-
-MIN_SCORE = 0.1  # below it a passage is noise as a rule
-SHARES = 2  # parts of the size that a section may have to be given whole
-MIN_PART = 250  # characters of a passage that is cut to what is left
+MIN_SCORE = 0.1  # below it a passage is usually noise
+SHARES = 2  # a section of up to the size divided by this is given whole
+MIN_PART = 250  # characters of a passage that is cut to the remaining room
 MIN_FIRST_PART = 80  # of the best one
 PART_OVERHEAD = 75  # characters of a part's keys and numbers in JSON
 DOCUMENT_OVERHEAD = 80  # of a document's
-ESCAPED = 0.94  # of the characters of a text in JSON are its own; the others escape line ends
+ESCAPED = 0.94  # share of JSON's characters that are the text's; the others escape line ends
 
 
 class Passage(NamedTuple):
@@ -65,7 +63,7 @@ class PackedText:
 
 @dataclass
 class PackedPart:
-    """Consecutive passages, by their indexes, both included; `end` cuts the last one's text."""
+    """Consecutive passages, by their inclusive indexes; `end` cuts the last one's text."""
 
     first: int
     last: int
@@ -84,12 +82,8 @@ def pack(
     documents: Mapping[tuple[int, int], PackedText],
     max_characters: int,
 ) -> list[Candidate]:
-    """Fill the parts of some documents with the best candidates; those that found no room.
-
-    Args:
-        candidates: best first.
-        max_characters: of the parts with their headings and documents.
-    """
+    """Fill the documents' parts with the best candidates (best first); returns those without room.
+    `max_characters` includes headings and the documents' names."""
     room = max_characters
     omitted: list[Candidate] = []
     for candidate in candidates:
@@ -106,8 +100,9 @@ def pack(
         size = _new_characters(document, part)
         is_first = room == max_characters
         if size > most and most >= (MIN_FIRST_PART if is_first else MIN_PART):
-            part = _cut(document, index, candidate.score, int(most * ESCAPED))
-            size = most
+            start, end = document.passages[index].start, document.passages[index].end
+            end = cut_at_sentence(document.text, start, end, int(most * ESCAPED))
+            part, size = PackedPart(index, index, candidate.score, end), most
         if size > most:
             omitted.append(candidate)
             continue
@@ -118,12 +113,6 @@ def pack(
     return omitted
 
 
-def _cut(document: PackedText, index: int, score: float, most: int) -> PackedPart:
-    """One passage that ends early, behind a sentence."""
-    start, end = document.passages[index].start, document.passages[index].end
-    return PackedPart(index, index, score, cut_at_sentence(document.text, start, end, most))
-
-
 def heading_of(document: PackedText, index: int) -> str:
     """The path of headings above a passage; "" before any."""
     section = document.passages[index].section
@@ -131,12 +120,12 @@ def heading_of(document: PackedText, index: int) -> str:
 
 
 def _widest(document: PackedText, index: int, score: float, most: int) -> PackedPart:
-    """The section of a passage if it is short enough, else the passage with its neighbours."""
+    """A passage's section if it is short enough, else the passage with its neighbours."""
     first, last = _section_around(document, index)
     if _length(document, first, last) <= most:
         return _part(document, first, last, score)
     start = end = index
-    while True:  # what follows explains more often than what stands before
+    while True:  # what follows explains more often than what precedes
         if end < last and _length(document, start, end + 1) <= most:
             end += 1
         elif start > first and _length(document, start - 1, end) <= most:
@@ -146,7 +135,7 @@ def _widest(document: PackedText, index: int, score: float, most: int) -> Packed
 
 
 def _section_around(document: PackedText, index: int) -> tuple[int, int]:
-    """The first and the last passage of the innermost section round one, subsections included."""
+    """The first and last passage of the innermost section, subsections included."""
     passages = document.passages
     number = passages[index].section
     if number is None:
@@ -181,7 +170,7 @@ def _new_characters(document: PackedText, part: PackedPart) -> int:
 
 
 def _add(document: PackedText, part: PackedPart) -> None:
-    """Add a part; those that it touches become one with it."""
+    """Add a part, merged with those that it touches."""
     for other in [*document.parts]:
         if other.first <= part.last + 1 and part.first <= other.last + 1:
             document.parts.remove(other)

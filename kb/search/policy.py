@@ -1,7 +1,7 @@
 """What a caller wants of a search, what each file does, and what differs between the families.
 
-What a file does is a few steps, which `kb/search/run.py` puts together. A file on another machine
-does the same there (`kb/library/shards.py`): what a step takes and gives can be pickled, and a step
+What a file does is a few steps, which `kb/search/run.py` combines. A remote file runs them on its
+own machine (`kb/library/shards.py`): a step's arguments and results can be pickled, and a step
 knows nothing of other files.
 """
 
@@ -30,33 +30,32 @@ class SearchRequest(NamedTuple):
     """What a caller wants of a search."""
 
     text: str
-    collections: Sequence[str] = ()  # names; none stands for all
+    collections: Sequence[str] = ()  # names; () for all
     limit: int = 10
-    # Below 2, leaves out rows whose distance is greater or unknown.
-    max_distance: float = MAX_DISTANCE
-    hybrid: bool = True  # False is meaning alone; operators are still enforced
+    max_distance: float = MAX_DISTANCE  # below 2, drops rows whose distance is greater or unknown
+    hybrid: bool = True  # False: meaning alone; operators are still enforced
     rerank: bool = False  # spend more time on a finer order of the best candidates
-    needs_distances: bool = True  # False where nobody sees them: an exact query then needs no model
-    documents: DocumentFilter = OPEN  # which of them may be found
+    needs_distances: bool = True  # False if nobody sees them: an exact query then needs no model
+    documents: DocumentFilter = OPEN
 
 
 class Scope(NamedTuple):
     """Where a file is searched."""
 
     ranges: Sequence[ChunkRange]
-    # How each collection is shown, by its row id.
+    # How each collection is shown, by row id.
     called: dict[int, dict[str, str]] = {}  # noqa: RUF012 - never changed
-    only: set[int] | None = None  # the chunks that are searched, if not all of the ranges
+    only: set[int] | None = None  # the chunks to search, if not all of the ranges
 
 
 class Look(NamedTuple):
     """What a file says before it is searched."""
 
-    names: set[str]  # those of the collections asked for that it has
-    words: set[str]  # those of the queries that it knows
+    names: set[str]  # the requested collections that it has
+    words: set[str]  # the words of the queries that it has
     has_scope: list[bool]  # by request, whether it has anything to say
     model: Row | None  # its `current_model`
-    passages: int  # that it holds; 0 where it is the only file
+    passages: int  # its number of passages; 0 if it is the only file
 
 
 class Proposal(NamedTuple):
@@ -65,7 +64,7 @@ class Proposal(NamedTuple):
     file_query: FileQuery  # without its vector
     candidates: Candidates
     notice: str
-    waits: bool  # whether passages that were compared have no vector yet
+    waits: bool  # whether searched passages have no vector yet
 
 
 class Policy:
@@ -74,13 +73,12 @@ class Policy:
     budget = Budget()  # how much of each file becomes candidates
     max_hits = 0  # that rows are made of; 0: as many as rows are asked for
     is_of_documents = False  # a row is a document, at its best passage
-    corrects = True  # misspelt words are searched as what they probably stand for
-    corrects_foreign = False  # also where most of a query's words are unknown
-    # The reader is told what has no vector, words that stand nowhere, and that no row is likely.
-    tells_doubts = True
+    corrects = True  # misspelt words are also searched by their likely form
+    corrects_foreign = False  # even if most of a query's words are unknown
+    tells_doubts = True  # notices tell of missing vectors, absent words and unlikely rows
     folds = True  # copies and translations of a document are named in its row
-    keeps_filters = False  # rows are made with what passes, which may be very much
-    needs_all_files = False  # where one does not answer, the others do not either
+    keeps_filters = False  # rows need what passes, which may be very much
+    needs_all_files = False  # if one file does not answer, none does
 
     def parse(self, text: str) -> Query:
         return parse_query(text, tags=True)
@@ -88,7 +86,7 @@ class Policy:
     def scope(
         self, file: SearchedFile, snapshot: Snapshot, query: Query, request: SearchRequest
     ) -> Scope | None:
-        """Where a file is searched; None: it has nothing to say."""
+        """Where a file is searched; None if it has nothing to say."""
         names = request.collections
         ranges, called = file.names.ranges(snapshot.connection, names, some=True)
         return Scope(ranges, called) if called or not names else None
@@ -96,7 +94,7 @@ class Policy:
     def filters(
         self, snapshot: Snapshot, query: Query, scope: Scope, request: SearchRequest
     ) -> tuple[Query, Filters, str]:
-        """The query as it is searched, what its operators let pass, and a notice."""
+        """The query as searched, what its operators let pass, and a notice."""
         connection = snapshot.connection
         query, filters, notice = enforced(connection, query, scope.ranges)
         filters, nothing = within_filter(
@@ -107,11 +105,8 @@ class Policy:
     def embed(
         self, model: ModelInUse, texts: Sequence[str], current: Row | None
     ) -> tuple[Sequence[Floats | None], str]:
-        """The vector of each text, None where there is none, and why.
-
-        Raises:
-            EmbeddingError: the family needs vectors.
-        """
+        """The vector of each text, None if there is none, and why. Raises EmbeddingError if the
+        family needs vectors."""
         return model.try_embed_queries(texts, current)
 
     def rows(
@@ -121,7 +116,7 @@ class Policy:
         request: SearchRequest,
         part: tuple[FileQuery, Sequence[Hit]],
     ) -> Sequence[Any]:
-        """The rows of the hits of one file, a step."""
+        """The rows of one file's hits, a step."""
         file_query, hits = part
         return passage_rows(
             connection, hits, file_query.called, dates=request.documents.shows_dates
@@ -162,7 +157,7 @@ class Policy:
     def notice_of(
         self, file: SearchedFile, connection: Connection, request: SearchRequest, query: Query
     ) -> str:
-        """What is to be told of a query's operators, a step; "" for nothing."""
+        """The notice about a query's operators, a step."""
         file_query = self._ask(file, Snapshot(connection), request, query)
         return file_query[1] if file_query else ""
 
@@ -174,7 +169,7 @@ class Policy:
         tells_waiting: bool,
         part: tuple[Query, Floats | None, Budget],
     ) -> Proposal | None:
-        """The candidates of a file, a step; None where it has nothing to say any more."""
+        """The candidates of a file, a step; None if it no longer has anything to say."""
         query, vector, budget = part
         snapshot = Snapshot(connection)
         pair = self._ask(file, snapshot, request, query)
@@ -195,7 +190,7 @@ class Policy:
     def _ask(
         self, file: SearchedFile, snapshot: Snapshot, request: SearchRequest, query: Query
     ) -> tuple[FileQuery, str] | None:
-        """What a file is asked, with what operators let pass of it, and a notice."""
+        """What a file is asked, with what operators let pass, and a notice."""
         if (scope := self.scope(file, snapshot, query, request)) is None:
             return None
         query, filters, notice = self.filters(snapshot, query, scope, request)

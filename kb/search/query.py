@@ -1,7 +1,7 @@
 """User words -> operators -> a safe FTS5 MATCH expression.
 
-`+must` and `"phrases"` have to be there, `-mustnot` must not, `prefix*` matches word beginnings,
-bare words are optional and rank. `tag:NAME` filters documents where they have tags; elsewhere it is
+`+must` and `"phrases"` must occur, `-mustnot` must not, `prefix*` matches beginnings of words, bare
+words are optional and rank. `tag:NAME` filters documents where they have tags; elsewhere it is
 text. Any string is a valid query: everything a user types reaches FTS5 inside double quotes, and a
 sign is an operator only in front of a word.
 """
@@ -25,7 +25,7 @@ from kb.text.terms import (
     words,
 )
 
-# Without these a question is answered 2.8 times as fast and no worse
+# Without them a question is answered 2.8 times as fast and no worse
 # (docs/decisions/0003-ranking.md); a query of nothing else keeps them.
 STOP_WORDS = frozenset(
     """
@@ -36,8 +36,8 @@ STOP_WORDS = frozenset(
     would you your yours
     """.split()
 )
-# These still find and rank, but a query of nothing else tells little, however few passages of a
-# file are in its language. None is in Latin letters: `der`, `die` and `del` are names somewhere.
+# They find and rank, but a query of nothing else says little, however few of a file's passages are
+# in its language. None is in Latin letters: `der`, `die` and `del` are names somewhere.
 FUNCTION_WORDS = frozenset(
     """
     の は が を に へ と で も や か ね よ な さ た て だ から まで より など です ます した する
@@ -50,13 +50,13 @@ FUNCTION_WORDS = frozenset(
 )
 MAX_LITERAL_WORDS = 12  # a longer query is a question, not a quotation
 MAX_OPTIONAL_TERMS = 100  # a longer text ranks by its first distinct words
-# A longer text was pasted: its signs and quotes are no operators. Both are bounded since words of
-# scripts without spaces have any length.
+# A longer text was pasted: its signs and quotes are not operators. Both are bounded because words
+# of scripts without spaces have any length.
 MAX_OPERATOR_WORDS = 32
 MAX_OPERATOR_CHARACTERS = 1_000
-MAX_CHARACTERS = 10_000  # the rest of a text is left out
-MAX_PIECE = 100  # characters of one word of a pasted text
-MAX_TERMS = 300  # distinct words of a pasted text that are looked for
+MAX_CHARACTERS = 10_000  # the rest is ignored
+MAX_PIECE = 100  # characters of a word of a pasted text
+MAX_TERMS = 300  # distinct words searched of a pasted text
 TAG = "tag:"
 _CLOSING = {
     '"': '"', "＂": "＂", "“": "”", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«",
@@ -65,18 +65,18 @@ _CLOSING = {
 
 
 def says_little(word: str) -> bool:
-    """Whether a word says nothing of the matter, in whichever language."""
+    """Whether a word has no topic of its own, in any language."""
     word = word.casefold()
     return word in STOP_WORDS or word in FUNCTION_WORDS
 
 
 class Operand(NamedTuple):
-    """One word or phrase of a query, without its operator."""
+    """A word or phrase of a query, without its operator."""
 
     text: str
     is_phrase: bool = False
     is_prefix: bool = False
-    is_required: bool = False  # by a `+`: a phrase without one may lose its quotes
+    is_required: bool = False  # by a `+`; a phrase without one may lose its quotes
 
     @property
     def is_stop_word(self) -> bool:
@@ -84,8 +84,6 @@ class Operand(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A parsed query."""
-
     text: str
     terms: tuple[Operand, ...] = ()
     must: tuple[Operand, ...] = ()
@@ -93,9 +91,8 @@ class Query(NamedTuple):
     # Words that the file does not have, each with the likely ones among the terms.
     guesses: tuple[tuple[str, tuple[str, ...]], ...] = ()
     notice: str = ""  # what was left out
-    # In their normal form; a document must have all of them, and none of `tags_not`.
-    tags: tuple[str, ...] = ()
-    tags_not: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # normalised; a document must have all of them
+    tags_not: tuple[str, ...] = ()  # and none of these
 
     @property
     def asks_for_nothing(self) -> bool:
@@ -104,16 +101,16 @@ class Query(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether all that is asked for must be there: then there is no meaning to be near to."""
+        """Whether every word is required: then there is no meaning to be near to."""
         return bool(self.must) and not self.terms
 
     @property
     def quoted(self) -> list[Operand]:
-        """The phrases that their quotes alone require."""
+        """The phrases required only by their quotes."""
         return [phrase for phrase in self.must if phrase.is_phrase and not phrase.is_required]
 
     def without_quotes(self) -> Query:
-        """The same words, which need not be next to each other."""
+        """The same words, which need not be adjacent."""
         quoted = self.quoted
         unquoted = (Operand(word) for phrase in quoted for word in phrase.text.split())
         return self._replace(
@@ -128,10 +125,8 @@ class Query(NamedTuple):
 
     @property
     def words_to_embed(self) -> str:
-        """The text for the embedding model, without operators and exclusions.
-
-        Models know plain letters, not their full-width forms. Emoji beside words are decoration.
-        """
+        """The text for the embedding model, without operators and exclusions. Models know plain
+        letters, not their full-width forms. Emoji beside words are decoration."""
         text = self.text
         if self.must or self.must_not:
             text = " ".join(operand.text for operand in (*self.must, *self.terms))
@@ -143,11 +138,7 @@ class Query(NamedTuple):
 
 
 def parse_query(text: str, *, tags: bool = False) -> Query:
-    """Split a query into its operands. Never fails.
-
-    Args:
-        tags: `tag:NAME` filters documents.
-    """
+    """Split a query into its operands; never fails. With `tags`, `tag:NAME` filters documents."""
     notice = ""
     if len(text) > MAX_CHARACTERS:
         text = text[:MAX_CHARACTERS]
@@ -215,10 +206,8 @@ def _pasted(text: str, notice: str) -> Query:
 
 
 def _pieces(word: str) -> Iterator[str]:
-    """A word of a pasted text, cut where nobody would ask for it as a whole.
-
-    A phrase of thousands of common terms takes a minute: every row that holds them is looked at.
-    """
+    """A word of a pasted text, cut where nobody would search for the whole. A phrase of thousands
+    of common terms takes a minute: every row with them is checked."""
     if len(word) <= MAX_PIECE and len(words(word)) <= MAX_LITERAL_WORDS:
         yield word
         return
@@ -228,10 +217,8 @@ def _pieces(word: str) -> Iterator[str]:
 
 
 def scripts_of_query(query: Query) -> frozenset[str] | None:
-    """The scripts but Latin of a question; None where its language does not show.
-
-    Names and options are the same in every language. English shows by its stop words.
-    """
+    """A question's scripts except Latin; None if its language does not show. Names and options are
+    the same in every language. English shows by its stop words."""
     of_words = scripts(query.words_to_embed)
     if not of_words and not any(term.is_stop_word for term in query.terms):
         return None
@@ -245,7 +232,7 @@ def match_alternatives(query: Query) -> Sequence[str]:
     for operand in query.must:
         required += _match_optional(operand)
         if not operand.is_prefix:
-            # A phrase that reaches from one chunk into the next is in neither as a whole.
+            # A phrase that continues into the next chunk is whole in neither.
             normal = unicodedata.normalize("NFKC", operand.text)
             for run in (run for word in words(normal) for run in runs(word)):
                 required += map(_match_run, run) if is_unspaced(run) else [quote(run)]
@@ -257,11 +244,8 @@ def match_alternatives(query: Query) -> Sequence[str]:
 
 
 def is_literal(query: Query) -> bool:
-    """Whether to look for the query's very words next to each other.
-
-    They are several, or one with signs (`--repo`, `1.0.21`), without operators. Scripts without
-    spaces are left to their pairs.
-    """
+    """Whether to look for the query's exact words next to each other: several, or one with signs
+    (`--repo`, `1.0.21`), without operators. Scripts without spaces are left to their pairs."""
     typed = words(query.text)
     return not (
         query.must
@@ -274,7 +258,7 @@ def is_literal(query: Query) -> bool:
 
 
 def _match_required(operand: Operand) -> str:
-    """What a row must hold to hold this operand; "" when it has no searchable character."""
+    """What a row must match to contain this operand; "" if it has no searchable character."""
     parts: list[str] = []
     normal = unicodedata.normalize("NFKC", operand.text)
     typed = words(normal)
@@ -288,10 +272,8 @@ def _match_required(operand: Operand) -> str:
 
 
 def _match_optional(operand: Operand) -> list[str]:
-    """Alternatives that each let a row match and rank.
-
-    The words of a prefix are left to `operators.match_prefixes`: the index's stems know none.
-    """
+    """Alternatives that each let a row match and rank. A prefix's words are left to
+    `operators.match_prefixes`: the index's stems know none."""
     normal = unicodedata.normalize("NFKC", operand.text)
     typed = words(normal)
     unspaced = [word for word in typed if is_unspaced(word)]
@@ -329,7 +311,7 @@ def _starts_operand(text: str, position: int) -> bool:
 
 
 def _read_tag(text: str, position: int) -> tuple[str, int]:
-    """The tag of the filter at a position, and the position behind it; "" where there is none."""
+    """The tag filter at a position, and the position after it; "" if there is none."""
     if text[position : position + len(TAG)].casefold() != TAG or position + len(TAG) == len(text):
         return "", position
     start = position + len(TAG)

@@ -8,22 +8,21 @@
                + 0.87 cosine(mean of its document's vectors)
     support  = words + r (meaning - 0.32 background) + (1 - r) 1.75 words + bonuses
     probable = 1 / (1 + exp(-(3.3 (support - 1.39) + 0.847)))
-    typed    = 0.7, where the passage holds the query's words as they were typed and they are rare
+    typed    = 0.7, where the passage has the query's words as typed and they are rare
     evident  = 1 - (1 - probable) (1 - typed), less 1.65 (h - 0.5 + 2 a**2) in log odds
     score    = the greater of `evident` and `typed`, at most 0.99; below 0.7 where a >= 0.4;
                from 0.985 on by the logarithm of what is missing to 1
 
-h is the most of the query's information that any passage holds, times t, at least 0.5. Where some
+h is the most of the query's information that any passage has, times t, at least 0.5. If some
 passage has all of its words, more is asked of each; a question in other words than the documents'
-has little support at its best. a is the part of its information in words that stand nowhere.
+has little support at its best. a is the part of its information in words that occur nowhere.
 
-Bonuses are for the question's script and where it is the document's title.
-t is 1; less where nearly every passage holds the words, least for stop words alone.
+Bonuses are for the question's script and for being the document's title.
+t is 1; less where nearly every passage has the words, least for stop words alone.
 r is the share of the query's letters that the model can read. What it cannot read, and what has no
 vector yet, counts as if it meant as much as its words say; beside passages with a vector that is
-once the words, not 1.75 times. The background is the meaning of the
-eleventh nearest document: where many are near, as in the handbook of one product, nearness tells
-less.
+once the words, not 1.75 times. The background is the meaning of the eleventh nearest document:
+where many are near, as in the handbook of one product, nearness says less.
 
 All of it is absolute: nothing is divided by the best row of a reply, so that 0.7 means the same for
 every query. The score alone orders rows. Figures and failed trials:
@@ -45,69 +44,65 @@ class Weights(NamedTuple):
 
     passage_words: float = 0.65
     document_words: float = 0.61
-    # Of a share of bm25. The first matching words of a question tell more than the last ones, and
-    # no passage holds all words of a long one, so that straight shares make its words too light.
+    # Of a share of bm25. A question's first matching words say more than its last, and no passage
+    # has all words of a long one, so plain shares would make its words too light.
     share_power: float = 0.73
     document_cosine: float = 0.87
-    # What meaning is taken for where it is not known, as a multiple of what the words say.
-    words_for_meaning: float = 1.75
-    # The same beside passages whose meaning is known: a search of these would be taken over by
-    # passages without a vector.
+    words_for_meaning: float = 1.75  # unknown meaning, as a multiple of what the words say
+    # The same beside passages of known meaning, which others would push out of the answer.
     words_beside_meaning: float = 1.0
     script: float = 0.1
     literal: float = 0.2  # for the query's words next to each other
-    typed: float = 3.0  # for its very characters: `use_debug` is not "use debug"
-    title: float = 0.2  # where the query is the document's whole title
-    opening: float = 0.2  # for the beginning of a page that is titled so: it says what it is about
-    named: float = 15.0  # where the query is its document's path: before all that mention it
+    typed: float = 3.0  # for its exact characters: `use_debug` is not "use debug"
+    title: float = 0.2  # if the query is the document's whole title
+    opening: float = 0.2  # for the beginning of a page of that title: it says what it is about
+    named: float = 15.0  # if the query is the document's path: before all that mention it
     slope: float = 3.3
-    threshold: float = 1.39  # the support with a score of 0.7 where no passage holds much
-    expected: float = 0.5  # the further support that is asked for where some passage holds all
+    threshold: float = 1.39  # the support that scores 0.7 if no passage has much of the query
+    expected: float = 0.5  # further support required if some passage has all of it
     background: float = 0.32
 
 
 WEIGHTS = Weights()
-BACKGROUND_DOCUMENT = 10  # counted from 0 in the order of nearness
-USUAL_BACKGROUND = 0.5  # where there are fewer documents
+BACKGROUND_DOCUMENT = 10  # from 0, in order of nearness
+USUAL_BACKGROUND = 0.5  # if there are fewer documents
 MIN_EXPECTED = 0.5  # of a query's information; with less, noise would rise
-MOST_ABSENT = 0.4  # of it: with more in words that stand nowhere, no row is likely an answer
+MOST_ABSENT = 0.4  # of it: with more in absent words, no row is likely an answer
 UNLIKELY = 0.69
 RELEVANT = 0.7
 _MIDDLE = math.log(RELEVANT / (1 - RELEVANT))
 GREATEST_SCORE = 0.99
-# Missing to 1: from here on a score grows by a power of ten less, fifty steps of the fourth digit
-# for all of them. To two digits all of these are 0.99.
+# Missing to 1: below it each power of ten adds the same to the score, fifty steps of the fourth
+# digit for all. To two digits all of these are 0.99.
 NEARLY_SURE = 0.015
 MAGNITUDES = 5
 SCORE_DIGITS = 4
 
-# Words as they were typed are evidence by themselves where a passage holds this much of the
-# query's information; below `ALMOST_HELD` they are none.
+# Words as typed are evidence by themselves if a passage has this share of the query's information;
+# below `ALMOST_HELD` they are none.
 HELD = 0.8
 ALMOST_HELD = 0.6
-# Information as a multiple of that of a word which one passage alone holds: this much is rare.
-RARE = 0.4
+RARE = 0.4  # information as a multiple of that of a word in one passage
 
-# bm25's k1 (a word adds at most (k1 + 1) times its idf) and b, with the usual values, which FTS5
-# has too; FTS5's least idf; the weights of the keyword index's columns.
+# bm25's k1 (a word adds at most (k1 + 1) times its idf) and b, with the usual values, as in FTS5;
+# FTS5's least idf; the weights of the keyword index's columns.
 SATURATION = 1.2
 LENGTH_WEIGHT = 0.75
 MIN_IDF = 1e-6  # for words in more than half of the rows
-MAX_FREQUENCY_SHARE = 2.1  # of bm25 without its idf, below 2.2 however frequent a term is
+MAX_FREQUENCY_SHARE = 2.1  # of bm25 without its idf, whose limit is 2.2
 COLUMN_WEIGHTS = {"title": 3.0, "heading": 1.5, "body": 1.0, "extra": 1.0}
 
-# The share of a term that counts as held, where the words of a name stand apart and where a near
-# word stands for a misspelt one. Both are below `HELD`.
+# The share of a term that counts if a name's words are apart, or a likely word replaces a misspelt
+# one. Both are below `HELD`.
 APART = 0.6
 NEAR = 0.75
-ADDRESS = 0.5  # of a word that stands in the address of a link alone, as of its bm25
-COMMON = 0.5  # of the idf of the commonest words that are counted: about that of commoner ones
+ADDRESS = 0.5  # of a word that occurs only in the address of a link, as of its bm25
+COMMON = 0.5  # of the idf of the commonest counted words: about that of commoner ones
 
-# In archives. Otherwise any query would find all.
-MIN_SCORE_WITHOUT_WORDS = 0.7
-FUZZY_SCORE = 0.6  # of a document that holds only a near word for each of the query's
+MIN_SCORE_WITHOUT_WORDS = 0.7  # in archives; otherwise any query would find all
+FUZZY_SCORE = 0.6  # of a document with only a similar word for each of the query's
 
-# What people read for a cosine of the packaged English model.
+# Words for cosines of the packaged English model.
 NEARNESS = ((0.6, "very near"), (0.45, "near"), (0.25, "somewhat near"), (-1.01, "far"))
 
 PROMINENT_SCRIPT = 0.1  # share of letters: a page that names π is not in Greek
@@ -115,39 +110,34 @@ LAST_LATIN_LETTER = "\u024f"
 
 
 class Evidence(NamedTuple):
-    """Everything that is known of how one passage fits a query.
-
-    A tuple, as every search makes some two hundred: a frozen dataclass takes four times as long.
-    """
+    """How one passage fits a query. A tuple, as each search makes some two hundred: a frozen
+    dataclass takes four times as long."""
 
     chunk_id: int
     document_id: int
-    words: float  # the bm25 score as a share of the greatest that the query can have
+    words: float  # the bm25 score as a share of the query's maximum
     document_words: float  # as `words`, of its document
-    held: float = 0.0  # the share of the query's information that the passage holds
+    held: float = 0.0  # the share of the query's information in the passage
     rarity: float = 0.0  # the query's information as a multiple of that of a word in one passage
-    telling: float = 1.0  # less where nearly every passage holds the query's words
-    cosine: float | None = None  # None while there is no vector
+    telling: float = 1.0  # less if nearly every passage has the query's words
+    cosine: float | None = None  # None without a vector
     document_cosine: float | None = None
     script: float = 0.0  # how well the document's script fits the query's, -1 to 1
-    is_titled: bool = False  # the title or a heading holds all of a short query
-    is_literal: bool = False  # the passage holds the query as a phrase
-    is_typed: bool = False  # with its very characters
+    is_titled: bool = False  # the title or a heading has all of a short query
+    is_literal: bool = False  # the passage has the query as a phrase
+    is_typed: bool = False  # with its exact characters
     is_title: bool = False  # the query is the document's title
-    is_opening: bool = False  # the passage is the first of its document, and `is_titled`
-    is_named: bool = False  # it is the first of the document whose path the query is
-    distance: float | None = None  # the true cosine distance, for the reader alone
+    is_opening: bool = False  # the passage is its document's first, and `is_titled`
+    is_named: bool = False  # it is the first of a document whose path is the query
+    distance: float | None = None  # the true cosine distance, only shown
 
 
 class Expected(NamedTuple):
-    """What all candidates of a query together let one expect of each."""
+    """What the candidates of a query together let one expect of each."""
 
-    # The query's nearness to documents that it does not ask for.
-    background: float = USUAL_BACKGROUND
-    # The most of its information that any passage holds, less where that tells little.
-    held: float = 0.0
-    # The share of its information in words that no passage holds.
-    absent: float = 0.0
+    background: float = USUAL_BACKGROUND  # the query's nearness to unrelated documents
+    held: float = 0.0  # the most of its information in any passage, times `telling`
+    absent: float = 0.0  # the share of its information in words that no passage has
     has_meaning: bool = False  # some candidates have a vector
 
 
@@ -155,8 +145,6 @@ NOTHING_ELSE = Expected()
 
 
 class Ranked(NamedTuple):
-    """One passage with its score."""
-
     evidence: Evidence
     score: float
 
@@ -176,7 +164,7 @@ def rank(
     """
     candidates = list(candidates)
     usual = usual or expected([candidates], weights)
-    # What is asked for above the threshold, as a factor of the odds.
+    # What is required above the threshold, as a factor of the odds.
     more = max(usual.held - MIN_EXPECTED, 0.0) + 2 * usual.absent**2
     odds = math.exp(-weights.slope * weights.expected * more)
     most = UNLIKELY if usual.absent >= MOST_ABSENT else GREATEST_SCORE
@@ -185,7 +173,7 @@ def rank(
         typed = typed_evidence(evidence) if evidence.held > ALMOST_HELD else 0.0
         logit = weights.slope * (support(evidence, readable, usual, weights) - weights.threshold)
         doubt = (1 - typed) / (1 + math.exp(logit + _MIDDLE))
-        # The distance to a score of 1, which tells apart what is nearly sure.
+        # The distance to a score of 1, which distinguishes near certainties.
         missing = min(doubt / (doubt + (1 - doubt) * odds), 1 - typed)
         scored.append((missing, doubt, evidence.document_id, evidence.chunk_id, evidence))
     scored.sort()
@@ -202,7 +190,7 @@ def fts5_idf(df: int, total: int) -> float:
 
 
 def spread_at_top(missing: float) -> float:
-    """The score for what is missing to 1: what is nearly sure is told apart by its magnitude."""
+    """The score for what is missing to 1; near certainties are ranked by its magnitude."""
     if missing >= NEARLY_SURE:
         return 1 - missing
     magnitude = math.log10(NEARLY_SURE / max(missing, 1e-9)) / MAGNITUDES
@@ -210,7 +198,7 @@ def spread_at_top(missing: float) -> float:
 
 
 def frequency_of(share: float) -> float:
-    """How often a passage holds a term, by its bm25 without the idf."""
+    """How often a passage has a term, from its bm25 without the idf."""
     share = min(share, MAX_FREQUENCY_SHARE)
     return SATURATION * share / (SATURATION + 1 - share)
 
@@ -221,18 +209,16 @@ def shown(score: float) -> float:
 
 
 def meaning(evidence: Evidence, weights: Weights = WEIGHTS) -> float:
-    """How near a passage and its document are; 0 while there is no vector."""
+    """How near a passage and its document are; 0 without a vector."""
     return (evidence.cosine or 0.0) + weights.document_cosine * (evidence.document_cosine or 0.0)
 
 
 def expected(files: Iterable[Iterable[Evidence]], weights: Weights = WEIGHTS) -> Expected:
-    """What to expect by the candidates of some files together.
-
-    The background is the nearness of the eleventh nearest document, each at its nearest passage.
-    """
+    """What to expect, from the candidates of all files together. The background is the nearness of
+    the eleventh nearest document, each at its nearest passage."""
     nearest: list[float] = []
     held = 0.0
-    for candidates in files:  # each by itself: its ids may be another's too
+    for candidates in files:  # one by one: files share ids
         near: dict[int, float] = {}
         for evidence in candidates:
             held = max(held, evidence.held * evidence.telling)
@@ -290,7 +276,7 @@ def typed_evidence(evidence: Evidence) -> float:
 
 
 def explained(evidence: Evidence | None, *, by_words: bool = False) -> str:
-    """Why a passage is an answer, in words; `by_words`: these alone are judged."""
+    """Why a passage is an answer, in words; `by_words`: only these are judged."""
     if evidence is None:
         return "near in meaning"
     parts: list[str] = []
@@ -327,11 +313,9 @@ def _nearness(cosine: float) -> str:
 
 
 def readable_share(text: str) -> float:
-    """The share of a text's letters that an English model can read; without any, whether it can.
-
-    Its cosines of other scripts and of emoji are noise: for Japanese questions they made searches
-    worse than keywords alone. Numbers it knows.
-    """
+    """The share of a text's letters that an English model can read; of a text without any, 1.0 if
+    it has digits. Cosines of other scripts and emoji are noise: for Japanese questions they made
+    searches worse than keywords alone."""
     letters = [character for character in text if character.isalpha()]
     if not letters:
         return float(any(map(str.isdigit, text)))
@@ -339,14 +323,9 @@ def readable_share(text: str) -> float:
 
 
 def script_fit(of_query: frozenset[str] | None, beginning: str) -> float:
-    """How well a document's script fits the question's (see `scripts_of_query`), -1 to 1.
-
-    A name in Latin letters does not show the question's language: documents in other scripts rank
-    behind, at -1.
-
-    Args:
-        beginning: some text of the document.
-    """
+    """How well a document's script, by some of its text, fits the question's (see
+    `scripts_of_query`), -1 to 1. A Latin name does not show the question's language: documents in
+    other scripts rank behind, at -1."""
     written = scripts(beginning, PROMINENT_SCRIPT)
     if of_query is None:
         return -1.0 if written else 0.0

@@ -1,7 +1,7 @@
-"""What a person is shown of a search: rows with a snippet, the file to open, and the reasons.
+"""What people are shown of a search: rows with a snippet, the file to open, and the reasons.
 
-A snippet leaves out marks of layout: the passage's own heading, which is shown above it, attribute
-blocks, HTML tags, rules, and the fences of code and admonitions.
+A snippet leaves out layout: the passage's own heading, which is shown above it, attribute blocks,
+HTML tags, rules, and the fences of code and admonitions.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from kb.store.contents import stored_file
 from kb.text.file_names import storable
 from kb.text.sentences import first_sentences, sentences
 
-MAX_NEAREST = 10  # rows without a word of the query whose nearest sentence is looked for
+MAX_NEAREST = 10  # rows without a word of the query that get a nearest sentence
 WIDTH = 220  # characters
-MAX_SENTENCES = 12  # of a passage that are compared with a question: each is embedded
-# Where a sentence ends without a sign: at blank lines, items, headings and rows.
+MAX_SENTENCES = 12  # of a passage compared with a question: each is embedded
+# Where a sentence ends without punctuation: at blank lines, items, headings and rows.
 _PARTS = re.compile(r"\n\s*\n|\n(?=[ \t]*(?:[-*+|#>]|\d+[.)])[ \t])")
 
 _CODE_FENCE = re.compile(r"^[ \t>]*(?P<fence>`{3,}|~{3,})")
@@ -40,7 +40,7 @@ _ADMONITION = re.compile(r"^[ \t>]*(?:!{3}|\?{3}\+?)[ \t]+[\w-]+[ \t]*(?P<title>
 _ALERT = re.compile(r"^[ \t>]*\[!\w+\][+-]?[ \t]*")
 _ATTRIBUTE = r"""(?:[#.][\w.:-]+|[\w-]+=(?:"[^"\n]*"|'[^'\n]*'|[^\s{}"']+))"""
 _ATTRIBUTES = re.compile(rf"[ \t]*\{{:?\s*{_ATTRIBUTE}(?:\s+{_ATTRIBUTE})*\s*\}}")
-# Those of documents; `List<int>` and `<path>` are text.
+# Tags of documents; `List<int>` and `<path>` are text.
 _TAGS = (
     "a|abbr|article|b|blockquote|br|button|center|code|dd|del|details|div|dl|dt|em|figcaption|figure"
     "|font|h[1-6]|hr|i|iframe|img|ins|kbd|li|mark|nav|ol|p|picture|pre|s|section|small|source|span"
@@ -53,8 +53,8 @@ _UNDERLINE = re.compile(r"^[ \t]*(?:=+|-+)[ \t]*$")
 # Between a table's header and its rows, below a title, between two parts.
 _RULE = re.compile(r"^[ \t>]*[-=+|:*_ \t]{3,}$")
 _MARKUP = re.compile(r"[`*_\\]")
-# Marks of Markdown inside a line. `a[0](x)` and `__init__` are no marks: a link begins a word, and
-# between underscores stands a blank.
+# Markdown's inline marks. `a[0](x)` and `__init__` are not marks: a link begins a word, and text
+# between underscores contains a blank.
 _LINK = re.compile(
     r"!?(?<![\w\]])\[([^\[\]\n]*)\](?:\([^()\s]*(?:[ \t]+\"[^\"\n]*\")?\)|\[[^\[\]\n]*\])"
 )
@@ -71,9 +71,9 @@ def search_for_people(
 ) -> tuple[list[dict[str, Any]], str]:
     """The rows, best first, and a notice. Raises as `run`.
 
-    Beside what a client gets, a row has `snippet` with `marks` (start and end of each matched word
-    in it), `file` ("" where the document is not a file), `changedSinceSync`, and with `explain` its
-    ranks and the reasons.
+    Besides what a client gets, a row has `snippet` with `marks` (start and end of each matched
+    word in it), `file` ("" if the document is not a file), `changedSinceSync`, and with `explain`
+    its ranks and the reasons.
     """
     result = run(files, request)
     rows: list[dict[str, Any]] = [dict(row) for row in result.rows]
@@ -100,7 +100,7 @@ def search_for_people(
         if file.is_far:
             for row in of_file:
                 row |= {"file": "", "changedSinceSync": False}
-        if not result.queries[file].is_exact:  # what is there holds its words, without a model
+        if not result.queries[file].is_exact:  # else every row has its words; spare the model
             _add_nearest(file.model, result.queries[file], of_file)
     left = {file: iter(of_file) for file, of_file in finished.items()}
     rows = [next(left[file]) for file in result.files if file in left]
@@ -124,14 +124,14 @@ def _for_people(
 
 
 def file_of(row: Row, sources: Mapping[str, str]) -> str:
-    """The file that a row's document was read from, as text; "" where there is none."""
+    """The file that a row's document was read from, as text; "" if there is none."""
     name = str(row.get("collectionId", row["collection"]))
     file = document_file(sources.get(name, ""), row["documentId"])
     return storable(file) if os.path.isfile(file) else ""
 
 
 def _add_file(connection: Connection, row: dict[str, Any], collection: Row | None) -> None:
-    """Note the file that a row's document was read from, and whether it has changed since."""
+    """Note a row's file, and whether it has changed since the sync."""
     row |= {"file": "", "changedSinceSync": False}
     if collection is None:  # of an index in memory
         return
@@ -145,20 +145,20 @@ def _add_file(connection: Connection, row: dict[str, Any], collection: Row | Non
 
 
 def _has_changed(stored: Row | None, status: os.stat_result, collection: Row) -> bool:
-    """Whether a file differs from what is stored of it, by its size and time."""
+    """Whether a file's size or time differs from what is stored."""
     if stored is None or stored["file_size"] is None:
         return False
     if stored["file_size"] != status.st_size:
         return True
     if stored["modified_ns"] is not None:
         return bool(stored["modified_ns"] != status.st_mtime_ns)
-    # It was too young for its time to be trusted: the end of the sync stands in.
+    # It was too new for its time to be trusted: compare with the end of the sync.
     synced = collection["synced_at"]
     return synced is not None and datetime.fromisoformat(synced).timestamp() + 1 < status.st_mtime
 
 
 def _add_nearest(model: ModelInUse, query: Query, rows: Sequence[dict[str, Any]]) -> None:
-    """Give rows that hold no word of the query the sentence nearest to it."""
+    """Give rows without a word of the query the sentence nearest to it."""
     wordless = [row for row in rows if not row["marks"]][:MAX_NEAREST]
     passages = [(row["content"], _shown_above(row)) for row in wordless]
     for row, sentence in zip(wordless, nearest_snippets(model, query, passages), strict=True):
@@ -170,7 +170,7 @@ def _shown_above(row: Mapping[str, Any]) -> list[str]:
 
 
 class Snippet(NamedTuple):
-    """A piece of a passage on one line, and where in it the query's words stand."""
+    """A piece of a passage on one line, and where the query's words are in it."""
 
     text: str
     marks: tuple[tuple[int, int], ...] = ()
@@ -179,11 +179,8 @@ class Snippet(NamedTuple):
 def snippet(
     connection: Connection, query: Query, content: str, headings: Sequence[str] = ()
 ) -> Snippet:
-    """The piece of a passage that holds the most of a query's words, or else its first sentence.
-
-    Args:
-        headings: what is shown above the passage and need not be said again.
-    """
+    """The piece of a passage with the most of a query's words, else its first sentence; `headings`
+    are shown above the passage and not repeated."""
     text = readable(content, headings)
     query, variants = query.without_stop_words(), dict(query.guesses)
     matches = spans(connection, text, query, variants=variants)
@@ -197,14 +194,8 @@ def snippet(
 def nearest_snippets(
     model: ModelInUse, query: Query, contents: Sequence[tuple[str, Sequence[str]]]
 ) -> list[str]:
-    """For passages that hold no word of a query, the text from the nearest sentence on.
-
-    Args:
-        contents: pairs of a passage and the headings shown above it.
-
-    Returns:
-        "" where no sentence is nearest: without a model, or of a single sentence.
-    """
+    """For passages (with the headings above them) without a word of a query, the text from the
+    nearest sentence on; "" without a model, or for a single sentence."""
     passages = [_sentences(readable(content, headings)) for content, headings in contents]
     together = [sentence for passage in passages if len(passage) > 1 for sentence in passage]
     none = [""] * len(contents)
@@ -240,7 +231,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def readable(content: str, headings: Sequence[str] = ()) -> str:
-    """A passage without marks of layout and without some headings."""
+    """A passage without layout and without some headings."""
     stored = {_plain(heading) for heading in headings if heading}
     kept: list[str] = []
     code = ""  # the fence of the code that the line is in
@@ -269,7 +260,7 @@ def _without_marks(line: str) -> str:
         line = heading["text"]
     line = _TAG.sub("", _ATTRIBUTES.sub("", _ALERT.sub("", line))).rstrip()
     parts = _CODE_SPAN.split(_WIKI_LINK.sub(r"\1", _LINK.sub(r"\1", line)))
-    for number in range(0, len(parts), 3):  # text, fence and code by turns
+    for number in range(0, len(parts), 3):  # text, fence and code in turn
         parts[number] = _EMPHASIS.sub(_emphasised, _EMPHASIS.sub(_emphasised, parts[number]))
     del parts[1::3]
     return "".join(parts)

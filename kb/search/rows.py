@@ -1,4 +1,4 @@
-"""What is read of the passages of an answer: rows for who asked, texts for a finer order."""
+"""What is read of the passages of an answer: rows to show, texts for reranking."""
 
 from __future__ import annotations
 
@@ -39,11 +39,8 @@ def passage_rows(
     *,
     dates: bool = False,
 ) -> list[Row]:
-    """The rows of some hits, in their order; `called` says how each collection is shown.
-
-    Args:
-        dates: with the date of each document that has one.
-    """
+    """The rows of some hits, in order; `called` says how each collection is shown. With `dates`,
+    those of documents that have one."""
     rows: list[Any] = []
     by_id = {hit.chunk_id: hit for hit in hits}
     loaded = load_rows(connection, [*by_id])
@@ -84,11 +81,8 @@ def embedded_texts(_: SearchedFile, connection: Connection, hits: Sequence[Hit])
 def finer_order(
     model: ModelInUse, query: Query, hits: Sequence[Hit], texts: Sequence[str]
 ) -> tuple[list[int], str]:
-    """The positions of a query's hits, best first by every word of theirs, and a notice.
-
-    Args:
-        texts: of the best hits; the others stay behind them.
-    """
+    """The positions of a query's hits, best first by all their words, and a notice; `texts` are
+    those of the best hits, and the others stay behind them."""
     order = list(range(len(hits)))
     with model.database.read() as connection:
         is_english = Snapshot(connection).model.is_english

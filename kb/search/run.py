@@ -35,10 +35,9 @@ class SearchResult(NamedTuple):
     """The rows of a search, best first, and a notice for the reader."""
 
     rows: list[Any]
-    hits: list[Hit]  # behind each row; where rows are documents, behind all of them
+    hits: list[Hit]  # of each row; if rows are documents, of all of them
     files: list[SearchedFile]  # where each row comes from
-    # As each file was asked, with likely words for those that no file has.
-    queries: dict[SearchedFile, Query]
+    queries: dict[SearchedFile, Query]  # as each file was asked, with likely words added
     notice: str = ""
 
     def newest_first(self) -> SearchResult:
@@ -55,7 +54,7 @@ class SearchResult(NamedTuple):
 def run(
     files: Sequence[SearchedFile], request: SearchRequest, policy: Policy = DOCUMENTS
 ) -> SearchResult:
-    """As `run_batch`, of one request; with the notice."""
+    """As `run_batch`, for one request; with the notice."""
     (result,), notice = run_batch(files, [request], policy)
     return result._replace(notice=notice)
 
@@ -63,13 +62,13 @@ def run(
 def run_batch(
     files: Sequence[SearchedFile], requests: Sequence[SearchRequest], policy: Policy = DOCUMENTS
 ) -> tuple[list[SearchResult], str]:
-    """The best rows of some files for each request, and one notice for the reader of all.
+    """The best rows of some files for each request, and one notice for all.
 
     Raises:
         CollectionNotFound: a name that no file has.
-        EmbeddingError: there are no vectors to be had, and a request is not hybrid.
+        EmbeddingError: there are no vectors, and a request is not hybrid.
         FileError: no file answers, or one does not and the policy needs all.
-        ModelMismatchError: the first file's vectors come from another model than the one asked for.
+        ModelMismatchError: the first file's vectors come from another model than the requested one.
     """
     while True:
         search = _Search(files, requests, policy)
@@ -101,7 +100,7 @@ def run_batch(
 
 
 class _Search:
-    """The state of one search: what each file is asked, and the notices."""
+    """The state of a search: what each file is asked, and the notices."""
 
     def __init__(
         self, files: Sequence[SearchedFile], requests: Sequence[SearchRequest], policy: Policy
@@ -112,7 +111,7 @@ class _Search:
         self._requests = requests
         self._parsed = [policy.parse(request.text) for request in requests]
         self._looks: dict[SearchedFile, Look] = {}
-        # By file, the queries with likely words for those that no file has, and a notice of these.
+        # By file, the queries with likely words for unknown ones, and a notice about them.
         self._queries: dict[SearchedFile, list[tuple[Query, str]]] = {}
         self._is_by_words: list[bool] = []  # by request: it is answered without vectors
         self._vectors: dict[SearchedFile, list[Floats | None]] = {}
@@ -122,11 +121,7 @@ class _Search:
         self._some_wait = False  # passages there have no vector yet
 
     def plan(self) -> None:
-        """Say what each file is asked.
-
-        Raises:
-            CollectionNotFound: a name that no file has.
-        """
+        """Decide what each file is asked. Raises CollectionNotFound for a name that no file has."""
         policy, parsed, together = self._policy, self._parsed, self.together
         is_alone = len(together.files) == 1
         self._looks = together.each(policy.look, self._requests, parsed, is_alone)
@@ -145,11 +140,8 @@ class _Search:
         self._is_by_words = [self._needs_no_vector(number) for number in range(len(self._requests))]
 
     def embed(self) -> None:
-        """Make the vectors of the queries by each file's model; outside of any read.
-
-        Raises:
-            EmbeddingError: no file has them, where they are needed.
-        """
+        """Make the queries' vectors with each file's model, outside any read. Raises EmbeddingError
+        if no file has them and they are needed."""
         are_needed = not all(request.hybrid for request in self._requests)
         for file in [*self.together.files]:
             texts = [
@@ -184,7 +176,6 @@ class _Search:
             self.notices += [notice for _, notice in self._queries[file]]
 
     def answer(self, number: int) -> SearchResult:
-        """The rows of one request."""
         request, policy = self._requests[number], self._policy
         limit = policy.max_hits or request.limit
         if request.rerank:
@@ -238,7 +229,7 @@ class _Search:
     def _fold(
         self, hits: Sequence[tuple[SearchedFile, Hit]], limit: int
     ) -> tuple[list[tuple[SearchedFile, Hit]], dict[tuple[SearchedFile, int | None], list[str]]]:
-        """The best hits without copies and translations, and the paths of these by document."""
+        """The best hits without copies and translations, and their paths by document."""
         others = self.together.each(fold, of=_by_file(hits))
         kept = [
             (file, hit)
@@ -253,7 +244,7 @@ class _Search:
         }
 
     def notice_vectors(self, results: Sequence[SearchResult]) -> None:
-        """Say what kept queries or passages from having vectors."""
+        """Note why queries or passages have no vectors."""
         self.notices += self._problems
         if (
             self._policy.tells_doubts
@@ -263,18 +254,15 @@ class _Search:
             self.notices.append(WORDS_ALONE if self._lacks_vectors else self._missing_vectors())
 
     def texts_to_rerank(self, result: SearchResult) -> list[str]:
-        """The texts of the best hits of a result as the model embedded them."""
+        """The best hits' texts as the model embedded them."""
         hits = list(zip(result.files, result.hits, strict=True))[:CANDIDATES]
         loaded = self.together.each(embedded_texts, of=_by_file(hits))
         texts = {file: iter(of_file) for file, of_file in loaded.items()}
         return [next(texts[file]) if file in texts else "" for file, _ in hits]
 
     def rerank(self, result: SearchResult, texts: Sequence[str], limit: int) -> SearchResult:
-        """The rows in a finer order.
-
-        Reranking says which rows are the best, the evidence how good the best are: the first row
-        gets the greatest of their scores, and so on.
-        """
+        """The rows in a finer order. Reranking says which rows are best, the evidence how good the
+        best are: the first row gets the highest of their scores, and so on."""
         first = self.together.files[0]
         order, problem = finer_order(first.model, result.queries[first], result.hits, texts)
         self.notices.append(problem)
@@ -287,31 +275,27 @@ class _Search:
 
     def _needs_no_vector(self, number: int) -> bool:
         request, query = self._requests[number], self._parsed[number]
-        if not self._searched_files(number):
-            return True
-        if request.hybrid and query.asks_for_nothing:
+        files = self._searched_files(number)
+        if not files or (request.hybrid and query.asks_for_nothing):
             return True
         needs = request.needs_distances or request.rerank or request.max_distance < MAX_DISTANCE
         if needs or not (request.hybrid and query.is_exact):
             return False
-        # Where nothing holds what is asked for, it is searched in another way.
-        queries = {file: self._queries[file][number][0] for file in self._searched_files(number)}
+        # If nothing matches, the search falls back to one that may need vectors.
+        queries = {file: self._queries[file][number][0] for file in files}
         request = request._replace(documents=OPEN)
         notices = self.together.each(self._policy.notice_of, request, of=queries)
         return not all(notices.values())
 
     def _searched_files(self, number: int) -> list[SearchedFile]:
-        """The files that have anything to say to a request."""
+        """The files with anything to say to a request."""
         return [file for file in self.together.files if self._looks[file].has_scope[number]]
 
     def _agreed(
         self, number: int, proposals: dict[SearchedFile, Proposal]
     ) -> dict[SearchedFile, Proposal]:
-        """The proposals; what is told where nothing is found holds only where no file finds any.
-
-        So it is with searching without the quotes: where another file holds the words in a row, a
-        file without them has nothing to say.
-        """
+        """The proposals; a notice that nothing was found holds only if no file finds anything. If
+        another file contains the quoted phrase, a file without it does not drop the quotes."""
         notices = [proposal.notice for proposal in proposals.values()]
         if all(notices):
             self.notices += notices[:1]
@@ -352,7 +336,7 @@ class _Search:
         return SearchResult(listed, [hit for _, hit in hits], [file for file, _ in hits], queries)
 
     def _missing_vectors(self) -> str:
-        """A notice while some of the passages that were searched have no vector yet."""
+        """A notice while some of the searched passages have no vector yet."""
         if not self._some_wait:
             return ""
         ranges = {

@@ -1,4 +1,4 @@
-"""Find a section by what somebody calls it."""
+"""Finds a section by what somebody calls it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,10 @@ def find_section(
 ) -> tuple[Row, list[Row]]:
     """The section of a name, and others that it names equally well.
 
-    In this order: the exact heading, also with its markup; the heading without regard to case and
-    punctuation; a path of headings (`Install > Linux`; from any ancestor on); an anchor, with or
-    without `#`; a name of a term; a part of a heading; a path of parts.
-
-    Args:
-        content: the document's text, in which anchors are written.
-
-    Raises:
-        SectionNotFound: with the nearest headings.
+    In this order: the exact heading, also with its markup; the heading ignoring case and
+    punctuation; a path of headings (`Install > Linux`, from any ancestor on); an anchor written in
+    `content` or made by renderers, with or without `#`; a name of a term; a part of a heading; a
+    path of parts. Raises SectionNotFound with the nearest headings.
     """
     first = next(filter(None, _tiers(sections, name, content)), None)
     if first:
@@ -46,8 +41,8 @@ def find_section(
 
 
 def _tiers(sections: Sequence[Row], name: str, content: str) -> Iterator[list[Row]]:
-    """The sections that fit a name, the best way of fitting first."""
-    from kb.formats.markdown import plain_heading  # here: it brings YAML
+    """The sections that fit a name, the best kind of fit first."""
+    from kb.formats.markdown import plain_heading  # here: it imports YAML
 
     plain = plain_heading(name)
     keys = [key for key in dict.fromkeys((_key(name), _key(plain))) if key]
@@ -77,7 +72,7 @@ def _tiers(sections: Sequence[Row], name: str, content: str) -> Iterator[list[Ro
 
 
 def _by_anchor(sections: Sequence[Row], name: str, lines: Sequence[str]) -> Iterator[list[Row]]:
-    """Those of an anchor: one that is written in the text, else one that renderers make."""
+    """The sections of an anchor written in the text, else of one that renderers make."""
     anchor = unquote(name.rpartition("#")[2].strip()).casefold()
     if not anchor:
         return
@@ -109,10 +104,8 @@ def _without_terms(sections: Sequence[Row]) -> list[Row]:
 
 
 def _names(heading: str) -> Iterator[str]:
-    """The short names of a term.
-
-    `-m <text>, --message=<text>` is `-m` and `--message`, `run(task, *, debug=None)` is `run`.
-    """
+    """A term's short names: `-m <text>, --message=<text>` is `-m` and `--message`, `run(task, *,
+    debug=None)` is `run`."""
     for part in heading.split(", "):
         yield part
         yield _NAME_END.split(part, maxsplit=1)[0]

@@ -1,8 +1,8 @@
-"""One read of a file, and what is known of the file until it changes.
+"""A read of a file, and what is known of the file until it changes.
 
-Counting takes .035 us for each passage that holds a word: 11 ms for the eight words of a question
-among a million passages. So a document frequency is counted once, and estimated where very many
-passages hold the word.
+Counting takes .035 us for each passage that contains a word: 11 ms for the eight words of a
+question among a million passages. So a document frequency is counted once, and estimated for words
+in very many passages.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from kb.store.connection import Connection
 from kb.store.embeddings import current_model
 
 MAX_CONSTANT = 1_000.0  # of a calibration: measured models have up to 14
-MAX_DF = 2_000  # passages: a word in more of them, and in more than this share, is passed over
+MAX_DF = 2_000  # passages: a word in more of them, and in more than this share, is skipped
 MAX_DF_SHARE = 0.02
-# Passages: a word in more of them and in more than this share does not rank where another does. On
+# Passages: a word in more of them and in more than this share does not rank if another does. On
 # SciFact the share alone costs .0003 nDCG@10, a share of 0.05 .006; among 91,000 passages it takes
 # the keyword list from 14 to 7 ms.
 MAX_RANKING_DF = 5_000
 MAX_RANKING_SHARE = 0.1
 # Passages on a page of the keyword index: 610 to 870 of the common words of a million passages.
 PASSAGES_A_PAGE = 740
-PAGES_TELL = 200_000  # passages of a file; in a smaller one counting takes no longer
-MIN_ESTIMATED = 20_000  # passages: fewer fill too few pages to tell
-SAMPLE = 4_096  # passages that tell whose the pages are
+PAGES_TELL = 200_000  # passages of a file; a smaller one is counted as fast
+MIN_ESTIMATED = 20_000  # passages: fewer fill too few pages for an estimate
+SAMPLE = 4_096  # passages that show whose the pages are
 LARGE = 100_000  # passages of a file
 SMALL_SHARE = 0.03  # of them
 MAX_RANGES = 4
 
 
 class Sizes(NamedTuple):
-    """How many passages and documents a file holds."""
+    """How many passages and documents a file has."""
 
     passages: int
     documents: int
@@ -44,24 +44,23 @@ class Sizes(NamedTuple):
 class FileModel(NamedTuple):
     """The model that made a file's vectors."""
 
-    # Its name and SHA-256; vectors of different ones are not compared.
-    build: tuple[str, str] = ("", "")
+    build: tuple[str, str] = ("", "")  # name and SHA-256; vectors of different ones do not compare
     calibration: Calibration = BUNDLED_CALIBRATION  # how its distances become scores
     is_english: bool = True  # its vectors mean little for text in other scripts
 
 
 def max_df(passages: int) -> int:
-    """The document frequency from which on a word is passed over."""
+    """The document frequency from which a word is skipped."""
     return max(MAX_DF, int(passages * MAX_DF_SHARE))
 
 
 def max_ranking_df(passages: int) -> int:
-    """The document frequency from which on a word does not rank where another does."""
+    """The document frequency from which a word does not rank if another does."""
     return max(MAX_RANKING_DF, int(passages * MAX_RANKING_SHARE))
 
 
 class Snapshot(NamedTuple):
-    """One read of a file. What it knows stays with the connection until the file changes."""
+    """A read of a file. What it knows stays with the connection until the file changes."""
 
     connection: Connection
 
@@ -71,12 +70,12 @@ class Snapshot(NamedTuple):
             return FileModel()
         calibration = Calibration(row["slope"], row["intercept"])
         if not all(abs(constant) < MAX_CONSTANT for constant in calibration):
-            calibration = BUNDLED_CALIBRATION  # damaged, or made up: no score would come of it
+            calibration = BUNDLED_CALIBRATION  # damaged or invented: it would give no score
         return FileModel((row["name"], row["sha256"]), calibration, is_english_model(row["name"]))
 
     @property
     def sizes(self) -> Sizes:
-        """Counted once: at a million passages that takes 5 ms."""
+        """Counted once: with a million passages that takes 5 ms."""
         count = self.connection.value
         return self.connection.once(
             "sizes", lambda: Sizes(count("count_all_chunks"), count("count_all_documents"))
@@ -94,10 +93,8 @@ class Snapshot(NamedTuple):
         return {match: min(cached[match][0], most) for match in matches}
 
     def estimated_df(self, matches: Iterable[str], most: int) -> dict[str, int]:
-        """As `df`; within a fourth for words that are passed over.
-
-        Those are estimated by the pages of the keyword index that they fill.
-        """
+        """As `df`, but for skipped words an estimate within a fourth, by the pages of the keyword
+        index that they fill."""
         if self.sizes.passages < PAGES_TELL:
             return self.df(matches, most)
         by_pages = self._df_by_pages(list(dict.fromkeys(matches)))
@@ -105,24 +102,22 @@ class Snapshot(NamedTuple):
         return estimated | self.df(by_pages.keys() - estimated.keys(), most)
 
     def is_common_prefix(self, prefix: str) -> bool:
-        """Whether words with a beginning stand in so many passages that they do not rank.
-
-        By the pages of the keyword index between the first of them and the last.
-        """
+        """Whether a prefix's words are in too many passages to rank, by the pages of the keyword
+        index between the first of them and the last."""
         most = max_ranking_df(self.sizes.passages)
         if self.sizes.passages <= most:
             return False
         bounds = json.dumps({prefix: prefix + "\U0010ffff"})
         ((_, pages),) = self.connection.tuples("pages_behind_terms", terms=bounds)
-        return bool(PASSAGES_A_PAGE * pages > 2 * most)  # a passage holds several of them
+        return bool(PASSAGES_A_PAGE * pages > 2 * most)  # a passage has several of them
 
     def take_as_held_by_all(self, match: str) -> None:
-        """Count an expression, of words that very many passages hold, no further."""
+        """Stop counting an expression of very common words."""
         passages = self.sizes.passages
         self.connection.cached("df")[match] = passages, passages
 
     def df_within(self, matches: Iterable[str], ranges: Sequence[ChunkRange]) -> dict[str, int]:
-        """In how many passages of some ranges each expression is."""
+        """In how many passages of some ranges each expression occurs."""
         cached: dict[tuple[ChunkRange, str], int] = self.connection.cached("df of ranges")
         matches = list(dict.fromkeys(matches))
         for within in ranges:
@@ -132,7 +127,7 @@ class Snapshot(NamedTuple):
         return {match: sum(cached[within, match] for within in ranges) for match in matches}
 
     def is_small_part(self, ranges: Sequence[ChunkRange]) -> bool:
-        """Whether ranges hold so few of a large file's passages that its rest should not cost."""
+        """Whether ranges have so few of a large file's passages that the rest should not cost."""
         passages = self.sizes.passages
         if passages < LARGE or len(ranges) > MAX_RANGES:
             return False
@@ -147,11 +142,9 @@ class Snapshot(NamedTuple):
         return sum(cached[within] for within in ranges) < most
 
     def _df_by_pages(self, matches: Sequence[str]) -> Mapping[str, int]:
-        """About how frequent words are that are passed over; 0 for other words.
-
-        The pages between that of a term and the next one's are its own or its neighbour's. So they
-        count only where a stretch in the middle of the file holds the word often as well.
-        """
+        """Approximate frequency of skipped words; 0 for others. The pages between a term's and the
+        next one's are its own or its neighbour's, so they count only if a stretch in the middle of
+        the file contains the word often too."""
         passages = self.sizes.passages
         cached: dict[str, int] = self.connection.cached("df by pages")
         terms = {match: self.term(match) for match in matches if match not in cached}
@@ -175,10 +168,8 @@ class Snapshot(NamedTuple):
         return {match: cached[match] for match in matches}
 
     def _df_of_sample(self, matches: list[str], most: int) -> dict[str, int]:
-        """As `df`, of a stretch in the middle of the longest collection.
-
-        Hardly a passage there is newer than most of the index.
-        """
+        """As `df`, in a stretch in the middle of the longest collection, where hardly a passage is
+        newer than most of the index."""
         if not matches:
             return {}
         first = self.connection.once(
@@ -194,7 +185,7 @@ class Snapshot(NamedTuple):
         return self.connection.tuples("count_holding_between", matches=listed, **bounds)
 
     def term(self, match: str) -> str:
-        """The term of the index that an expression looks for; "" if it is more than one word."""
+        """The index's term for an expression; "" if it is not a single word."""
         if not (match.startswith('"') and match.endswith('"') and match.count('"') == 2):
             return ""
         terms = self.connection.stems(match[1:-1])

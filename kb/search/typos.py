@@ -1,8 +1,8 @@
-"""Typos and prefixes: from words that a user typed to words that the file holds.
+"""Typos and prefixes: from words that a user typed to words in the file.
 
-The tables `vocabulary` and `word_endings` hold every word as it is written, forwards and backwards;
-the stems of the keyword index are too far from a misspelt word. A word one edit away has the typed
-word's beginning or end. For two edits rapidfuzz compares the words of similar length.
+The tables `vocabulary` and `word_endings` have every word as written, forwards and backwards; the
+keyword index's stems are too far from a misspelt word. A word one edit away shares the typed
+word's beginning or end. For two edits rapidfuzz compares words of similar length.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ TWO_EDITS_FROM = 8
 MAX_CORRECTED = 12  # words; a longer query finds its documents by the others
 MAX_VARIANTS = 20
 AMBIGUOUS_BELOW = 6  # letters; a shorter word has neighbours by chance
-MAX_LIKELY_WORDS = 3  # that an unknown word of a query is taken for
-FOREIGN_FROM = 3  # unknown words; a query of mostly such is in another language
+MAX_LIKELY_WORDS = 3  # for an unknown word of a query
+FOREIGN_FROM = 3  # unknown words; if most of a query's are, it is in another language
 
 
 class Variant(NamedTuple):
-    """A word of the file that is near a typed one."""
+    """A word of the file similar to a typed one."""
 
     word: str
-    stem: str  # the keyword index's term; look up the word, which the index stems by itself
+    stem: str  # the keyword index's term; look up the word, which the index stems itself
     edits: int
 
 
@@ -46,21 +46,19 @@ def variants(connection: Connection, words: Iterable[str]) -> dict[str, list[Var
         folded = {word: _folded(connection, word) for word in unknown}
         near = _near(connection, {*filter(None, folded.values())})
         others = sorted({other for similar in near.values() for other in similar})
-        stems: dict[str, str] = {}
-        if others:
-            stems = stems_of_words(connection, others)
+        stems = stems_of_words(connection, others) if others else {}
         for word, typed in folded.items():
             cached[word] = _in_order(connection, typed, near[typed], stems) if typed else []
     return {word: cached[word] for word in words}
 
 
 def stems_of_words(connection: Connection, words: Iterable[str]) -> dict[str, str]:
-    """The stems of those of some words that the file holds as they are written."""
+    """The stems of the words that occur in the file as written."""
     return dict(connection.tuples("stems_of_words", words=json.dumps([*words])))
 
 
 def prefixed(connection: Connection, prefixes: Iterable[str]) -> dict[str, dict[str, str]]:
-    """For each prefix (folded, one word) the words that begin so, in order, and their stems."""
+    """For each prefix (folded, one word), its words in order, and their stems."""
     prefixes = dict.fromkeys(prefixes)
     cached: dict[str, dict[str, str]] = connection.cached("words with prefixes")
     if new := [prefix for prefix in prefixes if prefix not in cached]:
@@ -71,19 +69,19 @@ def prefixed(connection: Connection, prefixes: Iterable[str]) -> dict[str, dict[
 
 
 def prefix_bounds(prefix: str) -> dict[str, str]:
-    """The range of words that begin with a prefix, as parameters of a statement."""
+    """The range of words with a prefix, as parameters of a statement."""
     return {"prefix": prefix, "after": prefix + "\U0010ffff"}
 
 
 def correct(
     connection: Connection, query: Query, existing: Container[str], *, even_foreign: bool = False
 ) -> tuple[Query, str]:
-    """A query with the likely words beside those that no file has, and a sentence about them.
+    """A query with likely words beside those that no file has, and a sentence about them.
 
     Args:
         existing: the words that the files have (`existing_words`).
-        even_foreign: also where most words are unknown. "Wie lade ich eine Datei hoch?" does not
-            ask English documents for a "date": its meaning has to find them.
+        even_foreign: even if most words are unknown. "Wie lade ich eine Datei hoch?" does not ask
+            English documents for a "date": its meaning has to find them.
     """
     operands = (*query.terms, *query.must)
     if len(operands) > MAX_CORRECTED:
@@ -131,14 +129,15 @@ def correct(
 
 
 def _may_be_typo(word: str) -> bool:
-    """Whether a word that stands nowhere may be misspelt: English words and acronyms are not."""
+    """Whether an unknown word may be misspelt: English words and acronyms are not."""
     if word.isupper() and len(word) < AMBIGUOUS_BELOW:
         return False
     return all(english_number(part) is None for part in words_of(word.casefold()))
 
 
 def _likely(typed: str, near: Sequence[Variant]) -> list[str]:
-    """The nearest words; of a short word only one, of two edits none with another first letter."""
+    """The nearest words; for a short word only one, with two edits none with another first
+    letter."""
     words = [
         variant.word
         for variant in near
@@ -159,7 +158,7 @@ def bare_words(queries: Iterable[Query]) -> set[str]:
 
 
 def existing_words(connection: Connection, words: set[str]) -> set[str]:
-    """Those of some words that the file holds, or once held, with any ending."""
+    """The words that the file has or had, with any ending."""
     stems = {word: connection.stems(word) for word in words}
     cached: dict[str, bool] = connection.cached("stems")
     of_all = {stem for of_word in stems.values() for stem in of_word}
@@ -175,7 +174,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _folded(connection: Connection, text: str) -> str:
-    """The folded word, if it is one for which typos are looked for; else ""."""
+    """The folded word if typos are looked for; else ""."""
     terms = connection.tokenize(text)
     if len(terms) != 1:
         return ""
@@ -195,13 +194,13 @@ def _in_order(
         for other in near
         if stems.get(other, same) != same
     ]
-    # Of equal distance, a word with the same first letter is the likelier one.
+    # At equal distance, a word with the same first letter is likelier.
     ordered.sort(key=lambda near: (near.edits, near.word[0] != typed[0], near.word))
     return ordered[:MAX_VARIANTS]
 
 
 def _near(connection: Connection, words: set[str]) -> dict[str, list[str]]:
-    """For each word those that are few enough edits away."""
+    """For each word, those few enough edits away."""
     long = {word for word in words if len(word) >= TWO_EDITS_FROM}
     candidates = _one_edit_away(connection, sorted(words - long))
     near = {word: _within(word, sorted(alike), 1) for word, alike in candidates.items()}
@@ -214,11 +213,8 @@ def _near(connection: Connection, words: set[str]) -> dict[str, list[str]]:
 
 
 def _one_edit_away(connection: Connection, words: Sequence[str]) -> dict[str, set[str]]:
-    """For each word those that may be one edit away.
-
-    An edit touches one letter or two neighbours. Where it lies in the first half, the typed word's
-    end stays, else its beginning.
-    """
+    """For each word, those possibly one edit away. An edit touches one letter or two neighbours: in
+    the first half it leaves the typed word's end unchanged, else its beginning."""
     alike: dict[str, set[str]] = {word: set() for word in words}
     if not alike:
         return alike
@@ -232,7 +228,7 @@ def _one_edit_away(connection: Connection, words: Sequence[str]) -> dict[str, se
 
 
 def _within(typed: str, words: Sequence[str], most: int) -> list[str]:
-    """Those of some words that are at most so many edits away."""
+    """The words at most `most` edits away."""
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
 

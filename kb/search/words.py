@@ -1,8 +1,8 @@
 """The words of a text in order, with their places: what operators and highlights compare.
 
 The keyword index's own tokenizer cuts and folds them (case, accents), so that text and index agree.
-Beyond it, as in kb/text/terms.py, compatibility forms are normalised, and in scripts without spaces
-every character is a word, glued to the one before it.
+In addition, as in kb/text/terms.py, compatibility forms are normalised, and in scripts without
+spaces every character is a word, glued to the one before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kb.store.connection import Connection
 from kb.text.terms import identifier_parts, is_unspaced, pictograph_places, runs
 
 _VERSION = re.compile(r"[vV]?\d+(?:\.\d+)+")
-_SEPARATOR = r"[\x00-/:-@\[-`{-\x7f]"  # compiles in .2 ms, all that is no letter or digit in 10
+_SEPARATOR = r"[\x00-/:-@\[-`{-\x7f]"  # compiles in .2 ms; every non-alphanumeric takes 10
 
 
 class Words:
@@ -39,19 +39,19 @@ class Words:
         self.ends.append(end)
 
     def is_glued(self, number: int) -> bool:
-        """Whether no character stands between a word and the one before it."""
+        """Whether a word directly follows the one before it."""
         # Several normal characters may come from one raw character.
         before = number - 1
         return number > 0 and self.starts[number] in (self.ends[before], self.starts[before])
 
 
 class Pattern(NamedTuple):
-    """One operand of a query as words next to each other."""
+    """An operand of a query as adjacent words."""
 
-    words: tuple[str, ...]  # as they are compared: stems if `is_stem`
+    words: tuple[str, ...]  # as compared: stems if `is_stem`
     glued: tuple[bool, ...]  # whether each follows the one before without a gap
-    folded: tuple[str, ...]  # as they are looked up in the keyword index, which stems them itself
-    is_prefix: bool = False  # the last word may go on
+    folded: tuple[str, ...]  # as looked up in the keyword index, which stems them itself
+    is_prefix: bool = False  # the last word may continue
     is_stem: bool = False
     has_pictographs: bool = False
     case: bool = False  # upper and lower case must agree
@@ -82,7 +82,7 @@ def pattern(connection: Connection, operand: Operand, *, case: bool = False) -> 
 
 
 def split_for(connection: Connection, text: str, sought: Pattern) -> Words:
-    """A text's words in the form in which a pattern's words are given."""
+    """A text's words in the form of a pattern's words."""
     return split(
         connection, text, stem=sought.is_stem, case=sought.case, pictographs=sought.has_pictographs
     )
@@ -99,7 +99,7 @@ def split(
     """The words of a text.
 
     Args:
-        stem: English endings taken off, as the keyword index does.
+        stem: without English endings, as in the keyword index.
         case: keep upper and lower case.
         pictographs: emoji count as words.
     """
@@ -128,11 +128,11 @@ def split(
 
 
 def find(text: Words, sought: Pattern) -> list[tuple[int, int]]:
-    """Where a pattern occurs: the first word's number and the one behind the last's."""
+    """Where a pattern occurs: the first word's number and the one after the last's."""
     if not sought.words:
         return []
     words, size = text.words, len(sought.words)
-    # Characters of an unspaced run are looked for as one run.
+    # Characters of an unspaced run must be adjacent.
     bonds = [i for i in range(1, size) if sought.glued[i] and is_unspaced(sought.words[i])]
     exact = list(sought.words[:-1] if sought.is_prefix else sought.words)
     last = sought.words[-1]
@@ -158,9 +158,8 @@ def find(text: Words, sought: Pattern) -> list[tuple[int, int]]:
 
 
 def holds(connection: Connection, text: str, sought: Pattern) -> bool:
-    """Whether a pattern occurs in a text."""
     if scan := _ascii_scan(sought):
-        # Eight times as fast, never wrong about a hit, and in ASCII text about a miss neither.
+        # Eight times as fast; a hit is always right, and in ASCII text so is a miss.
         if scan.search(text):
             return True
         if text.isascii():
@@ -177,7 +176,8 @@ def places(connection: Connection, text: str, sought: Pattern) -> list[tuple[int
 
 
 def version_pattern(text: str) -> re.Pattern[str] | None:
-    """What finds a version (`1.5`, `v2.0.1`) or a decimal as a word: `1.1.5` holds no 1.5."""
+    """What finds a version (`1.5`, `v2.0.1`) or a decimal as a word: `1.1.5` does not contain
+    1.5."""
     if not _VERSION.fullmatch(text):
         return None
     digits = re.escape(text.lstrip("vV"))
@@ -185,7 +185,6 @@ def version_pattern(text: str) -> re.Pattern[str] | None:
 
 
 def without_first(sought: Pattern, count: int) -> Pattern:
-    """A pattern without its first words."""
     return sought._replace(
         words=sought.words[count:],
         folded=sought.folded[count:],
@@ -255,7 +254,7 @@ def _add_other(
     stem: bool,
     case: bool,
 ) -> None:
-    """Add a word that holds more than ASCII."""
+    """Add a word that is not all ASCII."""
     normal = unicodedata.normalize("NFKC", raw)
     unspaced = is_unspaced(normal)
     if not unspaced and normal == unicodedata.normalize("NFC", raw):
