@@ -1,7 +1,7 @@
 """The web address of a saved page, against which its relative links are resolved.
 
-A page of a tree keeps its relative links, which lead to the files beside it. So a page counts as
-saved by itself unless one of its links leads to a file.
+A page of a tree keeps relative links to the files beside it. So a page counts as saved by itself
+unless one of its links leads to a file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from html import unescape
 from urllib.parse import unquote, urlsplit
 
-_MOST_BYTES = 4_000_000  # in which an address is looked for: styles may stand before it
+_MOST_BYTES = 4_000_000  # searched for an address: styles may come first
 _MOST_LINKS = 200  # that are looked up
 # Internet Explorer and Chrome: "saved from url=(0022)https://..."; SingleFile: "url: https://...".
 _SAVED_FROM = re.compile(
@@ -24,10 +24,8 @@ _LINK = re.compile(rb"""<a\s[^<>]*?\bhref\s*=\s*["']?([^"'\s<>#?:\\]+)""", re.IG
 
 
 def saved_address(data: bytes, path: str, is_file: Callable[[str], bool]) -> str:
-    """The address of a page that was saved by itself; "" for one without, or of a tree.
-
-    `path` and what `is_file` takes are paths in the collection.
-    """
+    """The address of a page that was saved by itself; "" if it has none or belongs to a tree.
+    `path` and the arguments of `is_file` are paths in the collection."""
     head = data[:_MOST_BYTES]
     if saved := _SAVED_FROM.search(head):
         return _text(saved[1])
@@ -50,7 +48,7 @@ def _web(value: bytes) -> Iterator[str]:
     address = _text(value)
     try:
         parts = urlsplit(address)
-    except ValueError:  # brackets that are no address
+    except ValueError:  # malformed brackets
         return
     if parts.scheme in ("http", "https") and parts.hostname:
         yield address
@@ -61,7 +59,7 @@ def _text(value: bytes) -> str:
 
 
 def _linked_paths(head: bytes, path: str) -> Iterator[str]:
-    """The paths in the collection to which a page's relative links lead, itself apart."""
+    """The paths in the collection that a page's relative links lead to, except its own."""
     links = dict.fromkeys(link[1] for link in _LINK.finditer(head))
     for link in list(links)[:_MOST_LINKS]:
         place = posixpath.join("/", posixpath.dirname(path), unquote(_text(link)))

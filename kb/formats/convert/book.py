@@ -20,7 +20,7 @@ _PAGES = ("application/xhtml+xml", "text/html")
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """All that the spine lists except the table of contents, under the book's own title."""
+    """All that the spine lists except the table of contents, under the book's title."""
     package = Package(data, "EPUB")
     root, chapters = spine(package)
     if "META-INF/encryption.xml" in package.names and "META-INF/rights.xml" in package.names:
@@ -66,11 +66,11 @@ def _chapter(page: bytes, path: str, inside: set[str]) -> Content:
     for link in tree.css("a[href]"):
         try:
             address = urlsplit(link.attributes.get("href") or "")
-        except ValueError:  # brackets that are no address
+        except ValueError:  # malformed brackets
             continue
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(address.path)))
         if not address.scheme and (not address.path or target in inside):
-            # The chapters are one document now.
+            # The chapters become one document.
             if address.fragment:
                 link.attrs["href"] = f"#{address.fragment}"
             else:

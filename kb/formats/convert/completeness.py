@@ -1,7 +1,7 @@
-"""Whether the words of a file came through: it is read a second time, in the plainest way.
+"""Checks that a file's words came through, by reading it a second time in the plainest way.
 
-A reader here knows where a format has words, and nothing of what they mean. A converter counts what
-it leaves out on purpose (`Converted.left_out`); a notice says what else is missing.
+A reader here knows where a format has words, and nothing of their meaning. A converter counts what
+it leaves out on purpose (`Converted.left_out`); a notice tells of the other missing words.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kb.text.assets import asset
 from kb.text.counted import some_of
 
 TOLERATED = 0.05  # of a file's words
-_FEWEST = 6  # missing words that are told: a page number is no loss
-_MOST_COMPARED = 500_000_000  # characters, for words that may stand there in other pieces: .3 s
-_DOTLESS = str.maketrans("ıȷ", "ij")  # below loose accents of TeX
+_FEWEST = 6  # missing words that are reported: a page number is not a loss
+_MOST_COMPARED = 500_000_000  # characters, for words that may be split differently: .3 s
+_DOTLESS = str.maketrans("ıȷ", "ij")  # below TeX's separate accents
 _SHOWN = 5
 
 
@@ -36,14 +36,14 @@ def with_losses(module: str, data: bytes, converted: Converted) -> Converted:
     """A converted file, with a notice if more of its words are missing than is tolerated."""
     try:
         source = Counter(words(SOURCES[module](data)))
-    # What only this check cannot read is converted all the same.
+    # A file that only this check cannot read is converted all the same.
     except Exception:  # noqa: BLE001
         return converted
     missing = source - Counter(words(f"{converted.title}\n{converted.text}"))
     total, left_out = source.total(), sum(converted.left_out.values())
     tolerated = max(TOLERATED * total, _FEWEST)
     if missing.total() - left_out > tolerated:
-        # Words may stand there in other pieces, or with their accents apart.
+        # Words may be split differently, or have separate accents.
         solid = _plain("".join(words(converted.text)))
         candidates = missing.most_common(1 + _MOST_COMPARED // max(1, len(solid)))
         missing = Counter({w: n for w, n in candidates if solid.count(_plain(w)) < source[w]})
@@ -61,8 +61,6 @@ def with_losses(module: str, data: bytes, converted: Converted) -> Converted:
 def _plain(text: str) -> str:
     return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", text.translate(_DOTLESS))))
 
-
-# Pages
 
 _UNSEEN, _IN_WORDS = (
     frozenset(asset("page-parts")["elements"][kind].split()) for kind in ("unseen", "in_words")
@@ -102,15 +100,13 @@ def _book(data: bytes) -> str:
     return "\n".join(_page(package.read(chapter)) for chapter in spine(package)[1])
 
 
-# Office
-
 _OFFICE = {
     "word": re.compile(r"word/(?!header|footer|settings|styles|numbering)[^/]*\.xml"),
     "slides": re.compile(r"ppt/(?:slides|notesSlides|diagrams)/(?!layout|colors)[^/]*\.xml"),
     "sheets": re.compile(r"xl/(?:(?:comments|drawings)[^/]*(?:/[^/]*)?)\.xml"),
     "opendocument": re.compile(r"content\.xml"),
 }
-# Text that stands there twice, was deleted, or is written otherwise.
+# Text that appears twice, was deleted, or is written in another way.
 _PASSED_OVER = frozenset(
     "Fallback moveFrom oMath rPh instrText delText tracked-changes table-of-content sequence-decls "
     "forms event-listeners scripts styles automatic-styles font-face-decls".split()
@@ -123,7 +119,7 @@ _DIVIDES = frozenset("p h si tab br cr s line-break tc table-cell".split())
 def _office(module: str) -> Callable[[bytes], str]:
     def read(data: bytes) -> str:
         if data.startswith(OLE):
-            return ""  # a workbook from before 2007: its only reader is the converter
+            return ""  # a workbook from before 2007: only the converter reads it
         package = Package(data, module)
         names = sorted(filter(_OFFICE[module].fullmatch, package.names))
         roots = [root for name in names if (root := package.xml(name)) is not None]
@@ -138,7 +134,7 @@ _IN_PLACE = re.compile(r"<t(?:\s[^<>]*)?>([^<]*)")
 
 
 def _cells(package: Package) -> Iterator[str]:
-    """The texts of a workbook's cells: the shared list also keeps those of deleted sheets."""
+    """Texts of a workbook's cells; its shared list also keeps those of deleted sheets."""
     shared = package.xml("xl/sharedStrings.xml")
     texts = ["".join(_xml_text(item, False)) for item in (shared if shared is not None else ())]
     used: set[int] = set()
@@ -151,11 +147,11 @@ def _cells(package: Package) -> Iterator[str]:
 
 
 def _xml_text(element: Element, is_mixed: bool) -> Iterator[str]:
-    """The text of an element: of those called `t`, or if mixed of all."""
+    """The text of elements called `t`; if mixed, of all."""
     name = element.tag.rpartition("}")[2]
     if name in _PASSED_OVER:
         return
-    if name in ("sp", "frame"):  # which may hold the date, the footer or the number of a slide
+    if name in ("sp", "frame"):  # may contain a slide's date, footer or number
         uses = (holder.get("type") for holder in element.iterfind("{*}nvSpPr/{*}nvPr/{*}ph"))
         if not _FURNITURE.isdisjoint([*uses, element.get(_USE)]):
             return
@@ -169,9 +165,6 @@ def _xml_text(element: Element, is_mixed: bool) -> Iterator[str]:
         yield " "
 
 
-# Mail and the others
-
-
 def _mail(data: bytes) -> str:
     if data.startswith(OLE):  # Outlook's
         import oxmsg
@@ -182,7 +175,7 @@ def _mail(data: bytes) -> str:
 
 
 def _mail_parts(part: Message) -> Iterator[str]:
-    """The texts of a message: of several forms of the same, the plain one."""
+    """A message's texts; of several forms of the same text, the plain one."""
     inside = part.get_payload() if part.is_multipart() else []
     parts = [inner for inner in inside if isinstance(inner, Message)]
     if part.get_content_type() == "multipart/alternative":
@@ -198,7 +191,7 @@ def _mail_parts(part: Message) -> Iterator[str]:
         if part.get_content_subtype() == "html":
             yield _without_tags(text)
         else:
-            # What is quoted stands in the text above, or once.
+            # A quotation repeats text above, or appears once.
             yield "\n".join(line for line in text.splitlines() if not line.startswith(">"))
 
 
@@ -252,15 +245,15 @@ def _manual(data: bytes) -> str:
     return re.sub(r"\\[&%:/,|^]", "", text.replace("\\-", "-"))
 
 
-_MOST_PAGES = 100  # of a PDF that are read again, evenly taken
+_MOST_PAGES = 100  # of a PDF that are read again, evenly spaced
 _LEADERS = re.compile(r"(?:[.·…]\s?){5,}")
 _DIGITS = re.compile(r"[\divxlc]+")
-_BROKEN = re.compile("[\x02\ufffe-]\n?")  # pdfium's signs for a hyphen at a line's end
+_BROKEN = re.compile("[\x02\ufffe-]\n?")  # pdfium's hyphens at a line's end
 _ENDS = slice(0, 2), slice(-2, None)  # lines of a page that may be a running head
 
 
 def _pdf(data: bytes) -> str:
-    """The text of a PDF without running heads, page numbers and lines of a table of contents."""
+    """The text of a PDF without running heads, page numbers and tables of contents."""
     import pypdfium2
 
     document = pypdfium2.PdfDocument(data)
@@ -285,11 +278,11 @@ SOURCES: dict[str, Callable[[bytes], str]] = {
 }
 
 
-# From Thai on each character counts: these scripts write no blanks, or have few words of one.
+# From Thai on each character counts: these scripts have no blanks, or few one-character words.
 _WORD = re.compile(r"[^\W_\u0e00-\U0010ffff]+|[^\W_\x00-\u0dff]")
 _INVISIBLE = re.compile("[\xad\u200b-\u200d\u2060\ufeff]")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order, without regard to case."""
+    """The words of a text in order, case folded."""
     return _WORD.findall(_INVISIBLE.sub("", text).casefold())

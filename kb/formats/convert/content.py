@@ -1,7 +1,7 @@
 """The content of a page, and how many words are left out, and why.
 
-What shows itself as navigation goes: by its element or role, by its name if it is short or consists
-of links, or by lying around the content and consisting of links. Prose stays wherever it lies.
+Navigation is removed if its element or role says so, if its name does and it is short or consists
+of links, or if it lies around the content and consists of links. Prose stays wherever it is.
 Libraries that guess the article (readability, trafilatura, resiliparse) lose whole sections of
 documentation, as 130 saved pages and 343 of eight Debian packages show (decision 10).
 """
@@ -36,17 +36,17 @@ _LINKS = "a, button, select"
 NAVIGATION, COOKIES, CONTROLS = "navigation", "cookie notice", "forms"
 HIDDEN, AROUND, COMMENTS = "hidden text", "page header and footer", "comments"
 
-# Letters without blanks. Shorter content is none: the page is a list of links, and taken whole.
+# Letters without blanks. A page with less content is a list of links, and taken whole.
 _LITTLE, _LITTLE_SHARE = 200, 0.1
 _HIDDEN_PROSE = 200  # a tab that is not shown at first is part of its page
-_LARGE = 0.5  # of a page's prose: what holds more is no navigation, whatever its name
-_IMPRINT = 250  # of a block without a heading outside of the content
-_SLOGAN = 60  # of what may stand above a title
+_LARGE = 0.5  # of a page's prose: a block with more is not navigation, whatever its name
+_IMPRINT = 250  # of a block without a heading outside the content
+_SLOGAN = 60  # of what may come before a title
 _MENU = 0.6  # of a block's letters that are links
 _MENU_IN_TEXT = 0.8  # of a paragraph's
-_LIST_OF_LINKS = 0.15  # of a page's letters that are prose: less is a page to find others by
+_LIST_OF_LINKS = 0.15  # of a page's letters that are prose: with less it only leads to others
 _ALL = 0.9  # of the prose that lies in the content
-_MOST_LEVELS = 60  # that the content is looked for
+_MOST_LEVELS = 60  # that are searched for the content
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ _BY_NAME, _BY_ELEMENT = (
     }
     for key in ("names", "elements")
 )
-# Names of what is no part of an article where it lies outside of it.
+# Names of what is not part of an article if it lies outside it.
 _BESIDE = frozenset((*_BY_NAME, *asset("page-parts")["beside"].split()))
 _PART = re.compile(r"[a-z]+|[A-Z]+[a-z]*")
 _LONGEST_LANGUAGE = 25  # letters of a language's name
@@ -84,14 +84,13 @@ _MOST_ABOUT_COOKIES = 500
 
 @dataclass(slots=True)
 class Content:
-    """What a page says, in a tree without what was left out."""
+    """A page's content, in a tree without what was left out."""
 
     node: LexborNode | None
     left_out: Counter[str] = field(default_factory=Counter)  # words by the reason
 
 
 def content_of(tree: LexborHTMLParser) -> Content:
-    """The part of a page that holds what it says."""
     body = tree.body
     if body is None:
         return Content(None)
@@ -149,7 +148,7 @@ class _Page:
         return next((k.reason for k in kinds if _is_believed(k, node, length, links)), "")
 
     def _content(self) -> tuple[LexborNode, bool]:
-        """The element that holds title and prose, and whether the page marks it as its content."""
+        """The element with title and prose, and whether the page marks it as its content."""
         most = _prose(self._body)
         for selector in (*_MAIN, *_ARTICLE):
             largest = max(self._body.css(selector), key=_prose, default=None)
@@ -187,7 +186,7 @@ class _Page:
                 break
 
     def _leave_out_beside(self, content: LexborNode, *, is_marked: bool) -> None:
-        """Remove links and slogans around the content, or everything if the content is marked."""
+        """Remove links and slogans around the content; everything if the content is marked."""
         node, prose = content, _prose(content)
         while node.mem_id != self._body.mem_id and (above := node.parent) is not None:
             for part in list(above.iter()):
@@ -222,7 +221,7 @@ def _is_beside(node: LexborNode, most: int) -> bool:
 def _is_believed(kind: _Kind, node: LexborNode, length: int, links: int) -> bool:
     if length > kind.short and links < kind.least_links * length:
         return False
-    if kind.condition == "contents":  # of this very page
+    if kind.condition == "contents":  # of this page
         targets = [(target or "").partition("#") for target in _targets(node)]
         return all(mark for _, mark, _ in targets) and len({page for page, _, _ in targets}) == 1
     if kind.condition == "languages":
@@ -247,11 +246,11 @@ def _kinds(node: LexborNode) -> Iterator[_Kind]:
 
 
 def _names(node: LexborNode) -> tuple[str, ...]:
-    """The parts of a block's class and id, and each of these as a whole."""
+    """A block's class names and id, in parts and whole."""
     attributes = node.attributes
     id_ = attributes.get("id") or ""
     if id_ and (heading := node.css_first(HEADINGS)) is not None:
-        # A section is called by its heading, whatever that is about.
+        # A section's id repeats its heading, whatever that is about.
         id_ = "" if set(words(id_)) <= set(words(heading.text())) else id_
     return _parts(f"{attributes.get('class') or ''} {id_}")
 

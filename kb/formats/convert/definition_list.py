@@ -1,6 +1,6 @@
-"""Definition lists as Markdown's: terms, then `:   ` and what is indented.
+"""Definition lists in Markdown: terms, then `:   ` and indented text.
 
-html-to-markdown writes terms and definitions as paragraphs alike, so they are marked beforehand.
+html-to-markdown writes terms and definitions as equal paragraphs, so they are marked first.
 `DefinitionLines` writes those of manual pages.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
 
-# Characters that no text has (Unicode's noncharacters).
+# Unicode's noncharacters, which no text has.
 _TERM, _BEGIN, _END = "\ufdd4", "\ufdd5", "\ufdd6"
 _HEADINGS = "h1, h2, h3, h4, h5, h6"
 _MARKED = re.compile(rf"{_TERM}[ ]*")
@@ -47,11 +47,11 @@ def mark_definitions(node: LexborNode) -> None:
 
 
 def write_definitions(markdown: str) -> str:
-    """The Markdown of a part that was marked, with its definitions indented."""
+    """The Markdown of a marked part, with its definitions indented."""
     if _TERM not in markdown and _BEGIN not in markdown:
         return markdown
     lines: list[str] = []
-    places: list[int] = []  # where blanks go in, outermost first; -1 for a definition of nothing
+    places: list[int] = []  # where blanks are inserted, outermost first; -1: without a term
     is_behind_term = begins = is_behind_mark = False
     for line in markdown.split("\n"):
         text = line.strip()
@@ -85,15 +85,15 @@ def _indented(line: str, places: list[int], *, begins: bool) -> str:
 
 @dataclass(slots=True)
 class DefinitionLines:
-    """Lines of Markdown, indented as the definitions in which they stand want it."""
+    """Lines of Markdown, indented to the definitions that contain them."""
 
     lines: list[str] = field(default_factory=list)
-    _margins: list[int] = field(default_factory=lambda: [0])  # of insets in insets
+    _margins: list[int] = field(default_factory=lambda: [0])  # of nested insets
     _is_defining: list[bool] = field(default_factory=lambda: [False])  # in each of them
     _begins: bool = False  # the next line is the first of a definition
 
     def add(self, lines: Iterable[str]) -> None:
-        """Add a block with a blank line behind it."""
+        """Add a block, followed by a blank line."""
         for line in lines:
             self.lines.append(self._blanks() + line if line else "")
         if self.lines and self.lines[-1] and not self._begins:
@@ -116,12 +116,11 @@ class DefinitionLines:
             self._begins = False
 
     def begin_inset(self) -> None:
-        """Indent what follows as far as the open definition."""
+        """Indent what follows to the open definition."""
         self._margins.append(self._margins[-1] + _WIDTH * self._is_defining[-1])
         self._is_defining.append(False)
 
     def end_inset(self) -> None:
-        """Return to the indentation before."""
         if len(self._margins) > 1:
             self.end_definition()
             self._margins.pop()

@@ -1,4 +1,4 @@
-"""The formats that are converted: their suffixes, the module for each and what it needs."""
+"""The formats that are converted: their suffixes, modules and requirements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RAPIDOCR = "rapidocr"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    name: str  # as people call it
+    name: str  # for people
     module: str  # in this package; its `convert(data, name)` does the work
     suffixes: tuple[str, ...]
     needs: tuple[str, ...] = ()  # modules of the extra
@@ -52,11 +52,9 @@ _MANUAL_FOLDER = re.compile(r"(?:man[1-9]?[a-z]*|manpages?|manual)\Z", re.IGNORE
 
 
 def format_of(path: str, *, by_name: bool = False) -> Format | None:
-    """The format of a file by its path; None for one that needs no conversion.
-
-    `by_name`: somebody named this file or its ending: `ls.1` is a manual page wherever it lies.
-    """
-    above, _, name = path.rpartition("/")  # every file of a folder is asked about: no Path here
+    """The format of a file by its path; None if it needs no conversion. `by_name`: somebody named
+    this file or its ending, so `ls.1` is a manual page wherever it lies."""
+    above, _, name = path.rpartition("/")  # without a Path: this runs for every file
     kind = _BY_SUFFIX.get(splitext(name)[1].lower())
     if kind is None and _MANUAL_NAME.match(name):
         return MANUAL if by_name or _MANUAL_FOLDER.match(above.rpartition("/")[2]) else None

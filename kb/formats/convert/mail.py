@@ -1,7 +1,7 @@
-"""Mail: the subject as heading, who wrote to whom and when, the text; attachments by name.
+"""Mail: the subject as heading, sender, recipients and date, the text; attachments by name.
 
-Messages inside a message have headings below its own. What they quote of each other stands once.
-python-oxmsg reads what Outlook saved.
+Messages inside a message have headings below its own. What they quote of each other appears once.
+python-oxmsg reads Outlook's files.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kb.text.decode import NoTextError, decode_as
 
 _SHOWN = ("From", "To", "Cc", "Date")
 MOST_LEVELS = 6  # of headings; messages deeper inside others share the last
-DEEPEST = 50  # parts inside parts that are looked into
-_LEAST_REPEATED = 40  # characters of a quotation that is left out where it stands already
+DEEPEST = 50  # nested parts that are read
+_LEAST_REPEATED = 40  # characters of a quotation that is left out if it repeats earlier text
 _QUOTE = re.compile(r"[ \t]*>[> \t]*")
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """Each message with its text: the plain one where there is one, else its HTML."""
+    """Each message with its text: plain if there is one, else from HTML."""
     notices: tuple[str, ...] = ()
     if name.lower().endswith(".msg"):
         message, notices = _read_outlook(data)
@@ -46,7 +46,7 @@ def convert(data: bytes, name: str) -> Converted:
 
 
 def _read_outlook(data: bytes) -> tuple[EmailMessage, tuple[str, ...]]:
-    """A message of Outlook as any other, and what to tell about it."""
+    """An Outlook message like any other, and notices."""
     import oxmsg
     from oxmsg.domain import constants
 
@@ -141,7 +141,7 @@ class _Mail:
 
 
 def _best(alternatives: list[EmailMessage]) -> EmailMessage:
-    """The plain text of several forms of one thing, else the first form with a page, else one."""
+    """Of several forms of one text the plain one, else the first with a page, else any."""
     for kind in ("text/plain", "text/html"):
         for part in alternatives:
             if any(inner.get_content_type() == kind for inner in part.walk()):
@@ -164,22 +164,19 @@ def _text_lines(part: EmailMessage, inside: list[EmailMessage]) -> Iterator[str]
         content = parse_html(html_text(raw, charset)).body
         yield from markdown_of(content).splitlines() if content is not None else ()
         return
-    yield from protected(_decoded(raw, charset)).strip("\n").split("\n")
-
-
-def _decoded(raw: bytes, charset: str) -> str:
     try:
         text = decode_as(raw, charset)
     except NoTextError:
         text = raw.decode("latin-1").replace("\0", "")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    yield from protected(text).strip("\n").split("\n")
 
 
 def _header(message: EmailMessage, name: str) -> str:
     """A header's value: "" if there is none, as written if it is malformed."""
     try:
         return one_line(str(message.get(name, "")))
-    # The parser of addresses and dates raises what it stumbles over in a malformed header.
+    # On malformed headers the parser of addresses and dates raises any of these.
     except (email.errors.MessageError, ValueError, IndexError, AttributeError, TypeError):
         raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
         return one_line(str(raw))

@@ -1,7 +1,7 @@
 """Manual pages, in the macros man(7) and mdoc(7).
 
-Sections become headings, tagged paragraphs definitions, examples code. Bold and italic type goes:
-what stands there can be copied as it is.
+Sections become headings, tagged paragraphs definitions, examples code. Bold and italic are dropped,
+so that text can be copied as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """The page under its own name with the section in brackets."""
+    """The page under its name with the section in parentheses."""
     source = source_of(data)
     if link := re.match(r"\s*\.so\s+(\S+)\s*\Z", source):
         return Converted(f"This page is the same as {link[1]}.\n")
@@ -58,7 +58,7 @@ _AT_THE_MARGIN = {"PP", "P", "LP", "HP"}
 _INSETS = {"RS", "INDENT", "list"}
 _INSET_ENDS = {"RE", "UNINDENT"}
 _PARAGRAPHS = {*_AT_THE_MARGIN, *_INSETS, *_INSET_ENDS, "sp", "Sp", "Pp", "Lp", "YS"}
-# A line that may be a term where what follows is set in.
+# A line that may be a term if what follows is indented.
 _TERM = re.compile(r".{0,200}(?:[^\s.:,;!?]|\.\.\.)\Z", re.DOTALL)
 _LITERAL_BEGINS = {"nf", "EX", "Vb", "CS", "DS"}
 _LITERAL_ENDS = {"fi", "EE", "Ve", "CE", "DE"}
@@ -68,11 +68,11 @@ _LITERAL_ENDS = {"fi", "EE", "Ve", "CE", "DE"}
 class _Page:
     title: str = ""
     output: DefinitionLines = field(default_factory=DefinitionLines)
-    _may_be_term: bool = False  # the paragraph that was written last
+    _may_be_term: bool = False  # the last paragraph
     _paragraph: list[str] = field(default_factory=list)
     _literal: list[str] | None = None
     _tag: str | None = None  # "" while the line with the tag is awaited
-    _heading: str | None = None  # marks of a heading whose text stands on the next line
+    _heading: str | None = None  # marks of a heading whose text is on the next line
     _table: list[str] | None = None
     _joins: bool = False  # the next text follows the last one without a blank
     _link: str | None = None  # the address of a link whose text is being read
@@ -155,10 +155,10 @@ class _Page:
         elif macro == "br":
             self._paragraph.append("")
             self._joins = False
-        # All else is a macro of the page's own, or a request without text.
+        # Anything else is the page's own macro, or a request without text.
 
     def _set_in(self, macro: str) -> None:
-        """Do what a macro between paragraphs means for the margin."""
+        """Change the margin as a macro between paragraphs says."""
         if macro in _INSETS:
             if self._may_be_term and macro != "list":
                 self.output.make_term()  # as DocBook and Asciidoctor write definition lists
@@ -222,8 +222,6 @@ class _Page:
             self.output.add(fenced(code[filled[0] : filled[-1] + 1]))
             self._may_be_term = False
 
-    # Tables
-
     def _take_table(self, macro: str, rest: str) -> None:
         assert self._table is not None
         if macro == "TE":
@@ -235,8 +233,6 @@ class _Page:
         self._table = None
         self.output.add(table_lines(list(_table_rows(source))))
         self._may_be_term = False
-
-    # mdoc
 
     def _take_mdoc(self, macro: str, rest: str) -> None:
         for kind, text in self._mdoc.take(macro, rest):
@@ -271,7 +267,7 @@ def _joined(macro: str, words: list[str]) -> str:
 
 
 def _table_rows(source: list[str]) -> Iterator[list[str]]:
-    """The rows of a table of tbl(1): after the formats, which end with a full stop."""
+    """The rows of a tbl(1) table, which follow the formats and their full stop."""
     option = re.match(r".*tab\s*\((.)\).*;\s*\Z", source[0] if source else "")
     separator = option[1] if option else "\t"
     start = next((n for n, line in enumerate(source, 1) if line.rstrip().endswith(".")), 0)

@@ -1,7 +1,7 @@
 """HTML -> Markdown.
 
 selectolax (Lexbor) reads the page as a browser does, html-to-markdown writes it. In between,
-headings keep the names under which they are linked, and what looks like Markdown is protected.
+headings keep the names that links use, and text that looks like Markdown is protected.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def markdown_of(node: LexborNode) -> str:
         if points.css_first(_SECTION_IN_LIST):
             _make_blocks((points,), ("li",))
             points.unwrap()
-    for picture in reversed(node.css("svg")):  # of a drawing stays what is written in it
+    for picture in reversed(node.css("svg")):  # a drawing leaves its text
         for unseen in reversed(picture.css("symbol, defs")):
             unseen.decompose()
         labels = (label.text(separator=" ") for label in picture.css("text, foreignObject"))
@@ -88,7 +88,7 @@ def markdown_of(node: LexborNode) -> str:
 
 
 def _prepare_heading(heading: LexborNode) -> None:
-    """Leave a heading its own words, and the name by which it is linked."""
+    """Reduce a heading to its words and its link name."""
     for link in heading.css("a"):
         target = link.attributes.get("href") or "#"
         name = link.attributes.get("id") or link.attributes.get("name")
@@ -110,7 +110,7 @@ def _prepare_heading(heading: LexborNode) -> None:
 
 
 def _without_marks(text: str) -> tuple[str, str]:
-    """A heading without what its site added, and the name in that."""
+    """A heading without what its site added, and the link name in that."""
     name = ""
     for _ in range(_MOST_MARKS):
         text = text.rstrip(_HEADING_MARKS)
@@ -133,7 +133,7 @@ def _shorten(node: LexborNode, surplus: int) -> None:
 
 
 def _free_link(link: LexborNode) -> None:
-    """Unwrap code that goes on around a link: html-to-markdown would make two of it."""
+    """Unwrap code around a link: html-to-markdown would make two pieces of it."""
     code = link.parent
     while code is not None and code.tag not in ("code", "pre"):
         code = code.parent
@@ -144,7 +144,7 @@ def _free_link(link: LexborNode) -> None:
 
 
 def _is_repeated(link: LexborNode) -> bool:
-    """Whether a link's title says no more than its text and its target."""
+    """Whether a link's title only repeats its text or target."""
     attributes = link.attributes
     title = " ".join((attributes["title"] or "").casefold().split())
     target = unquote(attributes.get("href") or "").replace("_", " ").casefold()
@@ -185,11 +185,11 @@ def _is_layout(table: LexborNode) -> bool:
 
 
 def _name_of(heading: LexborNode) -> str:
-    """The name under which a link finds the heading: its own, or its section's."""
+    """The name that links to a heading: its own or its section's."""
     name, section = heading.attributes.get("id"), heading.parent
     if name or section is None:
         return name or ""
-    # Other blocks are called by what they are to their page: "wrap", "content".
+    # Other blocks have names of the layout: "wrap", "content".
     is_div = section.tag == "div" and "sect" in (section.attributes.get("class") or "")
     first = next((n for n in section.iter() if n.tag == heading.tag), None)
     is_first = first is not None and first.mem_id == heading.mem_id
@@ -198,7 +198,7 @@ def _name_of(heading: LexborNode) -> str:
 
 
 def _texts(node: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
-    """Each text that is not shown verbatim, and whether it is in a heading."""
+    """Each text that is not verbatim, and whether it is in a heading."""
     waiting = [(node, False)]
     while waiting:
         above, in_heading = waiting.pop()
@@ -209,13 +209,13 @@ def _texts(node: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
                 waiting.append((part, in_heading or part.tag in HEADING_TAGS))
 
 
-# What begins a block at the beginning of a line; html-to-markdown protects the first line alone.
+# What begins a block at the start of a line; html-to-markdown protects only the first line.
 _BLOCK_MARK = re.compile(
     r"\s*\n\s*(?=(?:#{1,6}|[-+*]|\d{1,9}[.)]|>)\s|```|~~~|\||[-=_*](?:\s*[-=_*])*\s*(?:\n|\Z))"
 )
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _INLINE_MARK = re.compile(r"(?=[\\`*_\[\]&])")
-# Stands for a backslash until the page is written: html-to-markdown would protect that again.
+# Stands for a backslash, which html-to-markdown would escape again.
 _ESCAPE = "\ufdd0"
 
 
@@ -235,10 +235,7 @@ def _protect(node: Any, *, in_heading: bool) -> None:
         node.replace_with(changed)
 
 
-# Formulas
-
-
-# Stands for a backslash until the page is written: html-to-markdown would protect that.
+# A backslash of a formula, which html-to-markdown would escape.
 BACKSLASH = "\ufdd1"
 
 _WHOLE = ".mwe-math-element, .katex-display, .katex, mjx-container"  # a formula in all its forms
@@ -250,7 +247,7 @@ _STYLED = re.compile(r"\{\\(?:display|text)style\s+(.*)\}", re.DOTALL)
 
 
 def write_formulas(tree: LexborHTMLParser) -> None:
-    """Put LaTeX in place of a formula's pictures, once each, if the page has it."""
+    """Replace each formula's pictures by its LaTeX, once, if the page has it."""
     for whole in reversed(tree.css(_WHOLE)):  # what lies in another one first
         form = whole.css_first(_FORMS)
         if form is not None and (latex := _latex(form)):

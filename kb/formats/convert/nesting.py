@@ -1,12 +1,12 @@
-"""Pages that nest deeper than any page: tags below a depth are read as if they were not there.
+"""Limits the depth of pages: tags of deeper elements are ignored.
 
-For each tag a parser of HTML looks through the open elements: 130,000 `<div>` took 16 s, twice as
+For each tag an HTML parser looks through the open elements: 130,000 `<div>` took 16 s, twice as
 many four times as long; 40,000 attributes of one element took 5 s. html-to-markdown silently drops
-what lies deeper than 1,024; an element that `DEEPEST` admits brings up to two more that end by
-themselves (`li`, `td`).
+what is deeper than 1,024; an element that `DEEPEST` admits adds up to two that end by themselves
+(`li`, `td`).
 
-Open elements are followed by the rules of the HTML standard that matter here: which elements end by
-themselves, where that stops, and that formatting goes on behind the element in which it began.
+Open elements follow the rules of the HTML standard that matter here: which elements end by
+themselves, what stops that, and that formatting continues after the element in which it began.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections import Counter, defaultdict
 from kb.text.assets import asset
 
 DEEPEST = 256  # elements that lie in one another
-# Each of these puts a mark before every line of what it holds.
+# Each of these puts a mark before every line of its content.
 MOST_MARKS = dict.fromkeys(("blockquote", "ul", "ol", "dl", "menu", "dir"), 30)
 MOST_ATTRIBUTES = 250  # of an element; further ones are left out
-MOST_FORMATS = 50  # that go on at once: each of them begins anew in every paragraph
+MOST_FORMATS = 50  # that are open at once: each begins anew in every paragraph
 _SHORT = 20_000  # characters that hold no attributes worth counting
 
 _VALUE = r"""(?>"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)"""
@@ -45,7 +45,7 @@ _CELLS = ("td", "th")
 _ROWS = ("tr", *_CELLS)
 _BODIES = ("thead", "tbody", "tfoot", "caption", "colgroup", *_ROWS)
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-# An element that may end by itself -> which ones its beginning ends, and what stops that.
+# An element that may end by itself -> the elements that its beginning ends, and what stops that.
 _IMPLIED = {
     "p": (("p",), _BLOCK),
     "li": (("li",), _ITEM),
@@ -113,7 +113,7 @@ class _Open:
         return any(self._places[name] for name in _FOREIGN)
 
     def begin(self, name: str, *, ends_itself: bool) -> bool:
-        """Begin an element, unless it would lie too deep: whether it begins."""
+        """Begin an element unless it would be too deep; returns whether it begins."""
         if name in _VOID or name in _ALONE:
             return True
         if ends_itself and (name in _FOREIGN or (self.are_foreign and name not in _GROUPS)):
@@ -127,7 +127,7 @@ class _Open:
         if (implied := _IMPLIED.get(name)) is not None:
             ended, wall = implied
             if wall == _TABLE and not self._places[_TABLE]:
-                return True  # nobody heeds it
+                return True  # ignored outside a table
             places = [self._last(tag) for tag in ended]
             places = [tag for tag in places if tag >= 0 and tag >= self._last(wall)]
             if places:

@@ -21,7 +21,7 @@ _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """Markdown cells as they are, code in fences; pictures and other data are left out."""
+    """Markdown cells unchanged, code in fences; pictures and other data are left out."""
     book = _book(data)
     metadata = _mapping(book.get("metadata"))
     language = _mapping(metadata.get("language_info")).get("name")
@@ -38,7 +38,7 @@ def convert(data: bytes, name: str) -> Converted:
 
 
 def _book(data: bytes) -> Mapping[str, Any]:
-    """The notebook in its newest form, or as it is if it breaks rules that do not matter here."""
+    """The notebook in the newest form, or as it is if it breaks rules that do not matter here."""
     try:
         text = decode(data).text
     except NoTextError as error:
@@ -48,14 +48,14 @@ def _book(data: bytes) -> Mapping[str, Any]:
     except ValueError as error:
         raise ConverterError(f"is damaged or no notebook ({type(error).__name__})") from error
     book, cells = plain, _cells(plain)
-    # One that names no version is taken by nbformat for its first, whose cells had no source.
+    # Without a version nbformat assumes its first, whose cells had no source.
     if "nbformat" in _mapping(plain) or not any("source" in cell for cell in cells or ()):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # old notebooks lack ids and the like
                 book = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
             cells = _cells(book)
-        # nbformat raises what its parts raise: for versions, for missing keys.
+        # nbformat raises whatever its parts do, for versions and missing keys.
         except Exception as error:
             if cells is None:
                 name = type(error).__name__
@@ -106,7 +106,7 @@ def _text(value: Any) -> str:
 
 
 def _closed(text: str) -> Iterator[str]:
-    """The lines of a cell, which closes the fence that it leaves open."""
+    """The lines of a cell, with a closing fence if one is open."""
     fence = ""
     for line in text.split("\n"):
         yield line

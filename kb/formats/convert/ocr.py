@@ -1,6 +1,6 @@
-"""The text of pages that are pictures: by rapidocr, or by tesseract in languages that are named.
+"""Recognises the text of scanned pages: by rapidocr, or by tesseract in named languages.
 
-rapidocr brings its models for Latin letters, Chinese and Japanese; tesseract reads other scripts in
+rapidocr includes models for Latin letters, Chinese and Japanese; tesseract reads other scripts in
 languages that the system installs. Both take seconds a page, and run only on request.
 """
 
@@ -24,7 +24,7 @@ MOST_PAGES = 200  # of a file
 DOTS = 200 / 72  # a point
 MOST_DOTS = 3000  # on a page's longer side
 LEAST_SURE = 0.5  # of a line's text
-_SIZE = 10.0  # points of all type: boxes tell too little of it to find headings by
+_SIZE = 10.0  # points of all type: boxes say too little of it to find headings
 _TRAINED = ("/usr/share/tesseract-ocr/*/tessdata", "/usr/*/share/tessdata", "/usr/share/tessdata")
 
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\Z")
@@ -34,7 +34,7 @@ _Piece = tuple[float, float, float, str]  # left, top and right of a text, in do
 def recognise(
     document: pypdfium2.PdfDocument, indices: Sequence[int], engine: str
 ) -> tuple[dict[int, list[Line]], str]:
-    """The lines of pages by their index, and what to tell; engines as `can_recognise` has them."""
+    """The lines of pages by their index, and a remark; `engine` as in `can_recognise`."""
     started = time.monotonic()
     try:
         read = _rapidocr() if engine == RAPIDOCR else _tesseract(engine)

@@ -1,7 +1,7 @@
 """OpenDocument: texts, sheets and slides of LibreOffice, from their XML.
 
-Text becomes a page of HTML, which is written as Markdown like any other. Cells have the text that
-the program shows beside their values.
+Text becomes a page of HTML, which is written as Markdown like any other. Cells show the text that
+the file stores beside their values.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kb.formats.convert.result import Converted, ConverterError, Origin
 from kb.formats.convert.sheets import sheet_lines
 from kb.formats.outline import one_line
 
-MOST_REPEATED = 1000  # times that a row or cell stands in a sheet, or blanks in a text
+MOST_REPEATED = 1000  # repetitions of a row or cell of a sheet, or of blanks in a text
 _HREF = "{http://www.w3.org/1999/xlink}href"
-# Lists of the program's own: what they hold stands elsewhere in the text, or was deleted.
+# Lists that the program makes: they repeat text, or contain what was deleted.
 _LEFT_OUT = ("tracked-changes", "table-of-content", "sequence-decls", "forms", "event-listeners")
 _FURNITURE = ("header", "footer", "date-time", "page-number")
 _CODED = re.compile("_([0-9a-f]{2,4})_")  # signs that names of styles cannot hold
@@ -80,9 +80,6 @@ def _slides(page: _Page, body: Element, title: str, metadata: dict[str, str]) ->
     return Converted("\n".join(lines).rstrip("\n") + "\n", title, tuple(origins), metadata)
 
 
-# XML
-
-
 def _q(space: str, name: str) -> str:
     space = "drawing" if space == "draw" else space
     return f"{{urn:oasis:names:tc:opendocument:xmlns:{space}:1.0}}{name}"
@@ -109,9 +106,6 @@ def _repeated(element: Element, what: str) -> int:
     return min(int(count), MOST_REPEATED) if count.isdigit() else 1
 
 
-# Sheets
-
-
 def _rows(table: Element) -> list[list[str]]:
     """What a sheet's cells show; repetition up to the sheet's end is empty."""
     rows: list[list[str]] = []
@@ -131,14 +125,11 @@ def _cell_text(paragraph: Element) -> str:
     return f"[{text}](<{link.get(_HREF)}>)" if link is not None and text else text
 
 
-# Text
-
-
 class _Page:
     def __init__(self, package: Package, root: Element) -> None:
         self._package = package
         self._notes: list[str] = []
-        self._boxes: list[str] = []  # what is anchored in the paragraph at hand
+        self._boxes: list[str] = []  # anchored in the current paragraph
         roots = [member for member in (package.xml("styles.xml"), root) if member is not None]
         self._styles = {
             _get(style, "style", "name"): style
@@ -256,7 +247,7 @@ class _Page:
         return "".join(self.blocks(frame)) or escape(" ".join(described))
 
     def _style_name(self, name: str) -> str:
-        """The displayed name of the style from which one of this text alone is derived."""
+        """The displayed name of a style, or of the one that an automatic style derives from."""
         style = self._styles.get(name)
         if style is not None and _get(style, "style", "parent-style-name") and name[1:].isdigit():
             name = _get(style, "style", "parent-style-name")

@@ -40,7 +40,7 @@ class Package:
         self.names = {member.filename for member in members}
 
     def read(self, name: str) -> bytes:
-        """A member's bytes, b"" for none; ConverterError if it is damaged or encrypted."""
+        """A member's bytes, b"" if missing; ConverterError if it is damaged or encrypted."""
         if name not in self.names:
             return b""
         try:
@@ -49,7 +49,7 @@ class Package:
             raise ConverterError(f"is damaged or encrypted: {error}") from error
 
     def xml(self, name: str) -> ElementTree.Element | None:
-        """A member's root element, None for none; ConverterError if it is no XML."""
+        """A member's root element, None if missing; ConverterError if it is not XML."""
         data = self.read(name)
         if not data:
             return None
@@ -59,14 +59,14 @@ class Package:
             raise ConverterError(f"is damaged: {name} is no XML ({error})") from error
 
     def properties(self) -> dict[str, str]:
-        """What a file of Office says about itself: title, author, created, modified."""
+        """What an Office file says about itself: title, author, created, modified."""
         names = {"title": "title", "creator": "author", "created": "created"}
         root = self.xml("docProps/core.xml")
         return named_texts(root if root is not None else (), names | {"modified": "modified"})
 
 
 def named_texts(elements: Iterable[Element], names: Mapping[str, str]) -> dict[str, str]:
-    """The first text of the elements of each name, in any namespace, by another name."""
+    """The first text of each named element, in any namespace, by its new name."""
     texts: dict[str, str] = {}
     for element in elements:
         key = names.get(element.tag.rpartition("}")[2], "")
@@ -81,11 +81,11 @@ def latex(formula: Any) -> str:
 
     for properties in formula.iter(f"{_M}dPr", f"{_M}accPr"):
         for sign in list(properties):
-            # The library knows these only where they are left out, since they are the default.
+            # The library knows these defaults only if they are omitted.
             if sign.get(f"{_M}val") in ("(", ")", "\u0302"):
                 properties.remove(sign)
     text = " ".join(officemath2latex.process_math_node(formula).split())
-    # A bar would end the cell of a table.
+    # A bar would end a table's cell.
     text = text.replace("\\|", "\\Vert ").replace("|", "\\vert ")
     above = formula.getparent()
     mark = "$$" if above is not None and above.tag == f"{_M}oMathPara" else "$"

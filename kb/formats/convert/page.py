@@ -1,4 +1,4 @@
-"""A web page, as a file or fetched: what it says, without what its site puts around that."""
+"""A web page, as a file or fetched: its content without its site's surroundings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kb.formats.convert.markup import HEADINGS, html_title, markdown_of, parse_h
 from kb.formats.convert.result import Converted, ConverterError
 from kb.text.decode import NoTextError, decode_as
 
-# Where these very letters can be read the page is neither UTF-16 nor UTF-32.
+# If these letters can be read, the page is neither UTF-16 nor UTF-32.
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*(?!utf-?(?:16|32))([\w.:-]+)""", re.IGNORECASE)
 _LINKS = (("a", "href"), ("img", "src"))
 _HEAD = 2048  # bytes that may declare the encoding
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """The content of a page under its own title; `name` is its address, to resolve its links."""
+    """A page's content under its title; `name` is its address, to resolve its links."""
     tree = parse_html(html_text(data))
     title, address = html_title(tree), name
     base = tree.css_first("base[href]")
-    with contextlib.suppress(ValueError):  # brackets that are no address
+    with contextlib.suppress(ValueError):  # malformed brackets
         if base is not None:
             address = urljoin(name, base.attributes.get("href") or "")
     content = content_of(tree)
@@ -35,7 +35,7 @@ def convert(data: bytes, name: str) -> Converted:
         for tag, attribute in _LINKS:
             for node in content.node.css(f"{tag}[{attribute}]"):
                 _make_absolute(node, attribute, address)
-    # The title without the name of the site, where its first heading tells them apart.
+    # The title without the site's name, if the first heading shows which part that is.
     first = content.node.css_first(HEADINGS)
     heading = " ".join(first.text().split()).rstrip("¶# ") if first is not None else ""
     if heading and title.casefold().startswith(heading.casefold()):
@@ -46,14 +46,14 @@ def convert(data: bytes, name: str) -> Converted:
 def _make_absolute(node: LexborNode, attribute: str, address: str) -> None:
     link = (node.attributes.get(attribute) or "").strip()
     if link and not link.startswith(("#", "data:")):
-        with contextlib.suppress(ValueError):  # brackets that are no address
+        with contextlib.suppress(ValueError):  # malformed brackets
             page, mark, place = urljoin(address, link).partition("#")
             is_inside = mark and page == address.partition("#")[0]
             node.attrs[attribute] = f"#{place}" if is_inside else f"{page}{mark}{place}"
 
 
 def html_text(data: bytes, declared: str = "") -> str:
-    """A page's text in the encoding it declares or shows; ConverterError if it is no text."""
+    """A page's text in the encoding it declares or shows; ConverterError if it is not text."""
     marked = data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     charset = _CHARSET.search(data[:_HEAD])
     encoding = declared or (charset[1].decode("ascii") if charset else "")

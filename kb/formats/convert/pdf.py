@@ -21,7 +21,7 @@ from kb.formats.outline import one_line
 from kb.text.counted import some_of
 
 MOST_PAGES_NAMED = 10
-# pdfium's sign for a hyphen that it takes for one of the line's end.
+# pdfium's signs for a hyphen at a line's end.
 _SOFT_HYPHENS = ("\x02", "\ufffe", "\u00ad")
 _SOFT_HYPHEN = re.compile(f"[{''.join(_SOFT_HYPHENS)}]")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -30,11 +30,7 @@ _BULLET = re.compile(r"[•‣▪●◦∙]\s+(?=\S)")
 
 
 def convert(data: bytes, name: str, ocr: str = "") -> Converted:
-    """The text page by page.
-
-    Args:
-        ocr: what recognises the text of pages that are pictures; "" for nothing.
-    """
+    """The text page by page; `ocr` recognises that of scanned pages ("": nothing)."""
     try:
         document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
@@ -63,9 +59,9 @@ def convert(data: bytes, name: str, ocr: str = "") -> Converted:
     pages = with_tables(data, document, pages)
     shown = without_furniture(pages)
     if not any(shown):
-        shown = pages  # what stands on every page is all that there is
+        shown = pages  # every line repeats on every page
     text = "\n".join(line.text for page in shown for line in page).casefold()
-    words = set(_WORD.findall(_BROKEN.sub(" ", text)))  # that are not broken
+    words = set(_WORD.findall(_BROKEN.sub(" ", text)))  # unbroken ones
     title = title_of(shown, metadata.pop("title", ""))
     levels = headings_of(shown, bookmarks, title)
     lines: list[str] = []
@@ -79,9 +75,6 @@ def convert(data: bytes, name: str, ocr: str = "") -> Converted:
         notices.append(f"pages without text: {some_of(list(map(str, empty)), MOST_PAGES_NAMED)}")
     text = "\n".join(lines).rstrip("\n") + "\n"
     return Converted(text, title, tuple(origins), metadata, tuple(notices))
-
-
-# Reading
 
 
 def _metadata(document: pypdfium2.PdfDocument) -> dict[str, str]:
@@ -103,16 +96,9 @@ def _bookmarks(document: pypdfium2.PdfDocument) -> Iterator[Bookmark]:
             yield Bookmark(title, bookmark.level + 1, index + 1)
 
 
-# Writing
-
-
 def _written(page: Sequence[Line], levels: dict[int, int], words: set[str]) -> Iterator[str]:
-    """The lines of a page as Markdown.
-
-    Args:
-        levels: of headings, by the identity of their lines.
-        words: of the whole document, by which broken ones are joined.
-    """
+    """The lines of a page as Markdown; `levels` of headings, by their lines' identity, and `words`
+    of the whole document, by which broken ones are joined."""
     gap = _usual_gap(page)
     index = 0
     before: Line | None = None
@@ -154,7 +140,7 @@ def _written(page: Sequence[Line], levels: dict[int, int], words: set[str]) -> I
 
 
 def _hyphenated(page: Sequence[Line], first: int, levels: dict[int, int]) -> list[Line]:
-    """A line and those that go on with a word that it breaks off."""
+    """A line and those that continue a word it breaks off."""
     last = first
     while page[last].text.endswith(_SOFT_HYPHENS) and last + 1 < len(page):
         following = page[last + 1]
@@ -176,10 +162,8 @@ def _whole(text: str, words: set[str]) -> str:
 
 
 def _joined(first: str, second: str, words: set[str]) -> str:
-    """A word that was broken at a line's end, or two that have a hyphen between them themselves.
-
-    They have one if the document has both as words and never the whole.
-    """
+    """A word broken at a line's end, or two with a real hyphen: then the document has both as words
+    and never the whole."""
     head, tail = first.casefold(), second.casefold()
     has_hyphen = head in words and tail in words and head + tail not in words
     return f"{first}-{second}" if has_hyphen or not second else first + second

@@ -1,4 +1,4 @@
-"""Tables of a PDF whose rows and columns are ruled: the rules say what is a cell."""
+"""Tables of a PDF whose rows and columns are ruled: the rules define the cells."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pypdfium2.raw as pdfium
 
 from kb.formats.convert.pdf_lines import with_accents
 
-MOST_RULES = 5_000  # of a page, as they are drawn: what has more is a map
-MOST_JOINED = 120  # of a page, once what goes on in a line is one: more take half a second
+MOST_RULES = 5_000  # of a page, as drawn: a page with more is a map
+MOST_JOINED = 120  # of a page, once collinear ones are joined: more take half a second
 MOST_LINES = 3  # of such a cell
-MOST_HIGH = 3  # times the lowest row, of a cell that takes half the height of its table
+MOST_HIGH = 3  # times the lowest row, of a cell that takes half its table's height
 _THIN = 2.5  # points
 _NEAR = 3.0  # points between rules that meet, or are one
 _SOFT_BREAK = re.compile("([\x02\ufffe\u00ad])\\s+")
@@ -29,7 +29,7 @@ class Grid(NamedTuple):
     bottom: float
     right: float
     top: float
-    rows: list[list[str]]  # a cell that spans others is the first of them, the others are ""
+    rows: list[list[str]]  # a cell that spans others is the first; the others are ""
 
 
 class _Rule(NamedTuple):
@@ -42,7 +42,7 @@ class _Rule(NamedTuple):
 
 
 def grids(page: pypdfium2.PdfPage) -> Iterator[Grid]:
-    """The ruled tables of two rows and two columns or more; of a turned page none."""
+    """Ruled tables of at least two rows and columns; none of a rotated page."""
     across, down = _rules(page) if page.get_rotation() == 0 else ([], [])
     if not (across and down) or len(across) + len(down) > MOST_JOINED:
         return
@@ -50,7 +50,7 @@ def grids(page: pypdfium2.PdfPage) -> Iterator[Grid]:
     try:
         while down:
             here, beside = [down.pop()], list[_Rule]()
-            for ruled in here:  # grows with the rules that meet one of it
+            for ruled in here:  # grows with the rules that meet these
                 touching = [other for other in across if _meet(other, ruled)]
                 across = [other for other in across if other not in touching]
                 beside += touching
@@ -74,7 +74,7 @@ def _meet(across: _Rule, down: _Rule) -> bool:
 
 
 def _rules(page: pypdfium2.PdfPage) -> tuple[list[_Rule], list[_Rule]]:
-    """The rules of a page across and down it."""
+    """A page's horizontal and vertical rules."""
     across, down = [], []
     paths = page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_PATH], max_depth=1)
     for path in itertools.islice(paths, MOST_RULES):
@@ -87,7 +87,7 @@ def _rules(page: pypdfium2.PdfPage) -> tuple[list[_Rule], list[_Rule]]:
 
 
 def _joined(rules: Sequence[_Rule]) -> list[_Rule]:
-    """The rules, with those as one that go on in a line."""
+    """The rules, with collinear ones that meet joined."""
     joined: list[_Rule] = []
     for at, start, end in sorted((round(at), start, end) for at, start, end in rules):
         last = joined[-1] if joined else None
@@ -99,7 +99,7 @@ def _joined(rules: Sequence[_Rule]) -> list[_Rule]:
 
 
 def _places(values: Sequence[float]) -> list[float]:
-    """The values in order, those near to each other once."""
+    """The values in order, near ones merged."""
     places: list[float] = []
     for value in sorted(values):
         if not places or value > places[-1] + _NEAR:
@@ -114,7 +114,7 @@ def _cells(
     across: Sequence[_Rule],
     down: Sequence[_Rule],
 ) -> list[list[str]]:
-    """The texts between the rules; where one is missing, a cell goes on."""
+    """The texts between the rules; where a rule is missing, a cell continues."""
     rows = [[""] * (len(columns) - 1) for _ in heights[1:]]
     taken: set[tuple[int, int]] = set()
     lowest = min(high - low for high, low in itertools.pairwise(heights))
@@ -135,7 +135,7 @@ def _cells(
             columns[column], heights[low], columns[right], heights[row]
         )
         rows[row][column] = with_accents(" ".join(_SOFT_BREAK.sub(r"\1", text).split()))
-        # Rows of its own without rules between them.
+        # It contains rows without rules between them.
         height = heights[row] - heights[low]
         if text.strip() and height > max(MOST_HIGH * lowest, (heights[0] - heights[-1]) / 2):
             tall[row] += 1 + text.count("\n") // MOST_LINES

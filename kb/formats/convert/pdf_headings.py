@@ -14,14 +14,12 @@ from kb.formats.outline import one_line
 MOST_LEVELS = 6
 LONGEST_HEADING = 200  # characters
 MOST_LINES = 4  # of one heading
-LARGER = 1.15  # than the body: a heading; bold type counts from BOLD_LARGER on
+LARGER = 1.15  # than the body: a heading; in bold type from BOLD_LARGER on
 BOLD_LARGER = 1.04
-# Bookmarks that name at least this share of what they should are trusted.
-TRUSTED_SHARE = 0.5
-# Larger type that makes up more of a document than this is not for headings.
-MOST_OF_TEXT = 0.2
+TRUSTED_SHARE = 0.5  # of the bookmarks must name lines, else none is used
+MOST_OF_TEXT = 0.2  # of a document: larger type with more of it is not for headings
 
-# What programs write where nobody gave a title, and names of files.
+# What programs write if nobody gave a title, and names of files.
 _NO_TITLE = re.compile(
     r"microsoft \w+ - .*|(?:\S*/){2,}\S*|\S*\\\S*|[\w-]+_[\w-]*"
     r"|.*\.(?:docx?|docm|dotx?|odt|ott|tex|texi|lyx|dvi|ps|eps|indd|qxd|fm|wpd|pages|pub|pptx?|odp"
@@ -47,11 +45,9 @@ class Bookmark:
 
 
 def title_of(pages: Sequence[Sequence[Line]], stated: str) -> str:
-    """The title that the file states if it makes sense, else the largest line of the first page."""
-    return stated if stated and not _NO_TITLE.fullmatch(stated) else _largest(pages)
-
-
-def _largest(pages: Sequence[Sequence[Line]]) -> str:
+    """The title that the file states if it makes sense, else the first page's largest line."""
+    if stated and not _NO_TITLE.fullmatch(stated):
+        return stated
     first = next((page for page in pages if page), ())
     body = _body_size(pages)
     size = max((line.size for line in first if _has_words(line.text)), default=0)
@@ -60,7 +56,7 @@ def _largest(pages: Sequence[Sequence[Line]]) -> str:
     start = next(i for i, line in enumerate(first) if line.size == size and _has_words(line.text))
     lines = takewhile(lambda line: line.size == size, first[start : start + MOST_LINES])
     title = one_line(" ".join(line.text for line in lines))
-    # Where other headings are as large, it is one of them.
+    # If other headings are as large, it is one of them.
     again = any(
         line.size >= size and _has_words(line.text)
         for page in pages
@@ -73,12 +69,10 @@ def _largest(pages: Sequence[Sequence[Line]]) -> str:
 def headings_of(
     pages: Sequence[Sequence[Line]], bookmarks: Sequence[Bookmark], title: str
 ) -> dict[int, int]:
-    """The level of each heading by the identity of its first line; of its other lines negative."""
+    """The level of each heading by the identity of its first line; negative for its other lines."""
     levels: dict[int, int] = {}
-    by_bookmarks = _by_bookmarks(pages, bookmarks)
-    if bookmarks and len(by_bookmarks) >= max(2, TRUSTED_SHARE * len(bookmarks)):
-        entries = by_bookmarks
-    else:
+    entries = _by_bookmarks(pages, bookmarks)
+    if len(entries) < max(2, TRUSTED_SHARE * len(bookmarks)):
         entries = list(_by_type(pages))
     is_titled = bool(entries) and _key(_text(entries[0][0])) == _key(title)
     has_root = bool(entries) and sum(level == 1 for _, level in entries) == 1 and entries[0][1] == 1
@@ -99,16 +93,13 @@ def headings_of(
     return levels
 
 
-# By bookmarks
-
-
 def _by_bookmarks(
     pages: Sequence[Sequence[Line]], bookmarks: Sequence[Bookmark]
 ) -> list[tuple[list[Line], int]]:
     used: set[int] = set()
     headings: list[tuple[list[Line], int]] = []
     for bookmark in bookmarks:
-        # A bookmark that points to the end of a page often means the heading of the next one.
+        # A bookmark to the end of a page often means the next page's heading.
         for number in (bookmark.page, bookmark.page + 1, bookmark.page - 1):
             if 1 <= number <= len(pages):
                 lines = _find(pages[number - 1], bookmark.title, used)
@@ -121,7 +112,7 @@ def _by_bookmarks(
 
 
 def _find(page: Sequence[Line], title: str, used: set[int]) -> list[Line]:
-    """The lines of a page that say this title; the most prominent ones where several do."""
+    """The lines of a page with this title; the most prominent of several."""
     key_of_title = _key(title)
     best: list[Line] = []
     if not key_of_title:
@@ -152,13 +143,9 @@ _LEADING_NUMBER = re.compile(
 )
 
 
-# By type
-
-
 def _by_type(pages: Sequence[Sequence[Line]]) -> Iterator[tuple[list[Line], int]]:
     body = _body_size(pages)
-    candidates = [g for page in pages for g in _groups(page, body)]
-    candidates = _without_authors(candidates)
+    candidates = _without_authors([g for page in pages for g in _groups(page, body)])
     total = sum(len(line.text) for page in pages for line in page) or 1
     sizes = Counter(group[0].size for group in candidates)
     by_size: dict[float, int] = {}
@@ -178,7 +165,7 @@ def _by_type(pages: Sequence[Sequence[Line]]) -> Iterator[tuple[list[Line], int]
 
 
 def _without_authors(candidates: Sequence[list[Line]]) -> list[list[Line]]:
-    """Without the lines under a title, which name people and dates in a type of their own."""
+    """Without the lines under a title that name people and dates in a type of their own."""
     if not candidates:
         return []
     first = candidates[0][0].page

@@ -1,4 +1,4 @@
-"""The lines of a PDF's pages without running heads, and the order in which they are read."""
+"""The lines of a PDF's pages without running heads, and their reading order."""
 
 from __future__ import annotations
 
@@ -19,28 +19,26 @@ _BOLD = re.compile(r"bold|black|heavy|semibold|demi|cmbx|sfbx|medi\b", re.IGNORE
 BOLD_WEIGHT = 600
 _NUMBERS = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(r"\W*(?:page\s+)?(?:\d{1,4}|[ivxlc]{1,6})(?:\s*(?:/|of)\s*\d+)?\W*", re.I)
-# Lines at either end of a page that may be a running head or foot.
-_EDGE = 2
-_MARGIN = 0.08  # of the height that text takes up, at either end: may hold heads of several lines
-_LEAST_PAGES = 3  # on which a line stands at the same place
+_EDGE = 2  # lines at either end of a page that may be a running head or foot
+_MARGIN = 0.08  # of the text's height, at either end: may contain heads of several lines
+_LEAST_PAGES = 3  # with a line in the same place
 
-# TeX sets an accent as a sign of its own over its letter, which is dotless where it would collide.
+# TeX prints an accent as a character over its letter, which is dotless if it would collide.
 _MARKS = (
     "\u0300\u0301\u0302\u0302\u0303\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327\u0328"
 )
 _ACCENTS = dict(zip("`´ˆ^˜~¯˘˙¨˚˝ˇ¸˛" + _MARKS, _MARKS * 2, strict=True))
 _BELOW = "\u0327\u0328"
 _LOOSE = re.compile("([´ˆ¨˜ˇ˚˝¸`]) ?([^\\W\\d_])")
-MOST_STRAYS = 500  # accents of a page whose letters are looked for everywhere on it
+MOST_STRAYS = 500  # accents of a page whose letters are searched everywhere on it
 _DOTTED = {"ı": "i", "ȷ": "j"}
-
 
 _Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line as it stands on its page; positions in points from the lower left."""
+    """A line of a page; positions in points from the lower left."""
 
     text: str
     page: int
@@ -50,14 +48,11 @@ class Line:
     left: int
     top: int
     right: int
-    table: tuple[tuple[str, ...], ...] = ()  # rows of cells, header first: such a line has no text
-
-
-# Reading
+    table: tuple[tuple[str, ...], ...] = ()  # rows of cells, header first; then there is no text
 
 
 def page_lines(document: pypdfium2.PdfDocument, index: int) -> list[Line]:
-    """The lines of one page in the order in which they were written; none where it is damaged."""
+    """The lines of a page as they were written; none if it is damaged."""
     try:
         page = document[index]
         if document.formenv:  # what is filled in becomes text of the page
@@ -95,11 +90,9 @@ def _lines(text_page: pypdfium2.PdfTextPage, page: int) -> Iterator[Line]:
 
 
 def _joined(text: str, text_page: pypdfium2.PdfTextPage) -> list[str]:
-    """The characters of a page, each accent joined to the letter under which or over which it lies.
-
-    That is nearly always a neighbour. The accent of a capital is raised, so that pdfium takes it
-    for a line's end; then the letter is looked for on the whole page.
-    """
+    """The characters of a page, each accent joined to the letter above or below it. That is nearly
+    always a neighbour. A capital's accent is so high that pdfium starts a new line; then the letter
+    is searched on the whole page."""
     signs = list(text)
     boxes: dict[int, _Box] = {}
     strays = 0
@@ -119,7 +112,7 @@ def _joined(text: str, text_page: pypdfium2.PdfTextPage) -> list[str]:
             continue
         signs[letter] = _composed(signs[letter], mark)
         signs[index] = ""
-        # Round an accent pdfium sees blanks; they stay only where words end without it as well.
+        # Around an accent pdfium sees blanks; they stay only if words end there without it too.
         before = index - 1 - (text[index - 1 : index] == " ")
         after = index + 1 + (text[index + 1 : index + 2] == " ")
         if before >= 0 and after < len(text):
@@ -133,12 +126,12 @@ def _joined(text: str, text_page: pypdfium2.PdfTextPage) -> list[str]:
 
 
 def with_accents(text: str) -> str:
-    """Text of which nothing is known but its order, each accent joined to the letter after it."""
+    """Text without positions, each accent joined to the letter after it."""
     return _LOOSE.sub(lambda pair: _composed(pair[2], _ACCENTS[pair[1]]), text)
 
 
 def _letter_at(accent: _Box, boxes: dict[int, _Box], signs: Sequence[str], mark: str) -> int | None:
-    """The nearest letter over or under which an accent lies and with which it makes one sign."""
+    """The nearest letter above or below an accent with which it makes one character."""
     middle = (accent[0] + accent[2]) / 2
     best: tuple[float, int] | None = None
     for index, (left, low, right, high) in boxes.items():
@@ -160,7 +153,7 @@ def is_bold(font: str) -> bool:
 
 
 def is_mono(font: str) -> bool:
-    """Whether a font has one pitch by its name."""
+    """Whether a font is monospaced by its name."""
     return bool(_MONO.search(font))
 
 
@@ -171,13 +164,13 @@ class _Font:
         self._flags = ctypes.c_int()
 
     def line(self, text: str, first: int, last: int, page: int) -> Line:
-        """A line with the type of its first character; code is set in one pitch to its end."""
+        """A line with the type of its first character; code is monospaced to its end."""
         box, end = pdfium.FS_RECTF(), pdfium.FS_RECTF()
         pdfium.FPDFText_GetLooseCharBox(self._page, first, box)
         pdfium.FPDFText_GetLooseCharBox(self._page, last, end)
         size = pdfium.FPDFText_GetFontSize(self._page, first)
         height = box.top - box.bottom
-        if size < 3 or size > 3 * height > 0:  # the type is scaled by the page, not by the font
+        if size < 3 or size > 3 * height > 0:  # the page scales the type, not the font
             size = height
         name = self._font(first)
         weight = pdfium.FPDFText_GetFontWeight(self._page, first)
@@ -197,11 +190,8 @@ class _Font:
         return self._name.raw[: max(0, min(length, 256) - 1)].decode("latin-1")
 
 
-# Running heads
-
-
 def without_furniture(pages: Sequence[Sequence[Line]]) -> list[list[Line]]:
-    """The pages without running heads and feet: what stands at one place of several pages."""
+    """The pages without running heads and feet: what repeats in one place of several pages."""
     tops = [line.top for page in pages for line in page]
     margin = _MARGIN * (max(tops, default=0) - min(tops, default=0))
     lowest, highest = min(tops, default=0) + margin, max(tops, default=0) - margin
@@ -223,10 +213,8 @@ def without_furniture(pages: Sequence[Sequence[Line]]) -> list[list[Line]]:
 
 
 def _edges(page: Sequence[Line], lowest: float, highest: float) -> list[tuple[Line, str, int]]:
-    """The lines at either end of a page, with what they have in common with those of others.
-
-    The outermost ones may differ in numbers, those in the margins say the same.
-    """
+    """The lines at either end of a page, each with its text and place for comparison; the outermost
+    may differ in numbers."""
     heights = sorted({line.top for line in page}, reverse=True)
     outer = {*heights[:_EDGE], *heights[-_EDGE:]}
     return [
@@ -236,19 +224,14 @@ def _edges(page: Sequence[Line], lowest: float, highest: float) -> list[tuple[Li
     ]
 
 
-# Reading order
-
-
 LEAST_LINES = 4  # of a column
-LEAST_CHARACTERS = 12  # of a column's lines, in the median: what is shorter are cells of a table
-_NEAR = (
-    2.5  # times the type's size: lines across a gutter that lie so near to each other are one zone
-)
-MOST_SPANNING = 0.3  # share of a page's lines that run across the gutter
+LEAST_CHARACTERS = 12  # of a column's lines, in the median: shorter ones are a table's cells
+_NEAR = 2.5  # times the type's size: the distance of lines across a gutter that form a zone
+MOST_SPANNING = 0.3  # share of a page's lines that cross the gutter
 
 
 def in_reading_order(lines: Sequence[Line]) -> list[Line]:
-    """Lines from top to bottom; between two that run across a gutter its left side comes first."""
+    """Lines from top to bottom; between two that cross a gutter, its left side comes first."""
     gutter = find_gutter(lines)
     from_top = sorted(lines, key=lambda line: -line.top)
     if gutter is None:
@@ -261,13 +244,13 @@ def in_reading_order(lines: Sequence[Line]) -> list[Line]:
         right = [line for line in inside if line.left >= gutter]
         if len(left) + len(right) == len(inside):
             ordered += [*in_reading_order(left), *in_reading_order(right)]
-        else:  # of other columns, or of none
+        else:  # other columns, or none
             ordered += in_reading_order(inside) if len(inside) < len(lines) else inside
     return ordered
 
 
 def _zones(lines: Sequence[Line], gutter: float) -> Callable[[Line], int]:
-    """The number of a line's zone: what runs across a gutter, with what lies between, or not."""
+    """The number of a line's zone; zones that cross a gutter alternate with those that do not."""
     zones: dict[int, int] = {}
     number = last = 0
     for index, line in enumerate(lines):
@@ -283,7 +266,7 @@ def _zones(lines: Sequence[Line], gutter: float) -> Callable[[Line], int]:
 
 
 def find_gutter(lines: Sequence[Line]) -> float | None:
-    """Where the fewest lines run across and columns stand on both sides; None where nowhere."""
+    """Where the fewest lines cross and columns stand on both sides; None if nowhere."""
     best: tuple[int, float] | None = None
     for x in {line.left - 1 for line in lines}:
         left = [line for line in lines if line.right <= x]

@@ -1,7 +1,7 @@
-"""Tables of a PDF: those that are ruled by their rules, others as liteparse finds them.
+"""Tables of a PDF: ruled ones by their rules, others as liteparse finds them.
 
-Their cells replace the lines of `pdf_lines` in the same box, but for lines that the cells do not
-hold: nothing of a page is lost to a guess.
+Their cells replace the lines of `pdf_lines` in the same box, except lines that the cells lack:
+nothing of a page is lost to a guess.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ from kb.formats.convert.pdf_lines import (
 if TYPE_CHECKING:
     from liteparse.types import LayoutBlock, ParsedPage
 
-
 LEADERS = re.compile(r"(?:\s?[.·…]){5,}\s*[\divxlc]*\s*\Z")
 MOST_DIFFERENT = 0.1  # share of letters and digits that only a table or only its lines have
-LEAST_TOGETHER = 0.8  # share of its lines among those from first to last: else these are columns
+LEAST_TOGETHER = 0.8  # share of its lines among all from first to last; with less it is columns
 MOST_EMPTY = 0.6  # share of a table's cells
-MOST_PIECES = 1.3  # a line, on a page that was written column by column
-MOST_ITEMS = 1500  # of a page: what has more is a map, and finding its gutter takes seconds
+MOST_PIECES = 1.3  # per line, of a page that was written column by column
+MOST_ITEMS = 1500  # of a page: one with more is a map, and finding its gutter takes seconds
 LEAST_MIXED = 5  # lines of two columns
-LONG_CELL = 80  # characters on average: in two columns or more that is text in columns
+LONG_CELL = 80  # characters on average: two such columns are text in columns
 _WORD = re.compile(r"[^\W_]+")
 _NO_SIGNS = re.compile(r"[\W_]+")
 
@@ -44,7 +43,8 @@ _NO_SIGNS = re.compile(r"[\W_]+")
 def with_tables(
     data: bytes, document: pypdfium2.PdfDocument, pages: Sequence[Sequence[Line]]
 ) -> list[list[Line]]:
-    """The pages with each table as one line that holds its rows, in place of the lines it is of."""
+    """The pages with each table as one line that contains its rows, in place of the table's
+    lines."""
     parser = liteparse.LiteParse(
         ocr_enabled=False,  # it would fetch its models
         quiet=True,
@@ -54,7 +54,7 @@ def with_tables(
         continue_on_page_error=True,
         num_workers=1,
     )
-    # What is no PDF it would hand to an office program.
+    # It would hand anything but a PDF to an office program.
     start = data.find(b"%PDF-")
     try:
         parsed = parser.parse(data[start:]).pages if start >= 0 else []
@@ -74,7 +74,7 @@ def with_tables(
 
 
 def _spaced(lines: Sequence[Line], page: ParsedPage) -> Iterator[Line]:
-    """The lines, with the blanks that pdfium did not see between words set close to each other."""
+    """The lines with the blanks that pdfium missed between close words."""
     texts = {_signs(item.text): item.text.strip() for item in page.text_items}
     for line in lines:
         text = texts.get(_signs(line.text), "")
@@ -83,7 +83,7 @@ def _spaced(lines: Sequence[Line], page: ParsedPage) -> Iterator[Line]:
 
 
 def _columns_apart(lines: list[Line], page: ParsedPage) -> list[Line]:
-    """The lines; pieces of them where pdfium made one line of what stands in two columns."""
+    """The lines; their pieces if pdfium joined text of two columns."""
     items = [item for item in page.text_items if item.text.strip()]
     if not MOST_PIECES * len(lines) <= len(items) <= MOST_ITEMS:
         return lines
@@ -127,7 +127,7 @@ def _with_grids(lines: Sequence[Line], page: pypdfium2.PdfPage) -> list[Line]:
 def _in_place_of(
     inside: Sequence[Line], rows: Sequence[Sequence[str]], lines: Sequence[Line]
 ) -> list[Line]:
-    """The lines of a page, with a table where those stood that it holds."""
+    """A page's lines, with a table in place of those it contains."""
     first = lines.index(inside[0])
     has_header = len(rows[0]) > 2 or inside[0].is_bold > inside[-1].is_bold
     head = () if has_header else (tuple("" for _ in rows[0]),)
@@ -137,7 +137,7 @@ def _in_place_of(
 
 
 def _start(line: Line, page: pypdfium2.PdfPage) -> tuple[float, float]:
-    """Where the line begins, from the upper left of the page as it is seen."""
+    """Where the line begins, from the upper left of the page as seen."""
     left, bottom, right, top = page.get_bbox()
     x, y, width, height = line.left - left, line.top - bottom, right - left, top - bottom
     seen = {0: (x, height - y), 90: (y, x), 180: (width - x, y), 270: (height - y, width - x)}
@@ -173,7 +173,7 @@ def _signs(text: str) -> str:
 
 
 def _held(lines: Sequence[Line], rows: Sequence[Sequence[str]]) -> list[Line]:
-    """The lines of which the cells have every word; a caption, or what they lack, stays itself."""
+    """The lines whose words are all in the cells; a caption, or what they lack, stays."""
     cells = _signs(" ".join(cell for row in rows for cell in row))
     words = Counter(_WORD.findall(" ".join(cell for row in rows for cell in row).casefold()))
     inside = []
@@ -193,7 +193,7 @@ def _rows(block: LayoutBlock) -> list[list[str]]:
 
 
 def _is_prose(block: LayoutBlock, page: ParsedPage) -> bool:
-    """Whether pieces of text run on from one column into the next."""
+    """Whether pieces of text continue from one column into the next."""
     starts = [cell.bbox for row in block.rows or () for cell in row[1:] if cell.bbox and cell.text]
     crossing = sum(
         abs(item.y - start.y) < 3 and item.x < start.x - 4 and item.x + item.width > start.x + 4
@@ -216,7 +216,7 @@ def _is_table(rows: Sequence[Sequence[str]], lines: Sequence[Line]) -> bool:
 
 
 def _is_text(rows: Sequence[Sequence[str]], lines: Sequence[Line]) -> bool:
-    """Whether these are code with comments beside it, or text in columns."""
+    """Whether this is code with comments beside it, or text in columns."""
     if sum(line.is_mono for line in lines) * 2 > len(lines):
         return True
     columns = (sum(map(len, column)) for column in zip(*rows, strict=True))

@@ -1,4 +1,4 @@
-"""Plain text as part of a Markdown document: what would be read as a block is protected."""
+"""Plain text in a Markdown document: what would start a block is escaped."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ _MARKS = re.compile(
 
 
 def protected(text: str, *, at_start: bool = True) -> str:
-    """The text with a backslash wherever a line begins like a heading, a rule or a tag.
-
-    Lists and quotes stay, since they are mostly meant. `at_start`: the text begins a line.
-    """
+    """The text with a backslash wherever a line begins like a heading, a rule or a tag; `at_start`:
+    it begins a line. Lists and quotes stay, since they are mostly meant."""
     if not at_start and "\n" not in text:
         return text
     return _MARKS.sub(lambda match: f"{match['indent']}\\{match['mark']}", text)
@@ -31,12 +29,8 @@ def fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:
     yield fence
 
 
-# Tables
-
-
-# Characters of one piece of a table: about a passage, so that each shows what its columns mean.
-PIECE_CHARACTERS = 700
-_LEAST_ROWS = 4  # a piece with a long header has as many all the same
+PIECE_CHARACTERS = 700  # of a table: about a passage, so that each shows what its columns mean
+_LEAST_ROWS = 4  # of a piece, however long its header
 
 _BREAK = re.compile(r"\s*[\n\v]\s*")
 
@@ -48,10 +42,8 @@ def cell_text(value: object) -> str:
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table whose first row is the header; a long one in pieces.
-
-    Every piece is a table of its own under the same header, with a blank line before it.
-    """
+    """The lines of a table whose first row is the header; a long one in pieces, each a table with
+    the same header after a blank line."""
     if not rows:
         return
     width = max(map(len, rows))

@@ -1,7 +1,7 @@
-"""Converting files in a child process that outlives a file, but not a failure.
+"""Converts files in a child process that serves until one fails.
 
-It takes one file after the other, so that its libraries are loaded once. Whatever goes wrong in it
-is the error of the file at hand, and the next file gets a new child.
+It takes one file after the other, so that its libraries are loaded once. Whatever goes wrong is
+the current file's error, and the next file gets a new child.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from kb.formats.convert.formats import INSTALL, Format
 from kb.formats.convert.result import Converted
 from kb.formats.convert.worker import LENGTH, PROCESSOR_SECONDS, TOO_MUCH_MEMORY
 
-# The child limits its own processor time; this is for one that waits, or cannot limit it.
+# The child limits its processor time; this is for one that waits, or cannot limit it.
 CLOCK_SECONDS = 5 * PROCESSOR_SECONDS
-OCR_CLOCK_SECONDS = 3600  # for pictures of pages, each of which has its processor time
+OCR_CLOCK_SECONDS = 3600  # for scanned pages, each of which has its processor time
 MAXIMUM_TEXT_BYTES = 64_000_000  # of a reply
-# No limit of the child's own ends it by these.
-_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
-FILES_A_PROCESS = 500  # afterwards a new one: libraries leak
+_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")  # not by the child's limits
+FILES_A_PROCESS = 500  # then a new one: libraries leak
 
 
 class Converter:
-    """Turns files into Markdown, by one thread at a time; leaving the context ends the child."""
+    """Turns files into Markdown, one at a time; leaving the context ends the child."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,8 +53,8 @@ class Converter:
         """The file as Markdown.
 
         Args:
-            name: of the file, without folders; of a page that was fetched its address.
-            ocr: what recognises the text of a PDF's pages that are pictures; "" for nothing.
+            name: of the file, without folders; of a fetched page its address.
+            ocr: what recognises the text of a PDF's scanned pages; "" for nothing.
 
         Raises:
             ConversionError: it cannot be converted; says why.
@@ -74,26 +73,26 @@ class Converter:
                 self._end()
                 raise ConversionError("made its converter send nonsense") from error
             except BaseException:
-                self._end()  # whatever it was busy with: the next file finds it idle
+                self._end()  # whatever it is doing: the next file must find it idle
                 raise
             if reply.get("memory"):
                 self._end()
         raise ConversionError(str(reply["error"]))
 
     def _ask(self, request: bytes, data: bytes, seconds: float) -> Any:
-        """What the child answers; ConversionError if it does not, or with too much."""
+        """The child's answer; ConversionError if there is none, or too much."""
         child = self._running()
         stdin, stdout = child.stdin, child.stdout
         assert stdin is not None
         assert stdout is not None
-        end = time.monotonic() + seconds  # before the timer's own, which never ends sooner
+        end = time.monotonic() + seconds  # not after the timer's end
         # Once the child is dead, waiting for its reply ends too.
         timer = threading.Timer(seconds, child.kill)
         timer.daemon = True
         timer.start()
         length, message = 0, b""
         try:
-            with contextlib.suppress(OSError):  # it ended while the file was written to it
+            with contextlib.suppress(OSError):  # it ended while it was being written to
                 for part in (request, data):
                     stdin.write(LENGTH.pack(len(part)))
                     stdin.write(part)
@@ -107,7 +106,7 @@ class Converter:
                     )
                 message = stdout.read(length)
             is_whole = 0 < length == len(message)
-            code = 0 if is_whole else child.wait()  # still on the clock: it may stay
+            code = 0 if is_whole else child.wait()  # within the time limit: it may hang
         finally:
             timer.cancel()
         if not is_whole:
@@ -133,7 +132,7 @@ class Converter:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    # The child finds this very package, and nothing else of the environment.
+    # The child gets this package, and nothing else of the environment.
     names = ("SYSTEMROOT", "PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
     environment = {name: os.environ[name] for name in names if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(place) for place in sys.path)
@@ -159,7 +158,7 @@ def _why_it_ended(code: int) -> str:
         return f"made its converter fail (exit status {code})"
     if name == "SIGXCPU":
         return f"took more than {PROCESSOR_SECONDS} s of processor time to convert and was given up"
-    if name == "SIGABRT":  # how code in Rust and C++ ends where it gets no memory
+    if name == "SIGABRT":  # how Rust and C++ end without memory
         return TOO_MUCH_MEMORY
     if name in _FROM_OUTSIDE:
         return (

@@ -1,4 +1,4 @@
-"""What a converter makes of a file, and the form in which it comes out of the child process."""
+"""What a converter makes of a file, and how it comes out of the child process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A file as Markdown, in which headings, lists, tables, code and links are kept."""
+    """A file as Markdown, with its headings, lists, tables, code and links."""
 
     text: str
     title: str = ""  # the file's own; "" if it has none
     origins: tuple[Origin, ...] = ()  # in the order of their lines
     metadata: dict[str, str] = field(default_factory=dict)  # author, date and the like
     notices: tuple[str, ...] = ()  # what the user should know about this file
-    left_out: dict[str, int] = field(default_factory=dict)  # on purpose: words by the reason
+    left_out: dict[str, int] = field(default_factory=dict)  # on purpose: words by reason
 
     @property
     def remarks(self) -> list[str]:
@@ -48,8 +48,8 @@ class Converted:
 
     @classmethod
     def from_message(cls, message: Any) -> Converted:
-        """Read `asdict` of one, from a child that may be damaged; ValueError if it is not that."""
-        from pydantic import TypeAdapter  # only who converts a file pays for the import
+        """Read `asdict` of one from a child that may be damaged; ValueError if it is malformed."""
+        from pydantic import TypeAdapter  # here: only conversions need it
 
         return TypeAdapter(cls).validate_python(_storable(message))
 

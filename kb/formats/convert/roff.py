@@ -71,12 +71,10 @@ _REQUEST = re.compile(r"[.'][ \t]*(?P<name>[^\s\\]*)[ \t]*(?P<rest>.*)")
 
 
 def logical_lines(source: str) -> Iterator[tuple[str, str]]:
-    """(macro name, its arguments) or ("", text) for each line of a page.
-
-    Comments, definitions of macros and ignored parts are left out, and so are branches for
-    printers: of `.ie n A` and `.el B` comes A.
-    """
-    # A backslash at the end of a line goes on in the next one.
+    """(macro name, its arguments) or ("", text) for each line of a page, without comments,
+    definitions of macros, ignored parts and branches for printers: of `.ie n A` and `.el B` it
+    gives A."""
+    # A backslash at its end continues a line.
     lines = iter(re.sub(r"(?<!\\)\\(?:\n|\Z)", "", source).split("\n"))
     for line in lines:
         yield from _logical(line, lines)
@@ -105,7 +103,7 @@ def _branch(rest: str, lines: Iterator[str], has_else: bool) -> Iterator[tuple[s
     body = re.sub(r"\A!?(?:'[^']*'[^']*'|\([^)]*\)|\S+)[ \t]*", "", rest)
     if not rest.startswith("n"):
         list(_block(body, lines))
-        line = next(lines, None) if has_else else None  # the other branch holds then
+        line = next(lines, None) if has_else else None  # the else branch
         if line is None:
             return
         request = _REQUEST.match(line)
@@ -118,7 +116,7 @@ def _branch(rest: str, lines: Iterator[str], has_else: bool) -> Iterator[tuple[s
 
 
 def _block(body: str, lines: Iterator[str]) -> Iterator[str]:
-    """The lines of a branch: the rest of its line, or all between `\\{` and `\\}`."""
+    r"""The lines of a branch: the rest of its line, or all between `\{` and `\}`."""
     start = body.find("\\{")
     if start < 0:
         if body:
@@ -139,11 +137,10 @@ def _block(body: str, lines: Iterator[str]) -> Iterator[str]:
 
 # The macros of mdoc(7), which say what a word means, as events for the page
 
-
 Event = tuple[str, str]
 
 _TABLE = asset("manuals")["mdoc"]
-# Macros around a text: what stands before and behind it.
+# Macros around a text, with what precedes and follows it.
 _BRACKETS: dict[str, str] = _TABLE["brackets"]
 _ENCLOSING = {f"{name}q": pair for name, pair in _BRACKETS.items()} | {"Op": "[]", "Ql": "‘’"}
 _OPENING = {f"{name}o": pair[0] for name, pair in {**_BRACKETS, "O": "[]"}.items()}
@@ -159,7 +156,7 @@ _BEHIND = {".", ",", ";", ":", "?", "!", ")", "]"}
 
 @dataclass(slots=True)
 class Reader:
-    """Knows the name of what is described, and which lists are open."""
+    """Tracks the name of what is described, and the open lists."""
 
     is_mdoc: bool = False
     _name: str = ""
@@ -169,13 +166,13 @@ class Reader:
     _is_spaced: bool = True  # until `.Sm off`
 
     def knows(self, macro: str) -> bool:
-        """Whether a macro is one of mdoc's; before `.Dd` or `.Dt` none is."""
+        """Whether a macro is one of mdoc's; none is before `.Dd` or `.Dt`."""
         if macro in ("Dd", "Dt"):
             self.is_mdoc = True
         return self.is_mdoc and (macro in _BLOCKS or macro in _INLINE)
 
     def take(self, macro: str, rest: str) -> Iterator[Event]:
-        """What one line means for the page."""
+        """What a line means for the page."""
         words = arguments(rest)
         if macro in _BLOCKS:
             yield from self._block(macro, words)
@@ -289,7 +286,7 @@ class Reader:
             elif word in _BEFORE:
                 add(word, before=True)
             elif word in _BEHIND:
-                if not waiting:  # it follows the brackets that close here
+                if not waiting:  # after the closing brackets
                     text += "".join(reversed(closing))
                     closing.clear()
                 add(word, behind=True)

@@ -1,4 +1,4 @@
-"""RTF: striprtf gives the words; marks that are put in before say what they belong to."""
+"""RTF: striprtf gives the words; inserted marks say what they belong to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kb.formats.convert.plain import cell_text, protected, table_lines
 from kb.formats.convert.result import Converted, ConverterError
 from kb.formats.outline import one_line
 
-# Characters for private use, between which striprtf leaves the words.
+# Private-use characters, between which striprtf leaves the words.
 _HEADING = "\ue000"  # and a digit for its level
 _ROW, _CELL, _ROW_END = "\ue001\ue002\ue003"
 _LINK, _LINK_END = "\ue004\ue005"
@@ -30,7 +30,6 @@ _BULLET = re.compile(r"\s*(?:[•◦▪–·]|(\d+[.)]))\t")
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """Headings, lists, tables, links and notes of a text."""
     source = data.decode("latin-1")
     if not source.lstrip("\ufeff \r\n").startswith("{\\rtf"):
         raise ConverterError("is no RTF file")
@@ -76,7 +75,7 @@ def _marked(source: str) -> Iterator[str]:
         if mark:
             yield source[position : match.start()]
             yield "".join(f"{{\\uc0\\u{(ord(c) + 0x8000) % 0x10000 - 0x8000} }}" for c in mark)
-            # striprtf leaves notes out, and has signs of its own between cells.
+            # striprtf omits notes, and writes its own separators between cells.
             yield "" if word in ("footnote", "cell", "nestcell", "row") else match[0]
             position = match.end()
     yield source[position:]

@@ -1,7 +1,7 @@
 """Spreadsheets: a heading for each sheet, and its tables with their header.
 
-calamine reads the values. Their number formats, errors, links and formulas without a value are
-read from the workbook's XML and laid over them. xlrd reads workbooks from before 2007.
+calamine reads the values. Number formats, errors, links and formulas without a value are read
+from the workbook's XML and laid over them. xlrd reads workbooks from before 2007.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CELL = re.compile(r"([A-Z]+)(\d+)")
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """All sheets in order; a formula shows the value that was last calculated."""
+    """All sheets in order; a formula shows its last calculated value."""
     notices: list[str] = []
     if data.startswith(OLE):
         text, origins = sheet_lines(_old_sheets(data), notices)
@@ -121,7 +121,7 @@ def sheet_lines(
 
 class _Overlay:
     def __init__(self, package: Package) -> None:
-        self.without_value = 0  # formulas that nobody calculated
+        self.without_value = 0  # formulas that were never calculated
         self._package = package
         self._codes = self._number_formats()
         book = package.xml("xl/workbook.xml")
@@ -247,10 +247,8 @@ def _shown(value: Any) -> Any:
     return value
 
 
-# Numbers as a spreadsheet shows them: by the format codes of Excel (ECMA-376, part 1, 18.8.31).
-
-
-# Codes that a workbook names by their numbers alone.
+# Numbers as a spreadsheet shows them: by Excel's format codes (ECMA-376, part 1, 18.8.31). These
+# are named by number alone.
 BUILT_IN = {
     1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00",
     37: "#,##0;(#,##0)", 38: "#,##0;(#,##0)", 39: "#,##0.00;(#,##0.00)", 40: "#,##0.00;(#,##0.00)",
@@ -275,17 +273,17 @@ def is_of_numbers(code: str) -> bool:
 
 
 def shown_number(value: float, code: str) -> str:
-    """A number by a code that `is_of_numbers`."""
+    """A number formatted by a code that `is_of_numbers`."""
     sections = _SECTION.findall(code)
     chosen = 1 if value < 0 and len(sections) > 1 else 2 if not value and len(sections) > 2 else 0
     tokens = list(_TOKEN.finditer(sections[chosen]))
-    # What counts for Excel are fifteen decimal digits, a half of which it rounds up.
+    # Excel uses fifteen decimal digits, and rounds halves up.
     size = abs(Decimal(f"{value:.15g}")) * 100 ** sum(token["plain"] == "%" for token in tokens)
     runs = [i for i, token in enumerate(tokens) if token["run"]]
     shown = dict.fromkeys(runs, "")
     if len(runs) == 1:
         shown[runs[0]] = _digits(size, tokens[runs[0]]["run"])
-    else:  # one number with blanks, strokes and the like between its digits
+    else:  # one number with blanks, slashes and the like between its digits
         digits = f"{size:.0f}".zfill(sum(tokens[i]["run"].count("0") for i in runs))
         for i in reversed(runs):
             length = len(tokens[i]["run"]) if i != runs[0] else len(digits)

@@ -17,12 +17,12 @@ from kb.formats.outline import one_line
 
 _TITLES = (PP_PLACEHOLDER.TITLE, PP_PLACEHOLDER.CENTER_TITLE, PP_PLACEHOLDER.VERTICAL_TITLE)
 _FURNITURE = (PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.SLIDE_NUMBER)
-# What programs write where nobody gave a title.
+# What programs write if nobody gave a title.
 _NO_TITLE = ("PowerPoint Presentation", "Presentation", "Slide 1")
 
 
 def convert(data: bytes, name: str) -> Converted:
-    """The first slide's title is a heading of the first level, the others' of the second."""
+    """The first slide's title is a heading of level 1, the others' of level 2."""
     package = Package(data, "PowerPoint")
     try:
         presentation = pptx.Presentation(io.BytesIO(data))
@@ -71,7 +71,7 @@ def _shape_lines(shape: Any) -> Iterator[str]:
         paragraphs = [p for p in shape.text_frame.paragraphs if p.text.strip()]
         for paragraph in paragraphs:
             text = _linked(paragraph)
-            # A text box with one paragraph is prose, several are the points of a list.
+            # One paragraph in a text box is prose, several are a list's points.
             indent = "  " * paragraph.level
             yield text if len(paragraphs) == 1 else f"{indent}- {text}"
         if paragraphs:

@@ -1,6 +1,6 @@
 """Word documents: mammoth reads the structure from the names of styles.
 
-What it would leave out, formulas, text boxes and text in fields, becomes elements that it reads.
+What it would omit (formulas, text boxes, text in fields) becomes elements that it reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kb.formats.convert.result import Converted, ConverterError
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-# Members with something that mammoth passes over, and its elements that only surround text.
+# Members with something that mammoth ignores, and elements that only surround text.
 _CHANGED = re.compile(rb"<m:oMath|<w:txbxContent|<w:(?:fldSimple|dir|bdo|rubyBase)\b")
 _UNWRAPPED = [f"{_W}{name}" for name in ("fldSimple", "dir", "bdo", "ruby", "rubyBase")]
 _FORMULA = re.compile("\ue000(\\d+)\ue001")
@@ -44,7 +44,7 @@ _MOST_LEVELS = 6
 
 def convert(data: bytes, name: str) -> Converted:
     """Headings, lists, tables, links, notes, comments, formulas and code; pictures leave their
-    description, and changes that are tracked are taken as accepted."""
+    description, and tracked changes count as accepted."""
     package = Package(data, "Word")
     formulas: list[str] = []
     styles = _STYLES + "\n".join(_heading_styles(package))
@@ -56,12 +56,12 @@ def convert(data: bytes, name: str) -> Converted:
         )
     except OSError as error:  # mammoth follows the relationships of the package
         raise ConverterError(f"is no Word file: {error}") from error
-    # Comments come as a list of definitions, whose terms would be headings.
+    # Comments come as a definition list, whose terms would become headings.
     page = re.sub(r"<(/?)dt\b[^>]*>", r"<\1p>", re.sub(r"</?d[ld]\b[^>]*>", "", result.value))
     body = parse_html(page).body
     text = ""
     if body is not None:
-        for paragraph in body.css("td > p:only-child"):  # else a table of one row seems a layout
+        for paragraph in body.css("td > p:only-child"):  # else a one-row table looks like layout
             paragraph.unwrap()
         _end_notes(body)
         text = _FORMULA.sub(lambda mark: "".join(formulas[int(mark[1]) :][:1]), markdown_of(body))
@@ -71,11 +71,8 @@ def convert(data: bytes, name: str) -> Converted:
     return Converted(text, title=title, metadata=properties)
 
 
-# Before mammoth reads
-
-
 def _readable(package: Package, formulas: list[str]) -> io.BytesIO:
-    """The package without its pictures, in elements that mammoth knows; `formulas` takes LaTeX."""
+    """The package without pictures, in elements that mammoth knows; `formulas` takes LaTeX."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name in sorted(package.names):
@@ -114,7 +111,7 @@ def _rewritten(member: bytes, formulas: list[str]) -> bytes:
 
 
 def _end_notes(body: LexborNode) -> None:
-    """Say what the lists at the end are; their links are only good for a browser."""
+    """Name the lists at the end, and drop their links, which only work in a browser."""
     for link in body.css("a[href^='#']"):
         kind, _, place = (link.attributes.get("href") or "")[1:].partition("-")
         if kind in ("footnote", "endnote", "comment"):
@@ -127,9 +124,6 @@ def _end_notes(body: LexborNode) -> None:
     first = body.css_first("li[id^='footnote-'], li[id^='endnote-']")
     if first is not None and first.parent is not None:
         first.parent.insert_before("Notes:")
-
-
-# Styles
 
 
 def _heading_styles(package: Package) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The child process: bytes of a file in, Markdown out, one file after the other.
 
-Strangers wrote what it hands to parsers in C and Rust, so it gives up whatever conversion does not
+It hands strangers' files to parsers in C and Rust, so it gives up whatever conversion does not
 need: memory beyond a limit, files, the network, other programs. The parent watches the time.
 """
 
@@ -27,7 +27,7 @@ PROCESSOR_SECONDS = 60  # a file
 
 def main() -> None:
     requests = sys.stdin.buffer
-    # What a library prints must not get between the replies.
+    # Output of a library must not get between the replies.
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     limit_process(memory=MEMORY_BYTES, open_files=64)
@@ -49,7 +49,7 @@ def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
     """The converted file as a message, or `{"error": text}`, with "memory" if that ran out."""
     renew_processor_time()
     try:
-        # The parent imports this module too, for its limits.
+        # Here, as the parent imports this module for its limits.
         from kb.formats.convert.completeness import with_losses
 
         module = importlib.import_module(f"kb.formats.convert.{request['module']}")
@@ -62,7 +62,7 @@ def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
         return {"error": TOO_MUCH_MEMORY, "memory": True}
     except RecursionError:
         return {"error": "is nested too deeply to be converted"}
-    # Whatever a library raises on a damaged file is that file's error.
+    # Whatever a library raises on a damaged file is the file's error.
     except Exception as error:  # noqa: BLE001
         detail = " ".join(str(error).split())[:200]
         kind = type(error).__name__
