@@ -84,9 +84,12 @@ def probably_nearest(
     without: Set[int] | None = None,
 ) -> Probable:
     """The chunks to compare to find so many of the nearest."""
-    codes = codes_within(connection, tuple(ranges))
+    codes = codes_within(connection, ranges := tuple(ranges))
     if only is not None:
-        codes = codes.at(codes.places_of(only))
+        latest = connection.cached("codes of a filter")
+        if latest.get("only") is not only or latest["ranges"] != ranges:
+            latest |= {"only": only, "ranges": ranges, "codes": codes.at(codes.places_of(only))}
+        codes = latest["codes"]
     if without is not None:
         codes = codes.without(codes.places_of(without))
     wide = max(results * WIDE_PER_RESULT, int(len(codes.ids) * WIDE_SHARE))

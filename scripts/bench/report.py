@@ -39,11 +39,17 @@ SIZE_ROWS = (
 FILTER_ROWS = (
     ("filtered_none", "no filter", ""),
     ("filtered_half", "a date that half of the documents have", ""),
+    ("filtered_half_again", "the same again", ""),
     ("filtered_tenth", "a tenth", ""),
+    ("filtered_tenth_again", "the same again", ""),
     ("filtered_hundredth", "a hundredth", ""),
+    ("filtered_hundredth_again", "the same again", ""),
     ("filtered_metadata", "metadata that a third has, and a date", ""),
+    ("filtered_metadata_again", "the same again", ""),
     ("filtered_path", "a path that a sixth has, and a date", ""),
+    ("filtered_path_again", "the same again", ""),
     ("filtered_random", "one to three of dates, tags, metadata and paths at random", ""),
+    ("filtered_random_again", "the same again", ""),
 )
 PEER_HEAD = (
     "engine", "build cpu s", "hybrid cpu", "wall", "by meaning cpu", "wall", "by words cpu", "wall",
