@@ -150,7 +150,8 @@ def candidates(snapshot: Snapshot, file_query: FileQuery, budget: Budget) -> Can
     if query.must and filters.only and filters.late == NOTHING_LATE and len(ids) < DEPTH:
         # What the operators let pass is an answer even if no single word of it ranks.
         ids |= dict.fromkeys(sorted(filters.only.difference(ids))[:DEPTH])
-    named = _named(snapshot, query, ranges, filters)
+    is_path = {".", "/"} & {*query.text.strip()}
+    named = _named(snapshot, query, ranges, filters) if is_path else []
     rows = snapshot.connection.tuples(
         "candidates",
         query=None if vector is None else query_blob(vector),
@@ -193,7 +194,7 @@ def _named(
 ) -> list[int]:
     """First passages of the documents whose path ends with the query."""
     path = query.text.strip()
-    if query.must or query.must_not or len(path) > MAX_PATH or not {".", "/"} & {*path}:
+    if query.must or query.must_not or len(path) > MAX_PATH:
         return []
     rows = snapshot.connection.tuples(
         "first_chunks_named", key=page_key(path), ranges=json.dumps(ranges), limit=MAX_NAMED
