@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from support import WINDROSE, Filler, HashEmbedder, another_process
+from support import WINDROSE, Filler, HashEmbedder, another_process, shared_folder
 
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.embed import embed_pending
@@ -167,10 +167,8 @@ def windrose_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     The first of the processes that run the tests makes it, each has a copy.
     """
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    made = shared / "windrose.db"
-    with FileLock(shared / "windrose.lock"):
+    made = shared_folder(tmp_path_factory) / "windrose.db"
+    with FileLock(made.with_suffix(".lock")):
         if not made.exists():
             path = tmp_path_factory.mktemp("windrose") / "kb.db"
             with open_session(Database(path), project=path.parent) as knowledge:

@@ -123,6 +123,12 @@ def content_of(result: Any) -> Any:
     return content
 
 
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """A folder of all processes that run the tests, for what is made once for all of them."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @contextlib.contextmanager
 def another_process() -> Iterator[None]:
     """What is opened inside may be open already, as for a process that knows of no other.

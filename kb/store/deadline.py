@@ -63,7 +63,10 @@ class Deadline:
 
     def seconds(self) -> float:
         """How long a statement may take."""
-        size = os.path.getsize(self._path) if os.path.exists(self._path) else 0
+        try:
+            size = os.path.getsize(self._path)
+        except OSError:  # it is being moved, or lies in memory
+            size = 0
         return self._limit[0] + self._limit[1] * size / 1e6
 
     def __enter__(self) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 
 import apsw
 import pytest
+from filelock import FileLock
 from strangers import HOSTILE, Place, sound_project
-from support import ROOT, HashEmbedder, call
+from support import ROOT, HashEmbedder, call, shared_folder
 
 from kb.cli.main import main as kb
 from kb.errors import DamagedFileError, FileError
@@ -36,16 +37,21 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     """What became of each file; one process tries them, each in a child of its own."""
     if not hasattr(os, "fork"):
         pytest.skip("needs fork")
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "strangers.py"), str(tmp_path_factory.mktemp("all"))],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=HANGS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return {found["name"]: found for found in map(json.loads, done.stdout.splitlines())}
+    made = shared_folder(tmp_path_factory) / "strangers.jsonl"
+    with FileLock(made.with_suffix(".lock")):
+        if not made.exists():
+            folder = str(tmp_path_factory.mktemp("all"))
+            done = subprocess.run(
+                [sys.executable, str(ROOT / "tests" / "strangers.py"), folder],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                capture_output=True,
+                text=True,
+                timeout=HANGS,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            made.write_text(done.stdout)
+    return {found["name"]: found for found in map(json.loads, made.read_text().splitlines())}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
