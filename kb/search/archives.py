@@ -21,7 +21,7 @@ from kb.search.occurrences import (
     slices,
 )
 from kb.search.operators import Filters, filters_by_document
-from kb.search.policy import Policy, Scope, SearchRequest
+from kb.search.policy import HitsOfFile, Policy, Scope, SearchRequest
 from kb.search.query import Query, parse_query, quote
 from kb.search.ranking import FUZZY_SCORE, MIN_SCORE_WITHOUT_WORDS, shown
 from kb.search.results import nearest_snippets
@@ -29,7 +29,7 @@ from kb.search.rows import load_rows
 from kb.search.run import run
 from kb.search.snapshot import Snapshot
 from kb.search.typos import ONE_EDIT_FROM, existing_words, prefixed, variants
-from kb.store.chunks import ChunkRange, collection_range, documents_of_chunks
+from kb.store.chunks import ChunkRange, Ranges, collection_range, documents_of_chunks
 from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_shown
 
@@ -38,6 +38,7 @@ DEPTH = 200  # passages of each kind of match
 MAX_LONGER_WORDS = 50  # that begin with a word of the query
 
 Ranked = tuple[int, int, float]  # a document, its best passage, and its score
+Near = Mapping[str, Sequence[str]]  # by word of a query, similar words of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,7 @@ class _ArchivesPolicy(Policy):
         return query, filters_by_document(snapshot.connection, query, scope.ranges), ""
 
     def rows(
-        self,
-        _: SearchedFile,
-        connection: Connection,
-        request: SearchRequest,
-        part: tuple[FileQuery, Sequence[Hit]],
+        self, _: SearchedFile, connection: Connection, request: SearchRequest, part: HitsOfFile
     ) -> Sequence[ArchiveHit]:
         query = self.parse(request.text)
         near = _near_words(connection, query) if self.corrects else {}
@@ -123,11 +120,7 @@ def _with_nearest_sentences(
 
 
 def _ranked(
-    snapshot: Snapshot,
-    query: Query,
-    file_query: FileQuery,
-    near: Mapping[str, Sequence[str]],
-    hits: Sequence[Hit],
+    snapshot: Snapshot, query: Query, file_query: FileQuery, near: Near, hits: Sequence[Hit]
 ) -> list[Ranked]:
     """Documents with their best passage: exact, then near in meaning, then fuzzy."""
     connection = snapshot.connection
@@ -161,10 +154,7 @@ def _ranked(
 
 
 def _documents_by_word(
-    connection: Connection,
-    query: Query,
-    ranges: Sequence[ChunkRange],
-    near: Mapping[str, Sequence[str]],
+    connection: Connection, query: Query, ranges: Ranges, near: Near
 ) -> tuple[list[set[int]], list[set[int]]]:
     """For each operand, the documents that contain it, and those with only a similar word."""
     operands = [*dict.fromkeys((*query.must, *query.terms))]
@@ -182,10 +172,7 @@ def _documents_by_word(
 
 
 def _shares(
-    connection: Connection,
-    exact: Sequence[set[int]],
-    alike: Sequence[set[int]],
-    ranges: Sequence[ChunkRange],
+    connection: Connection, exact: Sequence[set[int]], alike: Sequence[set[int]], ranges: Ranges
 ) -> dict[int, float]:
     """Each document's share of the query's words, by rarity; similar words count."""
     cached: dict[ChunkRange, int] = connection.cached("documents of ranges")
@@ -222,10 +209,7 @@ def _near_words(connection: Connection, query: Query) -> dict[str, list[str]]:
 
 
 def _shown(
-    connection: Connection,
-    query: Query,
-    near: Mapping[str, Sequence[str]],
-    ranked: Sequence[Ranked],
+    connection: Connection, query: Query, near: Near, ranked: Sequence[Ranked]
 ) -> list[ArchiveHit]:
     if not ranked:
         return []

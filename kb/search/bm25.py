@@ -62,8 +62,7 @@ def rank_documents(
     query, ignored = without_short_words(connection, query, options)
     if query.asks_for_nothing or any(operand.text in ignored for operand in query.must):
         return Ranking([], query, ignored)
-    case = not options.lowercase
-    only, without, *_ = document_filters(connection, query, [within], case=case)
+    only, without, *_ = document_filters(connection, query, [within], case=not options.lowercase)
     if only == set():
         return Ranking([], query, ignored)
     counter = _Counter(connection, within, options)
@@ -149,8 +148,7 @@ class _Counter:
         if not words:
             return {}
         chunk_ids = matching(self._connection, " OR ".join(map(quote, words)), [self._within])
-        document_of = documents_of_chunks(self._connection, chunk_ids)
-        document_ids = iter(sorted(set(document_of.values())))
+        document_ids = iter(sorted(set(documents_of_chunks(self._connection, chunk_ids).values())))
         counts: dict[str, dict[int, int]] = {word: {} for word in words}
         while batch := list(islice(document_ids, MAX_DOCUMENTS)):
             for row in texts_of(self._connection, batch):

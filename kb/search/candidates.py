@@ -24,8 +24,9 @@ from kb.search.operators import NO_FILTERS, NOTHING_LATE, Filters, first_passing
 from kb.search.query import Operand, Query, quote
 from kb.search.ranking import COLUMN_WEIGHTS, frequency_of, fts5_idf, readable_share
 from kb.search.snapshot import FileModel, Sizes, Snapshot, max_df, max_ranking_df
-from kb.store.chunks import WHOLE_FILE, ChunkRange, count_chunks_of, range_around
+from kb.store.chunks import WHOLE_FILE, Ranges, count_chunks_of, range_around
 from kb.store.citation_keys import page_key
+from kb.store.names import Labels
 from kb.store.vectors import FEWEST_RESULTS, nearest_chunks, query_blob
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, words
 
@@ -47,10 +48,9 @@ class FileQuery(NamedTuple):
 
     query: Query
     vector: Floats | None = None  # the query's unit vector by the file's model; None: words alone
-    ranges: Sequence[ChunkRange] = (WHOLE_FILE,)
+    ranges: Ranges = (WHOLE_FILE,)
     filters: Filters = NO_FILTERS  # what the operators let pass
-    # How each collection is shown, by row id.
-    called: dict[int, dict[str, str]] = {}  # noqa: RUF012 - never changed
+    called: Labels = {}  # noqa: RUF012 - never changed
 
 
 class Budget(NamedTuple):
@@ -189,9 +189,7 @@ def _promising_documents(
     return {row[1] for row in best}
 
 
-def _named(
-    snapshot: Snapshot, query: Query, ranges: Sequence[ChunkRange], filters: Filters
-) -> list[int]:
+def _named(snapshot: Snapshot, query: Query, ranges: Ranges, filters: Filters) -> list[int]:
     """First passages of the documents whose path ends with the query."""
     path = query.text.strip()
     if query.must or query.must_not or len(path) > MAX_PATH:

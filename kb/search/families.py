@@ -11,11 +11,11 @@ from kb.errors import EmbeddingError, NoEmbeddings
 from kb.model_in_use import ModelInUse
 from kb.models.choose import how_to_get
 from kb.models.embedder import Floats
-from kb.search.candidates import Budget, FileQuery
+from kb.search.candidates import Budget
 from kb.search.files import SearchedFile
 from kb.search.merge import Hit
 from kb.search.operators import Filters
-from kb.search.policy import Policy, Scope, SearchRequest
+from kb.search.policy import HitsOfFile, Policy, Scope, SearchRequest
 from kb.search.query import Query, parse_query
 from kb.search.run import run
 from kb.search.snapshot import Snapshot
@@ -84,11 +84,7 @@ class ExternalPolicy(_OfDocuments):
         return vectors, ""
 
     def rows(
-        self,
-        _: SearchedFile,
-        connection: Connection,
-        request: SearchRequest,
-        part: tuple[FileQuery, Sequence[Hit]],
+        self, _: SearchedFile, connection: Connection, request: SearchRequest, part: HitsOfFile
     ) -> Sequence[Row]:
         best = best_hits(part[1])
         rows = external_documents(connection, (hit.chunk_id for hit in best))
@@ -139,11 +135,7 @@ class DiscoveriesPolicy(_OfDocuments):
             ) from error
 
     def rows(
-        self,
-        _: SearchedFile,
-        connection: Connection,
-        request: SearchRequest,
-        part: tuple[FileQuery, Sequence[Hit]],
+        self, _: SearchedFile, connection: Connection, request: SearchRequest, part: HitsOfFile
     ) -> Sequence[dict[str, Any]]:
         """Among equal scores, the more active module comes first; superseded discoveries come
         last."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,8 +14,9 @@ from kb.formats.tags import normal_tag
 from kb.results.filters import FilterOptions
 from kb.search.merge import Hit
 from kb.search.operators import NO_FILTERS, Filters, no_such_tag, tag_bounds
-from kb.store.chunks import ChunkRange, chunks_of_documents
+from kb.store.chunks import Ranges, chunks_of_documents
 from kb.store.connection import Connection
+from kb.store.names import Labels
 
 SORTS = ("score", "date")
 # Cached sets: passages that pass all filters (30 MB for a million), documents that fit one.
@@ -82,8 +83,8 @@ def within_filter(
     connection: Connection,
     filters: Filters,
     documents: DocumentFilter,
-    ranges: Sequence[ChunkRange],
-    called: Mapping[int, Mapping[str, str]],
+    ranges: Ranges,
+    called: Labels,
 ) -> tuple[Filters, str]:
     """Filters narrowed to matching documents, and a notice if none match; `called`: how each
     collection is shown, by row id. Raises UsageError for a glob that can match nothing."""
@@ -99,10 +100,7 @@ def within_filter(
 
 
 def _passing(
-    connection: Connection,
-    documents: DocumentFilter,
-    ranges: Sequence[ChunkRange],
-    called: Mapping[int, Mapping[str, str]],
+    connection: Connection, documents: DocumentFilter, ranges: Ranges, called: Labels
 ) -> tuple[set[int], str]:
     """The passages of the documents that pass, and a notice if there are none."""
     passing: set[int] | None = None
@@ -116,10 +114,7 @@ def _passing(
 
 
 def _conditions(
-    connection: Connection,
-    documents: DocumentFilter,
-    ranges: Sequence[ChunkRange],
-    called: Mapping[int, Mapping[str, str]],
+    connection: Connection, documents: DocumentFilter, ranges: Ranges, called: Labels
 ) -> Iterator[tuple[set[int], str]]:
     """The documents that pass each filter, and the notice if none do."""
 
@@ -171,10 +166,7 @@ def _cached(connection: Connection, name: str, arguments: list[Any], find: Calla
 
 
 def _matching(
-    connection: Connection,
-    globs: Sequence[str],
-    ranges: Sequence[ChunkRange],
-    called: Mapping[int, Mapping[str, str]],
+    connection: Connection, globs: Sequence[str], ranges: Ranges, called: Labels
 ) -> set[int]:
     """The documents whose id, alone or after its collection's name, matches a glob. With the name
     it is most files' path in the project, as a collection is named after its folder."""

@@ -32,7 +32,7 @@ from kb.search.operators import (
 from kb.search.query import Query, is_literal, match_alternatives, quote, says_little
 from kb.search.ranking import COLUMN_WEIGHTS, LENGTH_WEIGHT, SATURATION, fts5_idf
 from kb.search.snapshot import Snapshot, max_ranking_df
-from kb.store.chunks import ChunkRange
+from kb.store.chunks import Ranges
 from kb.store.connection import IndexedRow
 from kb.store.contents import indexed_texts
 
@@ -75,11 +75,7 @@ class WeighedTerm(NamedTuple):
 
 
 def word_lists(
-    snapshot: Snapshot,
-    query: Query,
-    ranges: Sequence[ChunkRange],
-    depth: int,
-    filters: Filters = NO_FILTERS,
+    snapshot: Snapshot, query: Query, ranges: Ranges, depth: int, filters: Filters = NO_FILTERS
 ) -> WordLists:
     """What the index says of a query, for the chunks that its operators let pass."""
     has_prefix = any(operand.is_prefix for operand in (*query.must, *query.terms))
@@ -112,11 +108,7 @@ def word_lists(
 
 
 def split_by_rarity(
-    snapshot: Snapshot,
-    matches: Sequence[str],
-    part: Sequence[ChunkRange] = (),
-    *,
-    common: int = MOST_COMMON,
+    snapshot: Snapshot, matches: Sequence[str], part: Ranges = (), *, common: int = MOST_COMMON
 ) -> tuple[list[str], list[str]]:
     """The expressions that find passages, and those that only rank them; both rarest first.
 
@@ -163,7 +155,7 @@ def word_hits(
     snapshot: Snapshot,
     finding: Sequence[str],
     following: Sequence[str],
-    ranges: Sequence[ChunkRange],
+    ranges: Ranges,
     depth: int,
     *,
     enough: int = 0,
@@ -207,7 +199,7 @@ def word_hits(
 def keyword_hits(
     snapshot: Snapshot,
     match: str,
-    ranges: Sequence[ChunkRange],
+    ranges: Ranges,
     depth: int,
     filters: Filters = NO_FILTERS,
     *,
@@ -249,7 +241,7 @@ def _passing_hits(
 def literal_hits(
     snapshot: Snapshot,
     query: Query,
-    ranges: Sequence[ChunkRange],
+    ranges: Ranges,
     scores: Mapping[int, float],
     filters: Filters = NO_FILTERS,
 ) -> tuple[list[int], set[int]]:
@@ -284,7 +276,7 @@ def literal_hits(
     return chunk_ids[:LITERAL_DEPTH], typed
 
 
-def holding_phrase(snapshot: Snapshot, text: str, ranges: Sequence[ChunkRange]) -> set[int]:
+def holding_phrase(snapshot: Snapshot, text: str, ranges: Ranges) -> set[int]:
     """The passages with a text as a phrase, by stems, in one column of the index."""
     connection = snapshot.connection
     text = unicodedata.normalize("NFKC", text)
@@ -316,7 +308,7 @@ def _rarest_near(snapshot: Snapshot, text: str, most: int) -> Iterator[str]:
 
 
 def weighed_terms(
-    snapshot: Snapshot, matches: Sequence[str], part: Sequence[ChunkRange]
+    snapshot: Snapshot, matches: Sequence[str], part: Ranges
 ) -> dict[str, WeighedTerm]:
     """The weights of words; none if an expression is several words."""
     if not all(map(snapshot.term, matches)):

@@ -36,7 +36,7 @@ from kb.search.words import (
     version_pattern,
     without_first,
 )
-from kb.store.chunks import ChunkRange, documents_of_chunks
+from kb.store.chunks import Ranges, documents_of_chunks
 from kb.store.connection import Connection
 from kb.store.contents import indexed_texts, texts_of
 from kb.store.vocabulary import beginning_of_words
@@ -57,7 +57,7 @@ MAX_CHUNK_WORDS = 1000  # four per token of its budget; no chunk begins with a l
 
 
 def documents_holding(
-    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
+    connection: Connection, operand: Operand, ranges: Ranges, *, case: bool = False
 ) -> set[int]:
     """The documents that contain an operand in their title or text. With `case`, upper and lower
     case must agree, and words are not stemmed."""
@@ -66,7 +66,7 @@ def documents_holding(
 
 
 def chunks_holding(
-    connection: Connection, operand: Operand, ranges: Sequence[ChunkRange], *, case: bool = False
+    connection: Connection, operand: Operand, ranges: Ranges, *, case: bool = False
 ) -> set[int]:
     """The chunks that contain an operand; `case` as in `documents_holding`."""
     sought = pattern(connection, operand, case=case)
@@ -104,10 +104,7 @@ def passing(
 
 
 def proposed(
-    connection: Connection,
-    patterns: Sequence[Pattern],
-    ranges: Sequence[ChunkRange],
-    limit: int = -1,
+    connection: Connection, patterns: Sequence[Pattern], ranges: Ranges, limit: int = -1
 ) -> set[int]:
     """The chunks that may contain all patterns within themselves; `limit` of them if there are
     more."""
@@ -122,16 +119,14 @@ def proposed(
     return chunk_ids
 
 
-def matching(
-    connection: Connection, match: str, ranges: Iterable[ChunkRange], limit: int = -1
-) -> set[int]:
+def matching(connection: Connection, match: str, ranges: Ranges, limit: int = -1) -> set[int]:
     """The chunks of some ranges that match an expression; `limit` of them if there are more."""
     listed = {"ranges": [*ranges], "limit": limit}
     return {row[0] for row in connection.tuples("matching_chunk_ids", match=match, **listed)}
 
 
 def documents_matching(
-    connection: Connection, matches: Sequence[str], ranges: Sequence[ChunkRange]
+    connection: Connection, matches: Sequence[str], ranges: Ranges
 ) -> dict[str, set[int]]:
     """For each expression, the documents with a chunk in the ranges that matches it."""
     documents: dict[str, set[int]] = {match: set() for match in matches}
@@ -147,9 +142,7 @@ def match_of_word(connection: Connection, operand: Operand) -> str:
     return match_of(connection, sought) if sought.is_plain_word else ""
 
 
-def matching_any(
-    connection: Connection, words: Sequence[str], ranges: Iterable[ChunkRange]
-) -> set[int]:
+def matching_any(connection: Connection, words: Sequence[str], ranges: Ranges) -> set[int]:
     """The chunks of some ranges with any of some words."""
     chunk_ids: set[int] = set()
     for some in slices(words, MAX_WORDS):
@@ -277,7 +270,7 @@ class _Texts:
 
 
 def across_borders(
-    connection: Connection, sought: Pattern, ranges: Sequence[ChunkRange], most: int | None = None
+    connection: Connection, sought: Pattern, ranges: Ranges, most: int | None = None
 ) -> set[int] | None:
     """The chunks with parts of a phrase that begins in one and ends in another; None if the borders
     of more than `most` would have to be compared."""
@@ -335,7 +328,7 @@ def _across_borders_of(
 
 
 def _beginning_with(
-    connection: Connection, sought: Pattern, ranges: Sequence[ChunkRange], limit: int
+    connection: Connection, sought: Pattern, ranges: Ranges, limit: int
 ) -> set[int]:
     """Chunks that include all that begin with a pattern; `limit` of them if there are more."""
     if sought.has_pictographs or any(map(is_unspaced, sought.folded)):
@@ -348,7 +341,7 @@ def _beginning_with(
 
 
 def with_words_apart(
-    connection: Connection, match: str, words: Sequence[str], ranges: Sequence[ChunkRange]
+    connection: Connection, match: str, words: Sequence[str], ranges: Ranges
 ) -> set[int]:
     """Matching chunks with one of these words apart, in their extra terms, as is a word with
     another compatibility form: `ｆｕｌｌ`."""

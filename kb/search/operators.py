@@ -23,7 +23,7 @@ from kb.search.query import TAG, Operand, Query, quote, says_little
 from kb.search.snapshot import Snapshot, max_df, max_ranking_df
 from kb.search.typos import prefixed
 from kb.search.words import is_word_prefix, pattern
-from kb.store.chunks import ChunkRange, chunks_of_documents
+from kb.store.chunks import Ranges, chunks_of_documents
 from kb.store.connection import Connection
 from kb.text.nearest import nearest
 
@@ -71,7 +71,7 @@ def first_passing(
     return first
 
 
-def chunk_filters(connection: Connection, query: Query, ranges: Sequence[ChunkRange]) -> Filters:
+def chunk_filters(connection: Connection, query: Query, ranges: Ranges) -> Filters:
     """The only chunks that may be found, or else those that may not. A passage includes its title
     and headings."""
     counts = {
@@ -124,7 +124,7 @@ def _most_holding(connection: Connection, operand: Operand) -> int:
 
 
 def _fitting(
-    connection: Connection, must: Sequence[Operand], ranges: Sequence[ChunkRange]
+    connection: Connection, must: Sequence[Operand], ranges: Ranges
 ) -> tuple[set[int] | None, bool]:
     """The chunks that may contain all operands, None if very many, and whether some are missing."""
     patterns = [pattern(connection, operand) for operand in must]
@@ -141,9 +141,7 @@ def _fitting(
     return chunk_ids, is_cut
 
 
-def enforced(
-    connection: Connection, query: Query, ranges: Sequence[ChunkRange]
-) -> tuple[Query, Filters, str]:
+def enforced(connection: Connection, query: Query, ranges: Ranges) -> tuple[Query, Filters, str]:
     """A query with its `chunk_filters`, and a notice. Quotes were often pasted: if no passage
     contains a quoted phrase, its words are searched without the quotes. `+`, `-` and tags still
     apply."""
@@ -160,7 +158,7 @@ def enforced(
 
 
 def document_filters(
-    connection: Connection, query: Query, ranges: Sequence[ChunkRange], *, case: bool = False
+    connection: Connection, query: Query, ranges: Ranges, *, case: bool = False
 ) -> Filters:
     """The row ids of the only documents that may be found, or else of those that may not. Operands
     may lie far apart."""
@@ -177,9 +175,7 @@ def document_filters(
     return Filters(None, without or None) if only is None else Filters(only - without)
 
 
-def filters_by_document(
-    connection: Connection, query: Query, ranges: Sequence[ChunkRange]
-) -> Filters:
+def filters_by_document(connection: Connection, query: Query, ranges: Ranges) -> Filters:
     """As `document_filters`, as the chunks of those documents."""
     filters = document_filters(connection, query, ranges)
     only, without = (
@@ -218,7 +214,7 @@ def _some_telling(snapshot: Snapshot, words: list[str]) -> list[str]:
     return some[: max(few, 1)] or words[:1]
 
 
-def no_such_tag(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> str:
+def no_such_tag(connection: Connection, tag: str, ranges: Ranges) -> str:
     """The notice that no document has a tag, with similar tags."""
     rows = connection.tuples("known_tags", ranges=json.dumps(ranges))
     existing = [row[0].removeprefix(TAG) for row in rows]
@@ -233,7 +229,7 @@ def tag_bounds(tag: str) -> dict[str, str]:
     return {"tag": TAG + tag, "below": f"{TAG}{tag}/", "behind": f"{TAG}{tag}0"}
 
 
-def _chunks_tagged(connection: Connection, tag: str, ranges: Sequence[ChunkRange]) -> set[int]:
+def _chunks_tagged(connection: Connection, tag: str, ranges: Ranges) -> set[int]:
     """The chunks of documents with a tag or a sub-tag: `a` includes `a/b`."""
     rows = connection.tuples("chunk_ids_tagged", ranges=json.dumps(ranges), **tag_bounds(tag))
     return {row[0] for row in rows}

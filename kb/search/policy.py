@@ -21,9 +21,12 @@ from kb.search.query import Query, parse_query
 from kb.search.rows import passage_rows
 from kb.search.snapshot import Snapshot
 from kb.search.typos import bare_words, correct, existing_words
-from kb.store.chunks import ChunkRange, count_with_vector, has_waiting
+from kb.store.chunks import ChunkRange, Ranges, count_with_vector, has_waiting
 from kb.store.connection import Connection, Row
 from kb.store.embeddings import current_model
+from kb.store.names import Labels
+
+HitsOfFile = tuple[FileQuery, Sequence[Hit]]  # what a file was asked, and its hits
 
 
 class SearchRequest(NamedTuple):
@@ -42,9 +45,8 @@ class SearchRequest(NamedTuple):
 class Scope(NamedTuple):
     """Where a file is searched."""
 
-    ranges: Sequence[ChunkRange]
-    # How each collection is shown, by row id.
-    called: dict[int, dict[str, str]] = {}  # noqa: RUF012 - never changed
+    ranges: Ranges
+    called: Labels = {}  # noqa: RUF012 - never changed
     only: set[int] | None = None  # the chunks to search, if not all of the ranges
 
 
@@ -110,11 +112,7 @@ class Policy:
         return model.try_embed_queries(texts, current)
 
     def rows(
-        self,
-        _: SearchedFile,
-        connection: Connection,
-        request: SearchRequest,
-        part: tuple[FileQuery, Sequence[Hit]],
+        self, _: SearchedFile, connection: Connection, request: SearchRequest, part: HitsOfFile
     ) -> Sequence[Any]:
         """The rows of one file's hits, a step."""
         file_query, hits = part

@@ -229,8 +229,7 @@ def expected(files: Iterable[Iterable[Evidence]], weights: Weights = WEIGHTS) ->
         nearest += near.values()
     if len(nearest) <= BACKGROUND_DOCUMENT:
         return Expected(held=held, has_meaning=bool(nearest))
-    background = sorted(nearest, reverse=True)[BACKGROUND_DOCUMENT]
-    return Expected(background, held, has_meaning=True)
+    return Expected(sorted(nearest, reverse=True)[BACKGROUND_DOCUMENT], held, has_meaning=True)
 
 
 def support(

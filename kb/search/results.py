@@ -187,8 +187,7 @@ def snippet(
     pieces = excerpts(text, matches, most=1, width=WIDTH, mark=False)
     if not pieces:
         return Snippet(first_sentences(text, WIDTH))
-    again = spans(connection, pieces[0], query, variants=variants)
-    return Snippet(pieces[0], tuple(merged(again)))
+    return Snippet(pieces[0], tuple(merged(spans(connection, pieces[0], query, variants=variants))))
 
 
 def nearest_snippets(

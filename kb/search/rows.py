@@ -17,6 +17,7 @@ from kb.search.snapshot import Snapshot
 from kb.store.chunks import paths_of_chunks
 from kb.store.connection import Connection, Row
 from kb.store.contents import address_fields, origins_of
+from kb.store.names import Labels
 
 
 def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:
@@ -33,11 +34,7 @@ def load_documents(connection: Connection, chunk_ids: Sequence[int]) -> list[str
 
 
 def passage_rows(
-    connection: Connection,
-    hits: Sequence[Hit],
-    called: dict[int, dict[str, str]],
-    *,
-    dates: bool = False,
+    connection: Connection, hits: Sequence[Hit], called: Labels, *, dates: bool = False
 ) -> list[Row]:
     """The rows of some hits, in order; `called` says how each collection is shown. With `dates`,
     those of documents that have one."""

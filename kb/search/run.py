@@ -284,8 +284,7 @@ class _Search:
         # If nothing matches, the search falls back to one that may need vectors.
         queries = {file: self._queries[file][number][0] for file in files}
         request = request._replace(documents=OPEN)
-        notices = self.together.each(self._policy.notice_of, request, of=queries)
-        return not all(notices.values())
+        return not all(self.together.each(self._policy.notice_of, request, of=queries).values())
 
     def _searched_files(self, number: int) -> list[SearchedFile]:
         """The files with anything to say to a request."""

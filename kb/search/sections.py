@@ -77,8 +77,7 @@ def _by_anchor(sections: Sequence[Row], name: str, lines: Sequence[str]) -> Iter
     if not anchor:
         return
     if anchor.startswith("^") and (line := block_line(lines, anchor[1:])):
-        around = [row for row in sections if row["start_line"] <= line <= row["end_line"]]
-        yield around[-1:]
+        yield [row for row in sections if row["start_line"] <= line <= row["end_line"]][-1:]
     inside = [row for row in sections if row["start_line"] <= len(lines)]
     yield [
         row

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration, is_english_model
-from kb.store.chunks import ChunkRange
+from kb.store.chunks import ChunkRange, Ranges
 from kb.store.connection import Connection
 from kb.store.embeddings import current_model
 
@@ -116,7 +116,7 @@ class Snapshot(NamedTuple):
         passages = self.sizes.passages
         self.connection.cached("df")[match] = passages, passages
 
-    def df_within(self, matches: Iterable[str], ranges: Sequence[ChunkRange]) -> dict[str, int]:
+    def df_within(self, matches: Iterable[str], ranges: Ranges) -> dict[str, int]:
         """In how many passages of some ranges each expression occurs."""
         cached: dict[tuple[ChunkRange, str], int] = self.connection.cached("df of ranges")
         matches = list(dict.fromkeys(matches))
@@ -126,7 +126,7 @@ class Snapshot(NamedTuple):
             cached |= {(within, match): count for match, count in rows}
         return {match: sum(cached[within, match] for within in ranges) for match in matches}
 
-    def is_small_part(self, ranges: Sequence[ChunkRange]) -> bool:
+    def is_small_part(self, ranges: Ranges) -> bool:
         """Whether ranges have so few of a large file's passages that the rest should not cost."""
         passages = self.sizes.passages
         if passages < LARGE or len(ranges) > MAX_RANGES:

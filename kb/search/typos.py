@@ -164,8 +164,7 @@ def existing_words(connection: Connection, words: set[str]) -> set[str]:
     of_all = {stem for of_word in stems.values() for stem in of_word}
     if new := {stem: beginning_of_words(stem) for stem in of_all if stem not in cached}:
         cached |= dict.fromkeys(new, False)
-        rows = connection.tuples("known_stems", stems=json.dumps(new))
-        cached |= {row[0]: True for row in rows}
+        cached |= {row[0]: True for row in connection.tuples("known_stems", stems=json.dumps(new))}
     return {word for word, of_word in stems.items() if all(map(cached.get, of_word))}
 
 

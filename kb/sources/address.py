@@ -127,8 +127,7 @@ class GitAddress(NamedTuple):
     def name(self) -> str:
         """A collection's default name: the folder, else the repository."""
         path = self.folder or urlsplit(self.url).path
-        name = unquote(path.rstrip("/").rpartition("/")[2]).removesuffix(".git")
-        return name or "repository"
+        return unquote(path.rstrip("/").rpartition("/")[2]).removesuffix(".git") or "repository"
 
 
 def git_address(source: str) -> GitAddress:

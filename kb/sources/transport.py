@@ -202,8 +202,7 @@ def _fits(host: str, port: int, entry: str) -> bool:
     if entry == "*":
         return True
     try:
-        network = ipaddress.ip_network(entry.strip("[]"), strict=False)
-        return ipaddress.ip_address(host) in network
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
     except ValueError:
         pass  # one of the two is a name, or a port follows
     name, _, behind = entry.rpartition(":")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kb.store.connection import Connection
 
 ChunkRange = tuple[int, int]  # the first and the last chunk id
+Ranges = Sequence[ChunkRange]
 
 WHOLE_FILE: ChunkRange = (0, (1 << 63) - 1)
 

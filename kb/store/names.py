@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kb.errors import CollectionNotFound, DocumentNotFound
 from kb.settings import DEFAULT_INDEX
-from kb.store.chunks import WHOLE_FILE, ChunkRange, ranges_of
+from kb.store.chunks import WHOLE_FILE, Ranges, ranges_of
 from kb.store.collections import all_collections, unstored_row
 from kb.store.connection import Connection, Row
 from kb.store.contents import document_paths, find_document
@@ -20,6 +20,8 @@ from kb.text.nearest import nearest
 # What the documents tools see: not external documentation (one project's), not discoveries.
 BROWSABLE_KINDS = ("documents", "archive", "index")
 ALL_KINDS = (*BROWSABLE_KINDS, "external", "discoveries")
+
+Labels = dict[int, dict[str, str]]  # how each collection is shown, by its row id
 
 
 class Called(NamedTuple):
@@ -54,11 +56,7 @@ class Names:
         self._by_shown = {shown: name for name, shown in self._shared.items()}
 
     def collections(
-        self,
-        connection: Connection,
-        kinds: Container[str] | None = None,
-        *,
-        named: bool = False,
+        self, connection: Connection, kinds: Container[str] | None = None, *, named: bool = False
     ) -> list[Row]:
         """The collections by name; indexes also while they are empty.
 
@@ -173,7 +171,7 @@ class Names:
 
     def ranges(
         self, connection: Connection, names: Sequence[str], *, some: bool = False
-    ) -> tuple[Sequence[ChunkRange], dict[int, dict[str, str]]]:
+    ) -> tuple[Ranges, Labels]:
         """Where to search, and how each collection there is shown; [] means everywhere.
 
         Raises CollectionNotFound if a name does not exist, unless only `some` have to.

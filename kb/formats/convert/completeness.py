@@ -179,8 +179,7 @@ def _mail_parts(part: Message) -> Iterator[str]:
     inside = part.get_payload() if part.is_multipart() else []
     parts = [inner for inner in inside if isinstance(inner, Message)]
     if part.get_content_type() == "multipart/alternative":
-        plain = [inner for inner in parts if inner.get_content_type() == "text/plain"]
-        parts = plain or parts[:1]
+        parts = [inner for inner in parts if inner.get_content_type() == "text/plain"] or parts[:1]
     for inner in parts:
         yield from _mail_parts(inner)
     is_text = part.get_content_maintype() == "text" and part.get_filename() is None

@@ -190,7 +190,6 @@ def _code(lines: Sequence[Line]) -> Iterator[str]:
     left = min(line.left for line in lines)
     code = []
     for line in lines:
-        width = max(line.size * 0.6, 1)
-        indent = " " * min(round((line.left - left) / width), 40)
+        indent = " " * min(round((line.left - left) / max(line.size * 0.6, 1)), 40)
         code.append(indent + _SOFT_HYPHEN.sub("-", line.text))
     return fenced(code)

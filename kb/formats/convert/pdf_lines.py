@@ -102,8 +102,7 @@ def _joined(text: str, text_page: pypdfium2.PdfTextPage) -> list[str]:
             continue
         box = text_page.get_charbox(index)
         beside = [i for i in (index + 1, index - 1) if 0 <= i < len(text) and text[i].isalpha()]
-        near = {i: text_page.get_charbox(i) for i in beside}
-        letter = _letter_at(box, near, signs, mark)
+        letter = _letter_at(box, {i: text_page.get_charbox(i) for i in beside}, signs, mark)
         if letter is None and not sign.isascii() and strays < MOST_STRAYS:
             strays += 1
             boxes = boxes or {i: text_page.get_charbox(i) for i in range(len(text))}
@@ -137,8 +136,7 @@ def _letter_at(accent: _Box, boxes: dict[int, _Box], signs: Sequence[str], mark:
     for index, (left, low, right, high) in boxes.items():
         if left < middle < right:
             distance = low - accent[3] if mark in _BELOW else accent[1] - high
-            is_near = abs(distance) < (high - low) / 2
-            if is_near and len(_composed(signs[index], mark)) == 1:
+            if (abs(distance) < (high - low) / 2) and len(_composed(signs[index], mark)) == 1:
                 best = min(best or (distance, index), (distance, index))
     return best[1] if best else None
 

@@ -170,8 +170,7 @@ class _Overlay:
         if cell.get("t") == "e":
             return written
         if cell.get("t") == "inlineStr":  # calamine loses blanks between parts in several fonts
-            parts = [part.text or "" for part in cell.iterfind("{*}is/{*}r/{*}t")]
-            return "".join(parts) or value
+            return "".join([part.text or "" for part in cell.iterfind("{*}is/{*}r/{*}t")]) or value
         code = self._codes.get(cell.get("s", ""))
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return shown_number(value, code) if code and is_number else value
