@@ -28,8 +28,7 @@ _CONFLICT = re.compile(
 
 
 def fold(_: SearchedFile, connection: Connection, hits: Sequence[Hit]) -> dict[int, list[str]]:
-    """For each document of the hits (best first), the paths of those it stands for, a step; a
-    document that another stands for has no entry."""
+    """For each document of some hits, best first, the paths that it stands for, a step."""
     ids = list(dict.fromkeys(hit.document_id for hit in hits if hit.document_id is not None))
     if len(ids) < 2:
         return {document_id: [] for document_id in ids}

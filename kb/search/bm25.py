@@ -76,8 +76,7 @@ def rank_documents(
 def without_short_words(
     connection: Connection, query: Query, options: IndexOptions
 ) -> tuple[Query, tuple[str, ...]]:
-    """A query without bare words and exclusions too short for an index. A required one stays:
-    nothing matches it."""
+    """A query without words too short for an index. A required one stays: nothing matches it."""
 
     def is_short(operand: Operand) -> bool:
         words = pattern(connection, operand)

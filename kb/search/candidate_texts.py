@@ -118,8 +118,7 @@ def weigh_addresses(
 def _chunks_as_typed(
     connection: Connection, chunks: Mapping[str, Collection[int]]
 ) -> dict[str, set[int]]:
-    """For each word whose form matters, those of its chunks (`chunks`: by the index) that contain
-    it as typed."""
+    """For each word whose form matters, those of its chunks that contain it as typed."""
     patterns = {word: version for word in chunks if (version := version_pattern(word))}
     plurals = {word: word.lower() for word in chunks if _is_no_plural(word)}
     forms = [form for word in plurals.values() for form in (word, word[:-1])]
@@ -154,8 +153,7 @@ def _is_no_plural(word: str) -> bool:
 def _chunks_by_address(
     connection: Connection, holding: Mapping[str, frozenset[int]], among: Collection[int]
 ) -> dict[str, set[int]]:
-    """For each expression, those of its chunks (`holding`) among some that contain it only in
-    addresses of links."""
+    """For each expression, those of its chunks that contain it only in addresses of links."""
     sought: dict[str, str] = {}  # by expression, its stems between blanks
     for match, chunk_ids in holding.items():
         if (words := _WORDS.fullmatch(match)) and not chunk_ids.isdisjoint(among):

@@ -62,8 +62,8 @@ class Budget(NamedTuple):
     use_words: bool = True  # False: meaning alone; operators are still enforced
 
     def shared(self, part: float, limit: int) -> Budget:
-        """What one of several files spends (`part`: its share of all passages), so that together
-        they cost little more than one."""
+        """The budget of one of several files with `part` of all passages: all cost little more than
+        one."""
 
         def share(whole: int, wider: float = 1.0) -> int:
             return min(max(round(whole * part * wider), MIN_SHARE), whole)
@@ -120,8 +120,7 @@ class Candidates(NamedTuple):
 
 
 def candidates(snapshot: Snapshot, file_query: FileQuery, budget: Budget) -> Candidates:
-    """The answer of one file. A query of required words alone is judged by its words even with a
-    vector, which then only gives the distances."""
+    """The answer of one file. With required words alone a vector only gives the distances."""
     query, vector, ranges, filters, _ = file_query
     model = snapshot.model
     if query.asks_for_nothing or filters.only == set():
@@ -201,8 +200,7 @@ def _named(snapshot: Snapshot, query: Query, ranges: Ranges, filters: Filters) -
 
 
 def terms_of(query: Query, prefixes: Mapping[str, str] = NOTHING) -> list[Term]:
-    """The distinct terms of a query; stop words only if there is nothing else. `prefixes`: by text
-    of a prefix, the MATCH expression of its words."""
+    """The distinct terms of a query, stop words only if alone; `prefixes`: MATCH by prefix."""
     guessed = {word for _, likely in query.guesses for word in likely}
     near = {text: tuple(map(quote, likely)) for text, likely in query.guesses}
     typed = [term for term in query.terms if term.text not in guessed]

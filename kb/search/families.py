@@ -137,8 +137,7 @@ class DiscoveriesPolicy(_OfDocuments):
     def rows(
         self, _: SearchedFile, connection: Connection, request: SearchRequest, part: HitsOfFile
     ) -> Sequence[dict[str, Any]]:
-        """Among equal scores, the more active module comes first; superseded discoveries come
-        last."""
+        """Among equal scores, active modules come first; superseded discoveries come last."""
         best = best_hits(part[1])
         stored = discoveries_of_chunks(connection, (hit.chunk_id for hit in best))
         rows = [{**discovery_fields(stored[hit.chunk_id]), "score": hit.score} for hit in best]

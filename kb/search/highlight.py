@@ -212,8 +212,7 @@ class _Text:
 
 
 def _windows(matches: Sequence[Span], width: int) -> list[tuple[int, int, set[int]]]:
-    """For each span, the stretch that starts with it and holds as many as fit, and their
-    operands."""
+    """For each span, the stretch from it with as many more as fit, and their operands."""
     ordered = sorted(matches)[:MAX_SPANS]
     windows: list[tuple[int, int, set[int]]] = []
     for number, span in enumerate(ordered):

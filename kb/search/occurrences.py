@@ -106,8 +106,7 @@ def passing(
 def proposed(
     connection: Connection, patterns: Sequence[Pattern], ranges: Ranges, limit: int = -1
 ) -> set[int]:
-    """The chunks that may contain all patterns within themselves; `limit` of them if there are
-    more."""
+    """The chunks that may contain all patterns; `limit` of them if there are more."""
     phrases = [phrase for phrase in patterns if _is_phrase(phrase)]
     others = [match_of(connection, other) for other in patterns if other not in phrases]
     chunk_ids = matching(connection, _all([*others, *map(_match_phrase, phrases)]), ranges, limit)
@@ -226,8 +225,7 @@ class _Texts:
         self._chunk_ids = sorted(chunk_ids)
 
     def holding(self, sought: Pattern, text: str, among: Collection[int]) -> set[int]:
-        """Of some chunks, those with a pattern, made of `text`, in title, names, heading, lead or
-        text."""
+        """Of some chunks, those that contain a pattern, made of `text`, in any of their texts."""
         if sought.is_plain_word and not is_unspaced(sought.words[0]):
             (stem,) = sought.words
             holding = {chunk_id for chunk_id, stems in self._stems if stem in stems}

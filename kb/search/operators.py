@@ -72,8 +72,7 @@ def first_passing(
 
 
 def chunk_filters(connection: Connection, query: Query, ranges: Ranges) -> Filters:
-    """The only chunks that may be found, or else those that may not. A passage includes its title
-    and headings."""
+    """The only chunks that may be found, or those that may not. A chunk includes its headings."""
     counts = {
         operand: _most_holding(connection, operand) for operand in (*query.must, *query.must_not)
     }
@@ -160,8 +159,7 @@ def enforced(connection: Connection, query: Query, ranges: Ranges) -> tuple[Quer
 def document_filters(
     connection: Connection, query: Query, ranges: Ranges, *, case: bool = False
 ) -> Filters:
-    """The row ids of the only documents that may be found, or else of those that may not. Operands
-    may lie far apart."""
+    """The only documents that may be found, or those that may not. Operands may lie far apart."""
 
     def holding(operand: Operand) -> set[int]:
         return documents_holding(connection, operand, ranges, case=case)

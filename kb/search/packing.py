@@ -82,8 +82,7 @@ def pack(
     documents: Mapping[tuple[int, int], PackedText],
     max_characters: int,
 ) -> list[Candidate]:
-    """Fill the documents' parts with the best candidates (best first); returns those without room.
-    `max_characters` includes headings and the documents' names."""
+    """Fill parts with the best candidates (best first), headings included; returns those left."""
     room = max_characters
     omitted: list[Candidate] = []
     for candidate in candidates:
@@ -98,8 +97,8 @@ def pack(
         most = room - overhead
         part = _widest(document, index, candidate.score, min(most, max_characters // SHARES))
         size = _new_characters(document, part)
-        is_first = room == max_characters
-        if size > most and most >= (MIN_FIRST_PART if is_first else MIN_PART):
+        least = MIN_FIRST_PART if room == max_characters else MIN_PART
+        if size > most >= least:
             start, end = document.passages[index].start, document.passages[index].end
             end = cut_at_sentence(document.text, start, end, int(most * ESCAPED))
             part, size = PackedPart(index, index, candidate.score, end), most
@@ -108,8 +107,7 @@ def pack(
             continue
         parts = len(document.parts)
         _add(document, part)
-        is_new = len(document.parts) > parts
-        room -= size + overhead if is_new else size
+        room -= size + overhead if len(document.parts) > parts else size
     return omitted
 
 

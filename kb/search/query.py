@@ -206,8 +206,7 @@ def _pasted(text: str, notice: str) -> Query:
 
 
 def _pieces(word: str) -> Iterator[str]:
-    """A word of a pasted text, cut where nobody would search for the whole. A phrase of thousands
-    of common terms takes a minute: every row with them is checked."""
+    """A word of a pasted text in pieces: a phrase of thousands of common terms takes a minute."""
     if len(word) <= MAX_PIECE and len(words(word)) <= MAX_LITERAL_WORDS:
         yield word
         return
@@ -272,8 +271,7 @@ def _match_required(operand: Operand) -> str:
 
 
 def _match_optional(operand: Operand) -> list[str]:
-    """Alternatives that each let a row match and rank. A prefix's words are left to
-    `operators.match_prefixes`: the index's stems know none."""
+    """Alternatives that each let a row match; `operators.match_prefixes` has those of prefixes."""
     normal = unicodedata.normalize("NFKC", operand.text)
     typed = words(normal)
     unspaced = [word for word in typed if is_unspaced(word)]
@@ -305,9 +303,8 @@ def _match_run(run: str) -> str:
 
 
 def _starts_operand(text: str, position: int) -> bool:
-    if position >= len(text):
-        return False
-    return text[position] in _CLOSING or bool(words(text[position]) or pictographs(text[position]))
+    sign = text[position : position + 1]
+    return sign in _CLOSING or bool(words(sign) or pictographs(sign))
 
 
 def _read_tag(text: str, position: int) -> tuple[str, int]:

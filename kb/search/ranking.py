@@ -110,8 +110,8 @@ LAST_LATIN_LETTER = "\u024f"
 
 
 class Evidence(NamedTuple):
-    """How one passage fits a query. A tuple, as each search makes some two hundred: a frozen
-    dataclass takes four times as long."""
+    """How one passage fits a query. A tuple: a frozen dataclass takes four times as long to
+    make."""
 
     chunk_id: int
     document_id: int

@@ -36,8 +36,7 @@ def load_documents(connection: Connection, chunk_ids: Sequence[int]) -> list[str
 def passage_rows(
     connection: Connection, hits: Sequence[Hit], called: Labels, *, dates: bool = False
 ) -> list[Row]:
-    """The rows of some hits, in order; `called` says how each collection is shown. With `dates`,
-    those of documents that have one."""
+    """The rows of some hits, in order, with `dates` if asked for."""
     rows: list[Any] = []
     by_id = {hit.chunk_id: hit for hit in hits}
     loaded = load_rows(connection, [*by_id])
@@ -84,8 +83,7 @@ def finer_order(
     with model.database.read() as connection:
         is_english = Snapshot(connection).model.is_english
     try:
-        reranker = model.reranker()
-        if reranker is None:
+        if (reranker := model.reranker()) is None:
             return order, "The model gives no token vectors: rerank has no effect."
         scores = reranker.scores(query.words_to_embed, texts) if texts else []
     except EmbeddingError as error:

@@ -16,7 +16,7 @@ from kb.errors import EmbeddingError, FileError
 from kb.models.embedder import Floats
 from kb.models.rerank import CANDIDATES
 from kb.search.alike import MAX_FOLDED, fold
-from kb.search.candidates import Candidates, FileQuery
+from kb.search.candidates import Candidates
 from kb.search.doubts import doubts
 from kb.search.files import LostReadError, SearchedFile, Together
 from kb.search.filters import OPEN
@@ -28,6 +28,7 @@ from kb.search.typos import bare_words
 from kb.store.chunks import WHOLE_FILE, ChunkRange
 from kb.text.counted import counted
 
+FileHit = tuple[SearchedFile, Hit]
 WORDS_ALONE = "There are no embeddings yet: judged by words alone until `kb sync` has made some."
 
 
@@ -123,8 +124,7 @@ class _Search:
     def plan(self) -> None:
         """Decide what each file is asked. Raises CollectionNotFound for a name that no file has."""
         policy, parsed, together = self._policy, self._parsed, self.together
-        is_alone = len(together.files) == 1
-        self._looks = together.each(policy.look, self._requests, parsed, is_alone)
+        self._looks = together.each(policy.look, self._requests, parsed, len(together.files) == 1)
         words: set[str] = set()
         names: set[str] = set()
         for file, answer in self._looks.items():
@@ -199,49 +199,33 @@ class _Search:
         )
         proposals = {file: proposal for file in files if (proposal := answered.get(file))}
         proposals = self._agreed(number, proposals)
-        file_queries = {file: proposal.file_query for file, proposal in proposals.items()}
-        answers = {file: proposal.candidates for file, proposal in proposals.items()}
-        origins = [*answers]
+        origins = [*proposals]
+        answers = [proposal.candidates for proposal in proposals.values()]
         most = limit + (MAX_FOLDED if policy.folds else 0)
-        bound = most if request.documents.shows_all else None
-        merged = merge([*answers.values()], bound, request.max_distance)
-        hits = [(origins[origin], hit) for origin, hit in merged]
-        hits = request.documents.rows_of(hits, most)
-        others: dict[tuple[SearchedFile, int | None], list[str]] = {}
+        merged = merge(answers, most if request.documents.shows_all else None, request.max_distance)
+        hits = request.documents.rows_of([(origins[origin], hit) for origin, hit in merged], most)
+        others: dict[SearchedFile, dict[int, list[str]]] = {}
         if policy.folds:
-            hits, others = self._fold(hits, limit)
+            others = self.together.each(fold, of=_by_file(hits))
+            hits = [
+                (file, hit)
+                for file, hit in hits
+                if hit.document_id is None or hit.document_id in others.get(file, ())
+            ][:limit]
         if policy.tells_doubts:
             best, is_alone = [hit for _, hit in hits], len(self._requests) == 1
-            self.notices += doubts(request.text, [*answers.values()], best, is_alone=is_alone)
+            self.notices += doubts(request.text, answers, best, is_alone=is_alone)
         if not is_by_words:
             for file, proposal in proposals.items():
                 self._by_meaning.setdefault(file, set()).update(proposal.file_query.ranges)
                 if self._vectors[file][number] is None and hits:
                     self._lacks_vectors |= bool(len(files) == 1 or self._looks[file].passages)
                 self._some_wait |= proposal.waits
-        queries = {file: of_file[number][0] for file, of_file in self._queries.items()}
-        result = self._rows(request, file_queries, hits, queries)
+        result = self._rows(number, proposals, hits)
         for file, hit, row in zip(result.files, result.hits, result.rows, strict=False):
-            if paths := others.pop((file, hit.document_id), ()):
+            if paths := others.get(file, {}).pop(hit.document_id or 0, ()):
                 row["alsoIn"] = paths
         return result
-
-    def _fold(
-        self, hits: Sequence[tuple[SearchedFile, Hit]], limit: int
-    ) -> tuple[list[tuple[SearchedFile, Hit]], dict[tuple[SearchedFile, int | None], list[str]]]:
-        """The best hits without copies and translations, and their paths by document."""
-        others = self.together.each(fold, of=_by_file(hits))
-        kept = [
-            (file, hit)
-            for file, hit in hits
-            if hit.document_id is None or hit.document_id in others.get(file, ())
-        ]
-        return kept[:limit], {
-            (file, document_id): paths
-            for file, of_file in others.items()
-            for document_id, paths in of_file.items()
-            if paths
-        }
 
     def notice_vectors(self, results: Sequence[SearchResult]) -> None:
         """Note why queries or passages have no vectors."""
@@ -310,21 +294,18 @@ class _Search:
         return agreed
 
     def _rows(
-        self,
-        request: SearchRequest,
-        file_queries: Mapping[SearchedFile, FileQuery],
-        hits: Sequence[tuple[SearchedFile, Hit]],
-        queries: dict[SearchedFile, Query],
+        self, number: int, proposals: Mapping[SearchedFile, Proposal], hits: Sequence[FileHit]
     ) -> SearchResult:
         """The rows of the hits, in their order."""
         policy = self._policy
+        queries = {file: of_file[number][0] for file, of_file in self._queries.items()}
         by_file = _by_file(hits)
         shown = {
-            file: (query, by_file.get(file, ()))
-            for file, query in file_queries.items()
+            file: (proposal.file_query, by_file.get(file, ()))
+            for file, proposal in proposals.items()
             if file in by_file or policy.is_of_documents
         }
-        rows = self.together.each(policy.rows, request, of=shown)
+        rows = self.together.each(policy.rows, self._requests[number], of=shown)
         if policy.is_of_documents:
             files = [file for file, of_file in rows.items() for _ in of_file]
             listed = [row for of_file in rows.values() for row in of_file]
@@ -350,7 +331,7 @@ class _Search:
         )
 
 
-def _by_file(hits: Iterable[tuple[SearchedFile, Hit]]) -> dict[SearchedFile, list[Hit]]:
+def _by_file(hits: Iterable[FileHit]) -> dict[SearchedFile, list[Hit]]:
     by_file: dict[SearchedFile, list[Hit]] = {}
     for file, hit in hits:
         by_file.setdefault(file, []).append(hit)

@@ -27,16 +27,14 @@ def find_section(
     `content` or made by renderers, with or without `#`; a name of a term; a part of a heading; a
     path of parts. Raises SectionNotFound with the nearest headings.
     """
-    first = next(filter(None, _tiers(sections, name, content)), None)
-    if first:
-        return first[0], first[1:]
+    if tier := next(filter(None, _tiers(sections, name, content)), None):
+        return tier[0], tier[1:]
     headings = [row["heading"] for row in sections]
-    near = nearest(name, headings)
     raise SectionNotFound(
         f'Section "{name}" not found in document "{document}".',
         document=document,
         section=name,
-        suggestions=near or headings[:10],
+        suggestions=nearest(name, headings) or headings[:10],
     )
 
 

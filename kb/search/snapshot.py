@@ -93,8 +93,7 @@ class Snapshot(NamedTuple):
         return {match: min(cached[match][0], most) for match in matches}
 
     def estimated_df(self, matches: Iterable[str], most: int) -> dict[str, int]:
-        """As `df`, but for skipped words an estimate within a fourth, by the pages of the keyword
-        index that they fill."""
+        """As `df`; for skipped words within a fourth, by the index pages that they fill."""
         if self.sizes.passages < PAGES_TELL:
             return self.df(matches, most)
         by_pages = self._df_by_pages(list(dict.fromkeys(matches)))
@@ -102,8 +101,7 @@ class Snapshot(NamedTuple):
         return estimated | self.df(by_pages.keys() - estimated.keys(), most)
 
     def is_common_prefix(self, prefix: str) -> bool:
-        """Whether a prefix's words are in too many passages to rank, by the pages of the keyword
-        index between the first of them and the last."""
+        """Whether a prefix's words are too frequent to rank, by the index pages that they fill."""
         most = max_ranking_df(self.sizes.passages)
         if self.sizes.passages <= most:
             return False
@@ -168,8 +166,7 @@ class Snapshot(NamedTuple):
         return {match: cached[match] for match in matches}
 
     def _df_of_sample(self, matches: list[str], most: int) -> dict[str, int]:
-        """As `df`, in a stretch in the middle of the longest collection, where hardly a passage is
-        newer than most of the index."""
+        """As `df`, amid the longest collection, where passages are hardly newer than the index."""
         if not matches:
             return {}
         first = self.connection.once(

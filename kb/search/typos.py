@@ -136,8 +136,8 @@ def _may_be_typo(word: str) -> bool:
 
 
 def _likely(typed: str, near: Sequence[Variant]) -> list[str]:
-    """The nearest words; for a short word only one, with two edits none with another first
-    letter."""
+    """The nearest words; only one for a short word, none with another first letter for two
+    edits."""
     words = [
         variant.word
         for variant in near

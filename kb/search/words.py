@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,17 +21,13 @@ _VERSION = re.compile(r"[vV]?\d+(?:\.\d+)+")
 _SEPARATOR = r"[\x00-/:-@\[-`{-\x7f]"  # compiles in .2 ms; every non-alphanumeric takes 10
 
 
+@dataclass(slots=True)
 class Words:
     """Parallel lists, one entry a word. Places count characters of the text."""
 
-    __slots__ = ("ends", "starts", "words")
-
-    def __init__(
-        self, words: Sequence[str] = (), starts: Sequence[int] = (), ends: Sequence[int] = ()
-    ) -> None:
-        self.words = list(words)
-        self.starts = list(starts)
-        self.ends = list(ends)
+    words: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
 
     def add(self, word: str, start: int, end: int) -> None:
         self.words.append(word)
@@ -176,8 +172,7 @@ def places(connection: Connection, text: str, sought: Pattern) -> list[tuple[int
 
 
 def version_pattern(text: str) -> re.Pattern[str] | None:
-    """What finds a version (`1.5`, `v2.0.1`) or a decimal as a word: `1.1.5` does not contain
-    1.5."""
+    """Matches a version (`1.5`, `v2.0.1`) or decimal as a word: `1.1.5` does not contain 1.5."""
     if not _VERSION.fullmatch(text):
         return None
     digits = re.escape(text.lstrip("vV"))
@@ -245,20 +240,13 @@ def _ascii_scan(sought: Pattern) -> re.Pattern[str] | None:
 
 
 def _add_other(
-    connection: Connection,
-    result: Words,
-    raw: str,
-    term: str,
-    start: int,
-    *,
-    stem: bool,
-    case: bool,
+    connection: Connection, into: Words, raw: str, term: str, start: int, *, stem: bool, case: bool
 ) -> None:
     """Add a word that is not all ASCII."""
     normal = unicodedata.normalize("NFKC", raw)
     unspaced = is_unspaced(normal)
     if not unspaced and normal == unicodedata.normalize("NFC", raw):
-        result.add(_without_accents(raw) if case else term, start, start + len(raw))
+        into.add(_without_accents(raw) if case else term, start, start + len(raw))
         return
     places = _places(raw, normal)
     offset = 0
@@ -271,7 +259,7 @@ def _add_other(
                 pieces = [(i, j, _without_accents(run[i:j])) for i, j, _ in pieces]
         for first, last, word in pieces:
             end = start + places[offset + last - 1][1]
-            result.add(word, start + places[offset + first][0], end)
+            into.add(word, start + places[offset + first][0], end)
         offset += len(run)
 
 

@@ -193,8 +193,7 @@ def inner_path(path: str) -> str:
 
 
 def web_address(source: str) -> str:
-    """An http address as it is stored. Raises UsageError if it is malformed or contains a user or
-    password."""
+    """An http address as it is stored. Raises UsageError if it is malformed or has a user."""
     try:
         url = urldefrag(source.strip()).url
         parts = urlsplit(url)

@@ -57,8 +57,7 @@ def is_packed(data: bytes) -> bool:
 
 @contextlib.contextmanager
 def unpacked(source: Path) -> Iterator[Opened]:
-    """A source that is a folder, or the folder that a bundle unpacks to, deleted after the block.
-    Raises as `unpacked_bundle`."""
+    """A folder, or what a bundle unpacks to, deleted after the block. Raises SourceError."""
     if is_bundle(source):
         with unpacked_bundle(source) as bundle:
             yield bundle

@@ -31,8 +31,7 @@ MOST_BYTES = 200_000_000  # of an address's first response
 
 @contextlib.contextmanager
 def captured(url: str, accepts: Accepts, *, allow_private: bool) -> Iterator[Opened]:
-    """What an address names, deleted after the block. Raises SourceError if it cannot be fetched or
-    has no documents."""
+    """What an address names, deleted after the block. Raises SourceError if that fails."""
     with (
         TemporaryDirectory(prefix="kb-captured-") as folder,
         Web(allow_private=allow_private) as web,
@@ -167,8 +166,7 @@ def checked(
 def with_entries(
     source: Opened, accepts: Accepts, *, allow_private: bool, fetch: bool = True
 ) -> Iterator[Opened]:
-    """A source with the files that its manifest names by address; without `fetch` none of them is
-    taken, and none is a problem."""
+    """A source with the files that its manifest names by address; without `fetch` unchanged."""
     done = {file.path for file in source.fetched} | {path for path, _ in source.problems}
     entries = [entry for entry in source.manifest.entries if entry.url and entry.path not in done]
     if not entries or not fetch:
@@ -223,8 +221,8 @@ def fetched_files(
 
 
 def write_fetched(target: Target, path: str, got: Fetched, url: str) -> SourceFile:
-    """Write what was fetched, with a time that changes whenever its bytes do. Raises SourceError as
-    `Target.write`, or OSError."""
+    """Write what was fetched, timed by its bytes. Raises SourceError as `Target.write`, or
+    OSError."""
     seconds = int(datetime.fromisoformat(got.captured).timestamp())
     part = int(hashlib.sha256(got.data).hexdigest()[:7], 16) % 1_000_000_000
     time_ns = seconds * 1_000_000_000 + part

@@ -326,12 +326,11 @@ class _Walker:
         inner = Path(target).relative_to(self.root).as_posix()
         if is_secret(path) or is_secret(inner):
             self.withhold(path)
-        elif self._skips(inner) or self.exclude.match(inner + slash):
-            return
-        elif is_folder and target not in self.folders:
-            self._list(target, path + "/")
-        elif not is_folder and target not in self.files:
-            self._add(path, target, status)
+        elif not (self._skips(inner) or self.exclude.match(inner + slash)):
+            if is_folder and target not in self.folders:
+                self._list(target, path + "/")
+            elif not is_folder and target not in self.files:
+                self._add(path, target, status)
 
     def _skips(self, path: str) -> bool:
         """Whether an entry is skipped with everything below it: no glob names a part of it."""

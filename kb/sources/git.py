@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,13 +75,13 @@ def cloned(address: GitAddress, accepts: Accepts) -> Iterator[Opened]:
         try:
             with _repository(address) as repository:
                 commit, seconds = repository.fetch("--filter=blob:none")
-                times = repository.times(commit)
+                times = repository.times(commit, seconds)
                 files = repository.files(commit)
                 target = Target(Path(folder), address.stored)
                 below = address.folder or address.manifest.rpartition("/")[0]
                 below += "/" if below else ""
                 documents = _documents(address, below, files, accepts)
-                repository.write(documents, target, commit, seconds, times)
+                repository.write(documents, target, commit, times)
                 manifest = read_manifest(
                     Path(folder, address.manifest or f"{below}{MANIFEST_NAME}")
                 )
@@ -94,7 +95,7 @@ def cloned(address: GitAddress, accepts: Accepts) -> Iterator[Opened]:
                         and file.path not in paths
                         and is_named(file.path[len(below) :])
                     ]
-                    repository.write(more, target, commit, seconds, times)
+                    repository.write(more, target, commit, times)
         except OSError as error:
             raise _failure(address, reason(error)) from error
         root = Path(folder, below)
@@ -159,17 +160,17 @@ class _Repository:
                 files.append(_File(os.fsdecode(path), blob.rpartition(b" ")[2].decode()))
         return files
 
-    def times(self, commit: str) -> dict[str, int]:
-        """When the fetched commits last changed each file, in seconds."""
+    def times(self, commit: str, seconds: int) -> dict[str, int]:
+        """When the fetched commits last changed each file, in seconds; else the commit's time."""
         log = self._git(
             *("-c", "core.quotePath=false", "log", "--no-show-signature", "--no-renames"),
             *("--name-only", "--format=%x01%ct", commit, "--"),
         )
-        times: dict[str, int] = {}
+        times = defaultdict[str, int](lambda: seconds)
         for group in log.decode("utf-8", "surrogateescape").split("\x01")[1:]:
-            seconds, *paths = group.splitlines()
+            changed, *paths = group.splitlines()
             for path in paths:
-                times.setdefault(path, int(seconds))
+                times.setdefault(path, int(changed))
         return times
 
     def _fetch_blobs(self, files: Iterable[_File], commit: str) -> None:
@@ -192,14 +193,9 @@ class _Repository:
                 raise _failure(self.address, "it changed meanwhile: try again") from error
 
     def write(
-        self,
-        files: Sequence[_File],
-        target: Target,
-        commit: str,
-        seconds: int,
-        times: Mapping[str, int],
+        self, files: Sequence[_File], target: Target, commit: str, times: Mapping[str, int]
     ) -> None:
-        """Fetch and write files, each with the time of its last change, else the commit's."""
+        """Fetch and write files, each with the time of its last change."""
         if not files:
             return
         self._fetch_blobs(files, commit)
@@ -210,7 +206,7 @@ class _Repository:
             for file, size in zip(files, sizes, strict=True):
                 # It distinguishes files of the same second and length.
                 part = int(file.blob[:7], 16) % 1_000_000_000
-                time_ns = times.get(file.path, seconds) * 1_000_000_000 + part
+                time_ns = times[file.path] * 1_000_000_000 + part
                 if size > file.maximum:
                     with target.noting(file.path):
                         target.write_hole(file.path, size, time_ns)

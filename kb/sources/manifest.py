@@ -89,8 +89,7 @@ class Manifest:
         return bool(self.globs or self.entries)
 
     def is_named(self) -> Callable[[str], bool]:
-        """A test whether a path of the source is one of its documents, made once for all files:
-        both manifest and repository may have 100,000."""
+        """A test whether a path is a document, made once: there may be 100,000 of both."""
         paths = {entry.path for entry in self.entries if not entry.url}
         globs = Globs(self.globs, descend=False) if self.globs else None
         return lambda path: path in paths or (globs is not None and globs.match(path))

@@ -162,9 +162,6 @@ class Proxied(httpx2.BaseTransport):
             return self.direct
         return self.proxies.get(url.scheme, self.direct)
 
-    def is_proxied(self, url: httpx2.URL) -> bool:
-        return self.way(url) is not self.direct
-
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         return self.way(request.url).handle_request(request)
 
@@ -191,8 +188,7 @@ def environment_proxies(direct: httpx2.BaseTransport, context: ssl.SSLContext) -
 
 
 def is_excepted(host: str, port: int, excepted: str) -> bool:
-    """Whether `NO_PROXY` excepts a host: by name or suffix, by address or network, or all. An
-    entry's port, if it has one, must match."""
+    """Whether `NO_PROXY` excepts a host: by name, suffix, address, network and port, or all."""
     host = host.strip("[]").casefold().rstrip(".")
     entries = (entry.strip().casefold() for entry in excepted.split(","))
     return any(_fits(host, port, entry) for entry in entries if entry)

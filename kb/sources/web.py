@@ -146,7 +146,7 @@ class Web:
 
         from kb.sources.transport import addresses
 
-        if not self._allow_private and self._ways.is_proxied(httpx2.URL(url)):
+        if not self._allow_private and self._ways.way(httpx2.URL(url)) is not self._ways.direct:
             parts = urlsplit(url)
             with contextlib.suppress(httpcore2.ConnectError):  # the proxy may know the name
                 addresses(parts.hostname or "", parts.port or 443, allow_private=False)

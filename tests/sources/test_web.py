@@ -301,7 +301,7 @@ def test_a_port_that_a_proxy_excepts_is_that_of_the_scheme(monkeypatch: pytest.M
             for host in ("plain", "secure")
             for scheme in ("http", "https")
         ]
-        assert [ways.is_proxied(url) for url in asked] == [False, True, True, False]
+        assert [ways.way(url) is not ways.direct for url in asked] == [False, True, True, False]
 
 
 def test_a_private_address_is_told_behind_the_name_that_has_it() -> None:

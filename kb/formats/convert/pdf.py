@@ -162,8 +162,7 @@ def _whole(text: str, words: set[str]) -> str:
 
 
 def _joined(first: str, second: str, words: set[str]) -> str:
-    """A word broken at a line's end, or two with a real hyphen: then the document has both as words
-    and never the whole."""
+    """A broken word joined; with a hyphen if both parts are words and the whole is not."""
     head, tail = first.casefold(), second.casefold()
     has_hyphen = head in words and tail in words and head + tail not in words
     return f"{first}-{second}" if has_hyphen or not second else first + second

@@ -211,8 +211,7 @@ def without_furniture(pages: Sequence[Sequence[Line]]) -> list[list[Line]]:
 
 
 def _edges(page: Sequence[Line], lowest: float, highest: float) -> list[tuple[Line, str, int]]:
-    """The lines at either end of a page, each with its text and place for comparison; the outermost
-    may differ in numbers."""
+    """The lines at either end of a page, with text (outermost: no numbers) and place to compare."""
     heights = sorted({line.top for line in page}, reverse=True)
     outer = {*heights[:_EDGE], *heights[-_EDGE:]}
     return [

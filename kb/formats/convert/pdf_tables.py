@@ -43,8 +43,7 @@ _NO_SIGNS = re.compile(r"[\W_]+")
 def with_tables(
     data: bytes, document: pypdfium2.PdfDocument, pages: Sequence[Sequence[Line]]
 ) -> list[list[Line]]:
-    """The pages with each table as one line that contains its rows, in place of the table's
-    lines."""
+    """The pages with each table as one line that contains its rows, in place of its lines."""
     parser = liteparse.LiteParse(
         ocr_enabled=False,  # it would fetch its models
         quiet=True,
