@@ -176,9 +176,7 @@ def _shares(
 ) -> dict[int, float]:
     """Each document's share of the query's words, by rarity; similar words count."""
     cached: dict[ChunkRange, int] = connection.cached("documents of ranges")
-    for within in ranges:
-        if within not in cached:
-            cached[within] = count_documents(connection, within[0] >> 32)
+    cached |= {r: count_documents(connection, r[0] >> 32) for r in ranges if r not in cached}
     total = max(1, sum(cached[within] for within in ranges))
     weights = [
         math.log(1 + total / max(1, len(same) or len(similar)))

@@ -118,12 +118,8 @@ class _Counter:
             return {f"{operand.text}*": dict.fromkeys(holding, 1)}
         counts = {pair: self._count_unspaced(pair) for run in runs for pair in bigrams(run)}
         if case:
-            others = [
-                word
-                for word in split(self._connection, operand.text, case=True).words
-                if not is_unspaced(word)
-            ]
-        long = [word for word in others if self._options.counts(word)]
+            others = split(self._connection, operand.text, case=True).words
+        long = [word for word in others if self._options.counts(word) and not is_unspaced(word)]
         if case:
             return counts | self._count_as_written(long)
         for word in long:

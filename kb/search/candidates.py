@@ -244,13 +244,8 @@ def match_terms(
     *,
     titles: bool = False,
 ) -> TermMatches:
-    """The terms' document frequencies, and which candidates and documents contain them.
-
-    Args:
-        document_of: the documents of the candidates.
-        whole: documents of which all passages are counted.
-        titles: also which candidates' titles and headings contain all terms.
-    """
+    """The terms' document frequencies, and which candidates (`document_of`) and `whole` documents
+    contain them; with `titles` also whose title and headings contain all."""
     if not terms:
         return TermMatches()
     sizes = snapshot.sizes

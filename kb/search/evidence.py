@@ -97,12 +97,9 @@ def evidence_of(files: Sequence[Candidates]) -> list[list[Evidence]]:
 
 
 def absent_words(files: Sequence[Candidates]) -> tuple[list[str], float]:
-    """The words of a query that no passage contains, and their share of its information.
-
-    Everyday words are reported only if no word occurs: people say the same in others. A word with a
-    likely replacement counts as present, and so does a name whose parts all are. If a path is asked
-    for, none are.
-    """
+    """The words of a query that no passage contains, and their share of its information. Everyday
+    words count only if no word occurs: people say the same in others. A word with a likely
+    replacement is present, and so is a name whose parts all are; with a path asked for, all are."""
     has_passages = any(file.matches.sizes.passages for file in files)
     if not has_passages or any(file.named for file in files):
         return [], 0.0
@@ -204,13 +201,9 @@ def fed_back(
     readable: float,
     standard: Callable[[float], float],
 ) -> list[Evidence]:
-    """The candidates, in order, with their cosines to the sum of the query and the best.
-
-    Args:
-        vectors: of each candidate, as stored (int8), all of one model.
-        readable: the share of the query that the model can read.
-        standard: converts the model's cosine to the packaged English model's.
-    """
+    """The candidates, in order, with their cosines to the sum of the query and the best. Their
+    stored vectors (int8) are of one model, whose cosines `standard` converts to the packaged
+    English model's; `readable`: the share of the query that the model can read."""
     embedded = [
         number for number, candidate in enumerate(candidates) if candidate.cosine is not None
     ]

@@ -83,15 +83,9 @@ class Together:
         of: Mapping[SearchedFile, Any] | None = None,
         at_once: bool = False,
     ) -> dict[SearchedFile, T]:
-        """The result of a step on each file; inside `read`.
-
-        Args:
-            of: only these files, each with the step's last argument.
-            at_once: in parallel if the files are large, for long steps.
-
-        Raises:
-            KbError: what keeps the only file, or all of them, from answering.
-        """
+        """The result of a step on each file, inside `read`; `of`: only on these files, each with
+        the step's last argument. Long steps run `at_once` if the files are large. Raises what keeps
+        all files from answering."""
         begun: dict[SearchedFile, Callable[[], T]] = {}
         for file in self.files:
             if of is None or file in of:

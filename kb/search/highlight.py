@@ -41,12 +41,8 @@ def spans(
     variants: Mapping[str, Iterable[str]] | None = None,
     case: bool = False,
 ) -> list[Span]:
-    """The stretches that match an operand, in order; of a long text some for each.
-
-    Args:
-        variants: by operand's text, further words that count for it (typos, longer words).
-        case: upper and lower case must agree.
-    """
+    """The stretches that match an operand, in order; of a long text some for each. `variants`:
+    further words that count for an operand's text; `case`: upper and lower case must agree."""
     if len(text) > LONG_TEXT:
         return sorted(
             span._replace(start=span.start + start, end=span.end + start)
@@ -87,15 +83,9 @@ def excerpts(
     width: int = EXCERPT_CHARACTERS,
     mark: bool = True,
 ) -> list[str]:
-    """Up to `most` one-line pieces of a text around different operands, in its order.
-
+    """Up to `most` one-line pieces of about `width` characters around different operands, in order.
     The piece with the most operands is chosen first, then each that adds one. Cuts lie between
-    words and show as "...".
-
-    Args:
-        width: approximate characters of a piece.
-        mark: tag the matched words and escape the rest for HTML.
-    """
+    words and show as "...". `mark`: tag the matched words and escape the rest for HTML."""
     chosen: list[tuple[int, int]] = []
     seen: set[int] = set()
     windows = _windows(matches, width)

@@ -113,11 +113,8 @@ def split_by_rarity(
     """The expressions that find passages, and those that only rank them; both rarest first.
 
     In a large file an expression in very many passages is neither: it takes as long as all others
-    together and says little. If no other occurs, the least common find.
-
-    Args:
-        part: where to search, if that is a small part of the file.
-        common: how many very common expressions to use if there are no others.
+    together and says little. If no other occurs, the least `common` find. `part`: where to search,
+    if that is a small part of the file.
     """
     passages = snapshot.sizes.passages
     most = max_ranking_df(passages)
@@ -245,14 +242,9 @@ def literal_hits(
     scores: Mapping[int, float],
     filters: Filters = NO_FILTERS,
 ) -> tuple[list[int], set[int]]:
-    """Passages that contain the query as a phrase, and those with its exact characters.
-
-    Somebody who types an error message or the name of an option wants its occurrence first. An
-    option's words may be everywhere (`--all`), so more passages are compared for it.
-
-    Args:
-        scores: of the best passages by words, which come first.
-    """
+    """Passages that contain the query as a phrase, and those with its exact characters. Somebody
+    who types an error message or the name of an option wants its occurrence first. An option's
+    words may be everywhere (`--all`), so more passages are compared for it, best `scores` first."""
     if not is_literal(query):
         return [], set()
     holding = sorted(holding_phrase(snapshot, query.text, ranges))

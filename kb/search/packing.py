@@ -47,12 +47,8 @@ class Candidate(NamedTuple):
 
 @dataclass
 class PackedText:
-    """A document that parts are taken from.
-
-    Attributes:
-        header: characters that naming the document takes.
-        sections: rows with `position`, `level`, `heading_path`, `start_line` and `end_line`.
-    """
+    """A document that parts are taken from; `header`: characters that naming it takes; `sections`:
+    rows with `position`, `level`, `heading_path`, `start_line` and `end_line`."""
 
     header: int
     text: str

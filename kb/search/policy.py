@@ -176,14 +176,11 @@ class Policy:
         file_query, notice = pair
         answer = candidates(snapshot, file_query._replace(vector=vector), budget)
         cached: dict[ChunkRange, bool] = connection.cached("waiting ranges")
-        waits = False
-        for within in file_query.ranges if tells_waiting else ():
-            if within not in cached:
-                cached[within] = has_waiting(connection, within)
-            waits |= cached[within]
+        ranges = file_query.ranges if tells_waiting else ()
+        cached |= {r: has_waiting(connection, r) for r in ranges if r not in cached}
         if not self.keeps_filters:
             file_query = file_query._replace(filters=NO_FILTERS)
-        return Proposal(file_query, answer, notice, waits)
+        return Proposal(file_query, answer, notice, any(cached[r] for r in ranges))
 
     def _ask(
         self, file: SearchedFile, snapshot: Snapshot, request: SearchRequest, query: Query

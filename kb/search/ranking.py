@@ -156,12 +156,8 @@ def rank(
     usual: Expected | None = None,
     limit: int | None = None,
 ) -> list[Ranked]:
-    """The candidates with their scores, best first; ties by id.
-
-    Args:
-        readable: the share of the query that the model can read (see `readable_share`).
-        usual: what to expect; by default what the candidates themselves say.
-    """
+    """The candidates with their scores, best first; ties by id. `readable`: as `readable_share`;
+    `usual`: what to expect, by default what the candidates say."""
     candidates = list(candidates)
     usual = usual or expected([candidates], weights)
     # What is required above the threshold, as a factor of the odds.

@@ -13,23 +13,33 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from kb.errors import EmbeddingError, FileError
+from kb.models.choose import may_be_english
 from kb.models.embedder import Floats
 from kb.models.rerank import CANDIDATES
 from kb.search.alike import MAX_FOLDED, fold
 from kb.search.candidates import Candidates
-from kb.search.doubts import doubts
+from kb.search.evidence import absent_words
 from kb.search.files import LostReadError, SearchedFile, Together
 from kb.search.filters import OPEN
 from kb.search.merge import MAX_DISTANCE, Hit, merge
 from kb.search.policy import DOCUMENTS, Look, Policy, Proposal, SearchRequest, count_vectors
-from kb.search.query import Query
+from kb.search.query import Query, says_little
+from kb.search.ranking import RELEVANT
 from kb.search.rows import embedded_texts, finer_order
-from kb.search.typos import bare_words
+from kb.search.typos import FOREIGN_FROM, bare_words
 from kb.store.chunks import WHOLE_FILE, ChunkRange
-from kb.text.counted import counted
+from kb.text.counted import counted, some_of
+from kb.text.terms import words as words_of
 
 FileHit = tuple[SearchedFile, Hit]
 WORDS_ALONE = "There are no embeddings yet: judged by words alone until `kb sync` has made some."
+UNLIKELY = "No row reaches 0.7: there may be no answer here."
+UNLIKELY_OF = 'No row for "{:.60}" reaches 0.7.'
+NOT_ALL_COMPARED = "Very many passages may fit the operators: not all of them were compared."
+MOSTLY = 0.5  # of a question's letters, which an English model can read
+READS_ENGLISH = (
+    "The file's model reads English: a translation of the query into English finds more."
+)
 
 
 class SearchResult(NamedTuple):
@@ -214,7 +224,7 @@ class _Search:
             ][:limit]
         if policy.tells_doubts:
             best, is_alone = [hit for _, hit in hits], len(self._requests) == 1
-            self.notices += doubts(request.text, answers, best, is_alone=is_alone)
+            self.notices += _doubts(request.text, answers, best, is_alone=is_alone)
         if not is_by_words:
             for file, proposal in proposals.items():
                 self._by_meaning.setdefault(file, set()).update(proposal.file_query.ranges)
@@ -336,3 +346,32 @@ def _by_file(hits: Iterable[FileHit]) -> dict[SearchedFile, list[Hit]]:
     for file, hit in hits:
         by_file.setdefault(file, []).append(hit)
     return by_file
+
+
+def _doubts(
+    text: str, answers: Sequence[Candidates], hits: Sequence[Hit], *, is_alone: bool
+) -> list[str]:
+    """Sentences about the answers to a request, whose hits from all files are best first."""
+    notices: list[str] = []
+    if any(answer.words and answer.words.is_cut for answer in answers):
+        notices.append(NOT_ALL_COMPARED)
+    is_unlikely = not hits or hits[0].score < RELEVANT
+    absent, _ = absent_words(answers)
+    is_foreign = is_unlikely and _is_foreign(text, answers)
+    if absent and not is_foreign:
+        listed = [f'"{word}"' for word in absent]
+        notices.append(f"No document has {some_of(listed)}.")
+    if is_unlikely and hits:
+        notices.append(UNLIKELY if is_alone else UNLIKELY_OF.format(text))
+        if is_foreign and any(answer.nearest and answer.model.is_english for answer in answers):
+            notices.append(READS_ENGLISH)
+    return notices
+
+
+def _is_foreign(text: str, answers: Sequence[Candidates]) -> bool:
+    if min((answer.readable for answer in answers), default=1.0) < MOSTLY:
+        return True
+    typed = words_of(text)
+    if len(typed) < FOREIGN_FROM or any(says_little(word) for word in typed if word.isascii()):
+        return False
+    return not may_be_english(text)

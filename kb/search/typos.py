@@ -35,11 +35,9 @@ class Variant(NamedTuple):
 
 
 def variants(connection: Connection, words: Iterable[str]) -> dict[str, list[Variant]]:
-    """Words of the file that typed words may be misspellings of, nearest first.
-
-    One insertion, deletion, replacement or swap of neighbours from 4 letters on, two from 8 on.
-    Words of the same stem are left out, and numbers have no variants.
-    """
+    """Words of the file that typed words may be misspellings of, nearest first: one insertion,
+    deletion, replacement or swap of neighbours from 4 letters on, two from 8 on. Words of the same
+    stem are left out, and numbers have no variants."""
     words = dict.fromkeys(words)
     cached: dict[str, list[Variant]] = connection.cached("variants of words")
     if unknown := [word for word in words if word not in cached]:
@@ -76,13 +74,9 @@ def prefix_bounds(prefix: str) -> dict[str, str]:
 def correct(
     connection: Connection, query: Query, existing: Container[str], *, even_foreign: bool = False
 ) -> tuple[Query, str]:
-    """A query with likely words beside those that no file has, and a sentence about them.
-
-    Args:
-        existing: the words that the files have (`existing_words`).
-        even_foreign: even if most words are unknown. "Wie lade ich eine Datei hoch?" does not ask
-            English documents for a "date": its meaning has to find them.
-    """
+    """A query with likely words beside those that no file has, and a sentence about them. By
+    default a query of mostly unknown words has none: "Wie lade ich eine Datei hoch?" does not ask
+    English documents for a "date"; its meaning has to find them."""
     operands = (*query.terms, *query.must)
     if len(operands) > MAX_CORRECTED:
         return query, ""

@@ -92,13 +92,8 @@ def split(
     case: bool = False,
     pictographs: bool = False,
 ) -> Words:
-    """The words of a text.
-
-    Args:
-        stem: without English endings, as in the keyword index.
-        case: keep upper and lower case.
-        pictographs: emoji count as words.
-    """
+    """The words of a text; `stem` takes off English endings as the keyword index does, `case` keeps
+    upper and lower case, and with `pictographs` emoji count as words."""
     result = Words()
     terms = connection.tokenize(text, stem=stem)
     if text.isascii():

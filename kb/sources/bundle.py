@@ -67,16 +67,9 @@ def unpacked(source: Path) -> Iterator[Opened]:
 
 @contextlib.contextmanager
 def unpacked_bundle(source: Path, address: str = "") -> Iterator[Opened]:
-    """The folder that a bundle unpacks to, deleted after the block.
-
-    Its files get the bundle's time: their own may be equal in two editions.
-
-    Args:
-        address: where the bundle was fetched; its path is temporary then.
-
-    Raises:
-        SourceError: the bundle is damaged or encrypted, leads outside, or is a bomb.
-    """
+    """The folder that a bundle unpacks to, deleted after the block; with an `address` its path is
+    temporary. Its files get the bundle's time: their own may be equal in two editions. Raises
+    SourceError if it is damaged or encrypted, leads outside, or is a bomb."""
     name = address or str(source)
     with TemporaryDirectory(prefix="kb-bundle-") as folder:
         root = Path(folder)
@@ -224,14 +217,9 @@ def _encoding_of_names(members: list[zipfile.ZipInfo]) -> str:
 
 
 def pack(files: list[SourceFile], destination: Path, manifest: Mapping[str, object]) -> int:
-    """Write a bundle of files with its manifest; returns its size in bytes.
-
-    The same input gives the same bytes: files are in order, without times and owners.
-
-    Raises:
-        UsageError: the destination is not a `.tar.gz` or `.tgz`.
-        SourceError: a file cannot be read, or the destination cannot be written.
-    """
+    """Write a bundle of files with its manifest; returns its size in bytes. The same input gives
+    the same bytes. Raises UsageError if the destination is not a `.tar.gz` or `.tgz`, SourceError
+    if a file cannot be read or the destination cannot be written."""
     if not destination.name.lower().endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{destination} is no bundle's name: end it with .tar.gz")
     try:

@@ -189,12 +189,8 @@ def fetched_files(
     document_name: Callable[[Entry, Fetched], str] = lambda entry, _: entry.path,
     pause: float = 0.0,
 ) -> tuple[list[SourceFile], list[tuple[str, str]]]:
-    """Fetch entries one after the other; returns the files, and (path, reason) of each failure.
-
-    Args:
-        document_name: the document's path, once its type is known.
-        pause: seconds between two requests.
-    """
+    """Fetch entries one after the other, `pause` seconds apart; returns the files, and (path,
+    reason) of each failure. `document_name` gives the path once the type is known."""
     files: list[SourceFile] = []
     problems: list[tuple[str, str]] = []
     until = time.monotonic() + MOST_SECONDS_OF_ALL

@@ -62,15 +62,9 @@ _FILE_MODES = (b"100644", b"100755", b"100664")
 
 @contextlib.contextmanager
 def cloned(address: GitAddress, accepts: Accepts) -> Iterator[Opened]:
-    """A repository's documents in a folder, deleted after the block.
-
-    Args:
-        accepts: which files are documents, by their paths below the address' folder.
-
-    Raises:
-        SourceError: git is missing or cannot fetch it, the ref or folder does not exist, or it is
-            implausibly large.
-    """
+    """A repository's documents, as `accepts` says by their paths below the address' folder, in a
+    folder that is deleted after the block. Raises SourceError if git is missing or cannot fetch it,
+    if ref or folder does not exist, or if it is implausibly large."""
     with TemporaryDirectory(prefix="kb-git-") as folder:
         try:
             with _repository(address) as repository:

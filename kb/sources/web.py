@@ -199,11 +199,8 @@ KEPT_SECONDS = 90 * 86_400  # since the last use
 
 
 def cache_folder(kind: str) -> Path:
-    """The folder of one kind of source, which other users of the machine cannot read.
-
-    Entries older than `KEPT_SECONDS` are deleted first. A folder that cannot be made is returned
-    all the same: then nothing is kept.
-    """
+    """The folder of one kind of source, private to the user, without entries older than
+    `KEPT_SECONDS`. One that cannot be made is returned all the same: then nothing is kept."""
     folder = user_cache() / kind
     oldest = time.time() - KEPT_SECONDS
     with contextlib.suppress(OSError):

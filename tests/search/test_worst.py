@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from support import Filler, call, hits_of
 
-from kb.search.doubts import NOT_ALL_COMPARED
 from kb.search.operators import Filters, chunk_filters, match_prefixes
 from kb.search.query import parse_query
+from kb.search.run import NOT_ALL_COMPARED
 from kb.search.snapshot import Snapshot
 from kb.store.chunks import WHOLE_FILE, paths_of_chunks
 from kb.store.connection import Connection

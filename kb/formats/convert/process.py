@@ -50,15 +50,8 @@ class Converter:
             self._end()
 
     def convert(self, kind: Format, name: str, data: bytes, *, ocr: str = "") -> Converted:
-        """The file as Markdown.
-
-        Args:
-            name: of the file, without folders; of a fetched page its address.
-            ocr: what recognises the text of a PDF's scanned pages; "" for nothing.
-
-        Raises:
-            ConversionError: it cannot be converted; says why.
-        """
+        """The file as Markdown. `name` is without folders, or a fetched page's address; `ocr`
+        recognises a PDF's scanned pages. Raises ConversionError, which says why."""
         if not kind.is_available:
             raise ConversionError(f"is in a format ({kind.name}) that `{INSTALL}` adds")
         options = {"ocr": ocr} if ocr and kind.module == "pdf" else {}

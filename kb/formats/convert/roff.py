@@ -190,7 +190,7 @@ class Reader:
         elif macro in ("Sh", "Ss"):
             self._lists.clear()
             yield ("##" if macro == "Sh" else "###"), self._inline(words)
-        elif macro in ("Pp", "Lp"):
+        elif macro in ("Pp", "Lp", "Rs", "Re"):
             yield "paragraph", ""
         elif macro == "Nd":
             yield "text", f"– {self._inline(words)}"
@@ -214,8 +214,6 @@ class Reader:
             yield "literal", ""
             yield "text", self._inline(words)
             yield "end literal", ""
-        elif macro in ("Rs", "Re"):
-            yield "paragraph", ""
         elif macro == "Sm":
             self._is_spaced = words[:1] != ["off"] if words else not self._is_spaced
 
