@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.search.candidates import FileQuery
-from kb.search.families import best_hits
+from kb.search.families import OfDocuments, best_hits
 from kb.search.files import SearchedFile
 from kb.search.highlight import excerpts, marked, spans
 from kb.search.keywords import keyword_hits
@@ -21,7 +21,7 @@ from kb.search.occurrences import (
     slices,
 )
 from kb.search.operators import Filters, filters_by_document
-from kb.search.policy import HitsOfFile, Policy, Scope, SearchRequest
+from kb.search.policy import HitsOfFile, Scope, SearchRequest
 from kb.search.query import Query, parse_query, quote
 from kb.search.ranking import FUZZY_SCORE, MIN_SCORE_WITHOUT_WORDS, shown
 from kb.search.results import nearest_snippets
@@ -51,16 +51,13 @@ class ArchiveHit:
     highlights: list[tuple[str, list[str]]]  # fields, each with its snippets with <mark>
 
 
-class _ArchivesPolicy(Policy):
+class _ArchivesPolicy(OfDocuments):
     """Documents with a word of the query first, then those with only similar words. Operators apply
     to the whole document. With `fuzzy`, nearness in meaning suffices too."""
 
     max_hits = DEPTH
-    is_of_documents = True
     keeps_filters = True
     corrects_foreign = True
-    tells_doubts = False
-    folds = False
 
     def __init__(self, *, fuzzy: bool) -> None:
         self.corrects = fuzzy

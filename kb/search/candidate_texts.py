@@ -32,8 +32,7 @@ MAX_PLURAL = 20_000  # of the English vocabulary's words: `aw` and `io` come lat
 MAX_READ = 20  # passages, best by words: reading and comparing one takes .03 ms
 _ASKED = re.compile(r"\w[./]\w")  # the query names an address or a file
 
-# Not one alternation: each is searched by its first signs, in a quarter of the time.
-_ADDRESSES = tuple(
+_ADDRESSES = tuple(  # one by one, each is searched by its first signs: four times as fast
     re.compile(pattern, re.MULTILINE)
     for pattern in (
         r"\]\((?:<[^<>\n]*>|[^\s()]*(?:\([^\s()]*\)[^\s()]*)*)",  # [text](address)

@@ -40,8 +40,7 @@ from kb.search.ranking import (
 from kb.search.snapshot import max_df
 from kb.text.terms import is_unspaced, words as split_words
 
-# Summed idf (nats) at which keyword evidence saturates: that of a term in a fifth of the passages.
-SATURATING = 1.5
+SATURATING = 1.5  # summed idf (nats) that suffices: that of a term in a fifth of the passages
 MIN_PASSAGES = 100  # a smaller file lacks most of the text that could make a term frequent
 MIN_TELLING = 0.25  # so that passages with very common words still rank before the others
 FEEDBACK = 3  # passages added to the query; two or four gain less
@@ -77,8 +76,7 @@ def evidence_of(files: Sequence[Candidates]) -> list[list[Evidence]]:
     """The evidence of each candidate, by file."""
     corpus = corpus_statistics([file.matches for file in files])
     evidence = [_evidence(file, corpus) for file in files]
-    # Vectors of one model are comparable whichever files they lie in.
-    alike: dict[object, list[int]] = {}
+    alike: dict[object, list[int]] = {}  # files of one model, whose vectors are comparable
     for number, file in enumerate(files):
         alike.setdefault((file.model, file.readable), []).append(number)
     for numbers in alike.values():
@@ -217,8 +215,7 @@ def fed_back(
     matrix /= np.maximum(np.sqrt(np.einsum("ij,ij->i", matrix, matrix)), 1.0)[:, np.newaxis]
     supports = [support(candidate, readable) for candidate in ranked]
     best = nlargest(FEEDBACK, range(len(ranked)), key=supports.__getitem__)
-    # Fewer than three pull less: a single passage is not evidence for itself.
-    weight = len(best) / FEEDBACK
+    weight = len(best) / FEEDBACK  # fewer pull less: one passage is no evidence for itself
     near = [weight * standard(mean) for mean in (matrix @ matrix[best].mean(axis=0)).tolist()]
     of_query = weight * sum(ranked[number].cosine or 0.0 for number in best) / len(best)
     of_each_other = weight * sum(near[number] for number in best) / len(best)
@@ -308,8 +305,7 @@ def _plain(title: str) -> str:
 
 
 def _weight_elsewhere(file: TermMatches, corpus: CorpusStatistics) -> Mapping[int, float]:
-    """For each passage, its terms' weight in all files relative to its own. FTS5 counts its own
-    file alone; its score sums each term's weight times its prominence in the passage."""
+    """For each passage, its terms' weight in all files relative to FTS5's in its own."""
     here: dict[int, float] = {}
     there: dict[int, float] = {}
     for match in dict.fromkeys(file.ranked):

@@ -29,8 +29,8 @@ from kb.store.sessions import module_scores
 MIN_DISCOVERY_SCORE = 0.12  # below it a discovery is unrelated to the question
 
 
-class _OfDocuments(Policy):
-    """Every matching document of one collection, without likely words."""
+class OfDocuments(Policy):
+    """Rows are whole documents: every one that matches."""
 
     is_of_documents = True
     corrects = False
@@ -41,11 +41,10 @@ class _OfDocuments(Policy):
         return parse_query(text)
 
 
-class ExternalPolicy(_OfDocuments):
+class ExternalPolicy(OfDocuments):
     """A project's documentation, which is one collection."""
 
-    # Covers a documentation of some thousand pages, so that every document is counted.
-    budget = Budget(depth=2000)
+    budget = Budget(depth=2000)  # counts every document of some thousand pages
     max_hits = 4000
 
     def __init__(self, collection_id: int) -> None:
@@ -91,7 +90,7 @@ class ExternalPolicy(_OfDocuments):
         return [{**rows[hit.chunk_id], "score": hit.score} for hit in best]
 
 
-class DiscoveriesPolicy(_OfDocuments):
+class DiscoveriesPolicy(OfDocuments):
     """Discoveries about a project, of one type and module ("" for any), filtered before ranking."""
 
     budget = Budget(depth=1000)

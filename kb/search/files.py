@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Total bytes from which files are read in parallel; in smaller ones threads wait for one another
-# (docs/decisions/0022-search-at-size.md).
+# Total bytes from which reading in parallel pays (docs/decisions/0022-search-at-size.md).
 SIDE_BY_SIDE = 500_000_000
 
 
@@ -162,5 +161,4 @@ def left_out(label: str, error: KbError) -> str:
 def _pool() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor  # here: one file needs none
 
-    # The calling thread does its share.
-    return ThreadPoolExecutor(max(available_cores() - 1, 1), "files")
+    return ThreadPoolExecutor(max(available_cores() - 1, 1), "files")  # and the calling thread

@@ -19,8 +19,7 @@ from kb.store.connection import Connection
 from kb.store.names import Labels
 
 SORTS = ("score", "date")
-# Cached sets: passages that pass all filters (30 MB for a million), documents that fit one.
-MAX_CACHED = {"passing": 6, "fitting": 60}
+MAX_CACHED = {"passing": 6, "fitting": 60}  # sets, of 30 MB for a million passages
 T = TypeVar("T")
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}", re.ASCII)
 
@@ -168,8 +167,7 @@ def _cached(connection: Connection, name: str, arguments: list[Any], find: Calla
 def _matching(
     connection: Connection, globs: Sequence[str], ranges: Ranges, called: Labels
 ) -> set[int]:
-    """The documents whose id, alone or after its collection's name, matches a glob. With the name
-    it is most files' path in the project, as a collection is named after its folder."""
+    """Documents whose id matches a glob, alone or after its collection's name (as in a project)."""
     from kb.disk.globs import Globs  # here: a tenth of what a search by words imports
 
     fitting = Globs(globs, descend=False)

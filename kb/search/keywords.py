@@ -82,8 +82,7 @@ def word_lists(
     prefixes = match_prefixes(snapshot, query) if has_prefix else {}
     alternatives = [*match_alternatives(query), *prefixes.values()]
     is_part = filters == NO_FILTERS and snapshot.is_small_part(ranges)
-    # A required word finds everything that may be found.
-    common = 1 if query.must else MOST_COMMON
+    common = 1 if query.must else MOST_COMMON  # a required word finds all that may be found
     finding, following = split_by_rarity(
         snapshot, alternatives, ranges if is_part else (), common=common
     )

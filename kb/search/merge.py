@@ -19,8 +19,7 @@ from kb.search.snapshot import Snapshot
 from kb.store.chunks import ChunkRange, documents_of_chunks
 
 MAX_DISTANCE = 2.0  # the greatest cosine distance
-# Searches by a vector alone; the word keeps the query from being empty.
-NEAR_A_VECTOR = Query("", (Operand("passage"),))
+NEAR_A_VECTOR = Query("", (Operand("passage"),))  # with a word, as it must not be empty
 
 
 class Hit(NamedTuple):
@@ -49,7 +48,13 @@ def merge(
         if file.words is None:
             best = _by_meaning(file, limit, max_distance)
         else:
-            best = _by_evidence(file, of_file, usual, limit, max_distance)
+            near_enough = [
+                passage
+                for passage in of_file
+                if max_distance >= MAX_DISTANCE
+                or (passage.distance is not None and passage.distance <= max_distance)
+            ]
+            best = _by_evidence(file, near_enough, usual, limit)
         hits += [(number, hit) for hit in best]
     if len(files) > 1:
         hits.sort(key=lambda pair: -pair[1].score)  # stable: equal scores keep the files' order
@@ -102,22 +107,12 @@ def _by_meaning(file: Candidates, limit: int | None, max_distance: float) -> lis
 
 
 def _by_evidence(
-    file: Candidates,
-    evidence: Sequence[Evidence],
-    usual: Expected,
-    limit: int | None,
-    max_distance: float,
+    file: Candidates, evidence: Sequence[Evidence], usual: Expected, limit: int | None
 ) -> list[Hit]:
     assert file.words is not None
     keyword_ranks = {chunk_id: rank for rank, chunk_id in enumerate(file.words.scores, 1)}
     vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(file.nearest, 1)}
     is_exact = file.query.is_exact
-    near_enough = [
-        passage
-        for passage in evidence
-        if max_distance >= MAX_DISTANCE
-        or (passage.distance is not None and passage.distance <= max_distance)
-    ]
     return [
         Hit(
             passage.chunk_id,
@@ -129,5 +124,5 @@ def _by_evidence(
             passage,
             is_exact,
         )
-        for passage, score in rank(near_enough, file.readable, usual=usual, limit=limit)
+        for passage, score in rank(evidence, file.readable, usual=usual, limit=limit)
     ]

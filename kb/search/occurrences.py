@@ -239,8 +239,7 @@ class _Texts:
                 return holds_prefix(self._connection, text, sought)
             return holds(self._connection, text, sought)
 
-        # Titles, names, headings and leads are few and come often.
-        is_in_name = cache(occurs_in)
+        is_in_name = cache(occurs_in)  # titles, names, headings and leads repeat
         return {
             chunk_id
             for chunk_id, _, title, heading, lead, names, body in self._bodies
@@ -275,14 +274,12 @@ def across_borders(
     if len(sought.words) < 2:
         return set()
     if rarest := _rarest_word(connection, sought):
-        # It is on one side of the border.
         return _across_borders_of(connection, matching(connection, rarest, ranges), sought)
     limit = -1 if most is None else most + 1
     size = len(sought.words)
     chunk_ids: set[int] = set()
     if size >= MIN_HALVED and _is_phrase(sought):
-        # Wherever the border lies, one half of the phrase is on one side.
-        middle = size // 2
+        middle = size // 2  # wherever the border lies, one half of the phrase is on one side
         for half in (first_words(sought, middle), without_first(sought, middle)):
             chunk_ids |= proposed(connection, [half], ranges, limit)
     else:

@@ -32,8 +32,7 @@ COMMON_PREFIX_WORDS = 50  # likewise, of a prefix in very many passages
 MAX_TAGS_NAMED = 10
 NO_SUCH_PHRASE = "No passage holds the quoted words in a row: searched without the quotes."
 
-# Chunks whose texts are compared with all operands before ranking; of more, the best by rank are.
-MAX_COMPARED = 2_000
+MAX_COMPARED = 2_000  # chunks whose texts are compared before ranking; of more, the best are
 MAX_PROPOSED = 20_000  # chunks that are listed; more are nearly a share of the file
 AT_ONCE = 150  # chunks compared until there are enough
 NOTHING_LATE: tuple[tuple[Operand, ...], tuple[Operand, ...]] = ((), ())
@@ -142,8 +141,7 @@ def _fitting(
 
 def enforced(connection: Connection, query: Query, ranges: Ranges) -> tuple[Query, Filters, str]:
     """A query with its `chunk_filters`, and a notice. Quotes were often pasted: if no passage
-    contains a quoted phrase, its words are searched without the quotes. `+`, `-` and tags still
-    apply."""
+    contains a quoted phrase, its words are searched without them."""
     if not (query.must or query.must_not or query.tags or query.tags_not):
         return query, NO_FILTERS, ""
     for tag in query.tags:
@@ -183,9 +181,8 @@ def filters_by_document(connection: Connection, query: Query, ranges: Ranges) ->
 
 
 def match_prefixes(snapshot: Snapshot, query: Query) -> dict[str, str]:
-    """For each prefix of a query, by its text, the MATCH expression of a word for each stem. A
-    short prefix loses some words here; required ones are still enforced. A prefix in very many
-    passages counts as if all had it."""
+    """For each prefix of a query, by its text, the MATCH expression of a word for each stem; some
+    are left out. A prefix in very many passages counts as if all had it."""
     matches: dict[str, str] = {}
     for operand in (*query.must, *query.terms):
         folded = pattern(snapshot.connection, operand).folded if operand.is_prefix else ()
@@ -223,8 +220,7 @@ def no_such_tag(connection: Connection, tag: str, ranges: Ranges) -> str:
 
 def tag_bounds(tag: str) -> dict[str, str]:
     """The key of a tag, and the keys between which its sub-tags lie."""
-    # "0" follows "/"
-    return {"tag": TAG + tag, "below": f"{TAG}{tag}/", "behind": f"{TAG}{tag}0"}
+    return {"tag": TAG + tag, "below": f"{TAG}{tag}/", "behind": f"{TAG}{tag}0"}  # "0" follows "/"
 
 
 def _chunks_tagged(connection: Connection, tag: str, ranges: Ranges) -> set[int]:

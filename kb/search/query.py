@@ -216,8 +216,7 @@ def _pieces(word: str) -> Iterator[str]:
 
 
 def scripts_of_query(query: Query) -> frozenset[str] | None:
-    """A question's scripts except Latin; None if its language does not show. Names and options are
-    the same in every language. English shows by its stop words."""
+    """A question's scripts but Latin; None if neither they nor stop words show its language."""
     of_words = scripts(query.words_to_embed)
     if not of_words and not any(term.is_stop_word for term in query.terms):
         return None

@@ -49,8 +49,7 @@ class Weights(NamedTuple):
     share_power: float = 0.73
     document_cosine: float = 0.87
     words_for_meaning: float = 1.75  # unknown meaning, as a multiple of what the words say
-    # The same beside passages of known meaning, which others would push out of the answer.
-    words_beside_meaning: float = 1.0
+    words_beside_meaning: float = 1.0  # the same beside known meaning, else it would lose
     script: float = 0.1
     literal: float = 0.2  # for the query's words next to each other
     typed: float = 3.0  # for its exact characters: `use_debug` is not "use debug"
@@ -169,7 +168,7 @@ def rank(
         typed = typed_evidence(evidence) if evidence.held > ALMOST_HELD else 0.0
         logit = weights.slope * (support(evidence, readable, usual, weights) - weights.threshold)
         doubt = (1 - typed) / (1 + math.exp(logit + _MIDDLE))
-        # The distance to a score of 1, which distinguishes near certainties.
+        # The distance to a score of 1, which tells near certainties apart.
         missing = min(doubt / (doubt + (1 - doubt) * odds), 1 - typed)
         scored.append((missing, doubt, evidence.document_id, evidence.chunk_id, evidence))
     scored.sort()
@@ -308,9 +307,8 @@ def _nearness(cosine: float) -> str:
 
 
 def readable_share(text: str) -> float:
-    """The share of a text's letters that an English model can read; of a text without any, 1.0 if
-    it has digits. Cosines of other scripts and emoji are noise: for Japanese questions they made
-    searches worse than keywords alone."""
+    """The share of a text's letters that an English model can read; without letters 1.0 if it has
+    digits. Cosines of other scripts are noise: they made Japanese searches worse than keywords."""
     letters = [character for character in text if character.isalpha()]
     if not letters:
         return float(any(map(str.isdigit, text)))
@@ -318,9 +316,8 @@ def readable_share(text: str) -> float:
 
 
 def script_fit(of_query: frozenset[str] | None, beginning: str) -> float:
-    """How well a document's script, by some of its text, fits the question's (see
-    `scripts_of_query`), -1 to 1. A Latin name does not show the question's language: documents in
-    other scripts rank behind, at -1."""
+    """How well a document's script, by some of its text, fits the question's, -1 to 1. A Latin name
+    does not show the question's language: documents in other scripts rank behind, at -1."""
     written = scripts(beginning, PROMINENT_SCRIPT)
     if of_query is None:
         return -1.0 if written else 0.0

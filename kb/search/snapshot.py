@@ -24,8 +24,7 @@ MAX_DF_SHARE = 0.02
 # the keyword list from 14 to 7 ms.
 MAX_RANKING_DF = 5_000
 MAX_RANKING_SHARE = 0.1
-# Passages on a page of the keyword index: 610 to 870 of the common words of a million passages.
-PASSAGES_A_PAGE = 740
+PASSAGES_A_PAGE = 740  # of the keyword index: 610 to 870 for common words of a million passages
 PAGES_TELL = 200_000  # passages of a file; a smaller one is counted as fast
 MIN_ESTIMATED = 20_000  # passages: fewer fill too few pages for an estimate
 SAMPLE = 4_096  # passages that show whose the pages are

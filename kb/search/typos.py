@@ -130,8 +130,7 @@ def _may_be_typo(word: str) -> bool:
 
 
 def _likely(typed: str, near: Sequence[Variant]) -> list[str]:
-    """The nearest words; only one for a short word, none with another first letter for two
-    edits."""
+    """The nearest words; for a short word only one, for two edits with the same first letter."""
     words = [
         variant.word
         for variant in near

@@ -36,8 +36,7 @@ class Words:
 
     def is_glued(self, number: int) -> bool:
         """Whether a word directly follows the one before it."""
-        # Several normal characters may come from one raw character.
-        before = number - 1
+        before = number - 1  # may come from the same raw character
         return number > 0 and self.starts[number] in (self.ends[before], self.starts[before])
 
 

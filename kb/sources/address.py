@@ -25,7 +25,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # Undecodable bytes of the command line arrive as lone surrogates.
 _NOT_IN_ADDRESS = re.compile(r"[\x00-\x20\x7f\\\ud800-\udfff]")
 _WHY_NOT = (
-    "it is too long, or holds blanks, backslashes, control characters or bytes that are no text"
+    "it is too long, or holds blanks, backslashes, control characters or bytes that are not text"
 )
 _INSIDE = "./"
 _NOWHERE = Path("/nonexistent")
@@ -105,7 +105,7 @@ def typed_path(source: str) -> Path:
     try:
         return Path(source).expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, no home, a NUL
-        raise UsageError(f"{source!r} is no path: {error}") from error
+        raise UsageError(f"{source!r} is not a path: {error}") from error
 
 
 class GitAddress(NamedTuple):
@@ -139,7 +139,7 @@ def git_address(source: str) -> GitAddress:
     try:
         return _git_address(source)
     except ValueError as error:
-        raise UsageError(f"{_shown(source)} is no address of a repository: {error}") from error
+        raise UsageError(f"{_shown(source)} is not the address of a repository: {error}") from error
 
 
 def _shown(source: str) -> str:
@@ -171,10 +171,10 @@ def _git_address(source: str) -> GitAddress:
     values: dict[str, str] = {}
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
         if key not in ("manifest", "path"):
-            raise ValueError(f'"{key}" is none of its parameters: there are manifest and path')
+            raise ValueError(f'"{key}" is not one of its parameters, manifest and path')
         values[key] = inner_path(value)
     if (ref := unquote(parts.fragment)) and _NO_REF.search(ref):
-        raise ValueError(f'"{ref}" can be no branch, tag or commit')
+        raise ValueError(f'"{ref}" cannot be a branch, tag or commit')
     port = f":{parts.port}" if parts.port else ""
     netloc = f"{user}@" * bool(user) + (parts.hostname or "") + port if scheme != "file" else ""
     if ":" in (parts.hostname or ""):
@@ -205,7 +205,7 @@ def web_address(source: str) -> str:
             raise ValueError("a user or password in it would be stored with the documents")
         port = f":{parts.port}" if parts.port else ""
     except ValueError as error:
-        raise UsageError(f"{_shown(source)} is no address of a page: {error}") from error
+        raise UsageError(f"{_shown(source)} is not the address of a page: {error}") from error
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     query = f"?{parts.query}" if parts.query else ""
     return f"{parts.scheme}://{host}{port}{parts.path or '/'}{query}"

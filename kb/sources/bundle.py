@@ -221,7 +221,7 @@ def pack(files: list[SourceFile], destination: Path, manifest: Mapping[str, obje
     the same bytes. Raises UsageError if the destination is not a `.tar.gz` or `.tgz`, SourceError
     if a file cannot be read or the destination cannot be written."""
     if not destination.name.lower().endswith((".tar.gz", ".tgz")):
-        raise UsageError(f"{destination} is no bundle's name: end it with .tar.gz")
+        raise UsageError(f"{destination} is not a bundle's name: end it with .tar.gz")
     try:
         with (
             replacing(destination) as raw,

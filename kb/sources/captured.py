@@ -63,7 +63,7 @@ def _of_pages(web: Web, pages: Pages, target: Target, accepts: Accepts) -> Opene
     def document_name(entry: Entry, got: Fetched) -> str:
         path = document_path(entry.url, got.media_type, accepts)
         if not path:
-            raise SourceError(f"{entry.url} is no document ({got.media_type or 'of no type'})")
+            raise SourceError(f"{entry.url} is not a document ({got.media_type or 'of no type'})")
         return path
 
     entries = [Entry(predicted_path(url, accepts), url) for url in pages.urls]

@@ -44,8 +44,7 @@ class SecretFile(SourceError):
     """A file that is never stored: its name says so, or it is a private key."""
 
 
-# How many bytes a file of this path may have; 0 if it is not a document.
-Accepts = Callable[[str], int]
+Accepts = Callable[[str], int]  # bytes that a file of this path may have; 0: not a document
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +95,7 @@ class Opened:
     version: str | None = None  # the source's own name for this edition: git's commit
     fetched: tuple[SourceFile, ...] = ()  # besides those below the root
     notices: tuple[str, ...] = ()
-    # Of all files below a temporary root, where their own says nothing.
-    state: FileState | None = None
+    state: FileState | None = None  # of all files below a temporary root: theirs says nothing
     problems: tuple[tuple[str, str], ...] = ()  # missing paths, and why
 
 

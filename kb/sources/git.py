@@ -198,9 +198,8 @@ class _Repository:
         small = [file for file, size in zip(files, sizes, strict=True) if size <= file.maximum]
         with self._running("cat-file", "--batch", stdin=_lines(small)) as output:
             for file, size in zip(files, sizes, strict=True):
-                # It distinguishes files of the same second and length.
-                part = int(file.blob[:7], 16) % 1_000_000_000
-                time_ns = times[file.path] * 1_000_000_000 + part
+                # The content's hash tells files of the same second and length apart.
+                time_ns = times[file.path] * 1_000_000_000 + int(file.blob[:7], 16) % 1_000_000_000
                 if size > file.maximum:
                     with target.noting(file.path):
                         target.write_hole(file.path, size, time_ns)

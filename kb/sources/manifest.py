@@ -183,7 +183,7 @@ def _base_url(value: Any, problems: list[tuple[str, str]]) -> str | None:
         return None
     try:
         if not isinstance(value, str):
-            raise UsageError("it is no text")
+            raise UsageError("it is not text")
         url = web_address(value).partition("?")[0]
     except UsageError as error:
         problems.append((MANIFEST_NAME, f"baseUrl is not used: {error.message}"))
@@ -201,7 +201,7 @@ def _globs(value: Any, problems: list[tuple[str, str]]) -> Iterator[str]:
     for glob in globs:
         try:
             if not isinstance(glob, str) or not glob.strip():
-                raise UsageError(f"{glob!r:.100} is no glob")
+                raise UsageError(f"{glob!r:.100} is not a glob")
             Globs([glob], descend=False)
         except UsageError as error:
             problems.append((MANIFEST_NAME, f"a glob is not used: {error.message}"))

@@ -18,8 +18,7 @@ from kb.text.file_names import storable
 
 MOST_MEMBERS = 100_000
 MOST_BYTES = 4_000_000_000
-# Text seldom shrinks below a twentieth; small bundles of much white space may.
-MOST_RATIO = 200
+MOST_RATIO = 200  # text seldom shrinks below a twentieth; small bundles of much white space may
 RATIO_FROM = 50_000_000
 PIECE = 1 << 20
 # How a system refuses a name: too long, or a file's where a folder must be.

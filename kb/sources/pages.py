@@ -155,7 +155,7 @@ def _root_of(data: bytes) -> ElementTree.Element:
             raise SourceError("its sitemap is too large, or defines entities")
         return ElementTree.fromstring(data)
     except (ElementTree.ParseError, OSError, EOFError, ValueError, zlib.error) as error:
-        raise SourceError(f"its sitemap is no XML: {error}") from error
+        raise SourceError(f"its sitemap is not XML: {error}") from error
 
 
 def _allowed(web: Web, origin: str, listed: Iterable[str]) -> Pages:

@@ -58,8 +58,8 @@ def is_public(address: str) -> bool:
 
 
 def addresses(host: str, port: int, *, allow_private: bool) -> list[str]:
-    """The IP addresses of a host that may be connected to. Raises httpcore2.ConnectError if it has
-    none, SourceError if all are private."""
+    """A host's IP addresses to connect to. Raises ConnectError if it has none, SourceError if all
+    are private."""
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:

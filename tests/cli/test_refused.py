@@ -119,7 +119,7 @@ def test_a_refused_command_leaves_the_file_as_it_is(
 REASONS = [
     (("replicate", "copies", "--stop"), "--stop stands alone"),
     (("eval", "--unrelated", "nowhere"), "nowhere is neither a judged collection nor questions"),
-    (("pack", "docs", "-o", "docs.zip"), "docs.zip is no bundle's name: end it with .tar.gz"),
+    (("pack", "docs", "-o", "docs.zip"), "docs.zip is not a bundle's name: end it with .tar.gz"),
     (("copy", "id_rsa.txt"), "id_rsa.txt exists already: choose another name or remove it"),
     (("copy", "id_rsa.txt", "--share"), "id_rsa.txt exists already: choose another name"),
     (("add", "docs", "--name", "notes"), 'the collection "notes" is filled by tool calls'),

@@ -96,7 +96,7 @@ def test_text_boxes_and_fields_of_word_are_read(convert: Convert) -> None:
 def test_the_main_part_of_a_word_file_has_any_name(convert: Convert) -> None:
     file = docx(f"<w:p>{words('Found')}</w:p>", main="word/document2.xml")
     assert convert("a.docx", file).text == "Found\n"
-    with pytest.raises(ConversionError, match="is no Word file"):
+    with pytest.raises(ConversionError, match="is not a Word file"):
         convert("a.docx", package("word/none.xml", {}, {}))
 
 

@@ -150,7 +150,7 @@ def test_a_changed_file_replaces_text_and_places(
     shutil.copy(FIXTURES / "harbour.docx", folder / "harbour.pdf")
     capsys.readouterr()
     run("sync", "--no-embed")
-    assert "docs: harbour.pdf: is damaged or no PDF file" in capsys.readouterr().err
+    assert "docs: harbour.pdf: is damaged or not a PDF file" in capsys.readouterr().err
     assert rows(capsys, "+ladder")[0]["page"] == 2  # what is stored stays
     (folder / "harbour.pdf").unlink()
     put(folder, "harbour.docx")

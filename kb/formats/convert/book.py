@@ -47,7 +47,7 @@ def spine(package: Package) -> tuple[ElementTree.Element, list[str]]:
     place = rootfile.get("full-path", "") if rootfile is not None else ""
     root = package.xml(place)
     if root is None:
-        raise ConverterError("is no EPUB: it has no list of its content")
+        raise ConverterError("is not an EPUB: it has no list of its content")
     return root, list(dict.fromkeys(_chapters(root, posixpath.dirname(place))))
 
 

@@ -36,8 +36,7 @@ _LINKS = "a, button, select"
 NAVIGATION, COOKIES, CONTROLS = "navigation", "cookie notice", "forms"
 HIDDEN, AROUND, COMMENTS = "hidden text", "page header and footer", "comments"
 
-# Letters without blanks. A page with less content is a list of links, and taken whole.
-_LITTLE, _LITTLE_SHARE = 200, 0.1
+_LITTLE, _LITTLE_SHARE = 200, 0.1  # letters; a page with less is links, and taken whole
 _HIDDEN_PROSE = 200  # a tab that is not shown at first is part of its page
 _LARGE = 0.5  # of a page's prose: a block with more is not navigation, whatever its name
 _IMPRINT = 250  # of a block without a heading outside the content

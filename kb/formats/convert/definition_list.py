@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
 
-# Unicode's noncharacters, which no text has.
-_TERM, _BEGIN, _END = "\ufdd4", "\ufdd5", "\ufdd6"
+_TERM, _BEGIN, _END = "\ufdd4", "\ufdd5", "\ufdd6"  # Unicode's noncharacters: no text has them
 _HEADINGS = "h1, h2, h3, h4, h5, h6"
 _MARKED = re.compile(rf"{_TERM}[ ]*")
 _LINE_ENDS = re.compile(r"\s*\n\s*")

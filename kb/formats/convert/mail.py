@@ -37,7 +37,7 @@ def convert(data: bytes, name: str) -> Converted:
     else:
         message = BytesParser(policy=email.policy.default).parsebytes(data)
         if not message.keys():
-            raise ConverterError("is no mail: it has no header")
+            raise ConverterError("is not mail: it has no header")
     lines = list(_Mail().message_lines(message, 1))
     subject = _header(message, "Subject")
     names = {"From": "author", "Date": "date", "Message-ID": "message-id"}
@@ -53,7 +53,7 @@ def _read_outlook(data: bytes) -> tuple[EmailMessage, tuple[str, ...]]:
     try:
         stored = oxmsg.Message.load(data)
     except (ValueError, OSError, AttributeError) as error:
-        raise ConverterError(f"is damaged or no mail of Outlook: {error}") from error
+        raise ConverterError(f"is damaged or not Outlook mail: {error}") from error
     text = stored.properties.str_prop_value
     recipients = ", ".join(f"{who.name} <{who.email_address}>" for who in stored.recipients)
     headers = {

@@ -32,7 +32,7 @@ def convert(data: bytes, name: str) -> Converted:
         page.take(macro, rest)
     page.end()
     if not page.title:
-        raise ConverterError("is no manual page: it has neither .TH nor .Dt")
+        raise ConverterError("is not a manual page: it has neither .TH nor .Dt")
     text = "\n".join(page.output.lines).strip("\n")
     return Converted(f"# {protected(page.title)}\n\n{text}\n", page.title)
 
@@ -49,7 +49,7 @@ def source_of(data: bytes) -> str:
     try:
         return decode(data).text
     except NoTextError as error:
-        raise ConverterError(f"is no manual page: {error}") from error
+        raise ConverterError(f"is not a manual page: {error}") from error
 
 
 _ALTERNATING = {"BI", "BR", "IB", "IR", "RB", "RI"}

@@ -215,8 +215,7 @@ _BLOCK_MARK = re.compile(
 )
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _INLINE_MARK = re.compile(r"(?=[\\`*_\[\]&])")
-# Stands for a backslash, which html-to-markdown would escape again.
-_ESCAPE = "\ufdd0"
+_ESCAPE = "\ufdd0"  # stands for a backslash, which html-to-markdown would escape again
 
 
 def _protect(node: Any, *, in_heading: bool) -> None:
@@ -235,8 +234,7 @@ def _protect(node: Any, *, in_heading: bool) -> None:
         node.replace_with(changed)
 
 
-# A backslash of a formula, which html-to-markdown would escape.
-BACKSLASH = "\ufdd1"
+BACKSLASH = "\ufdd1"  # of a formula; html-to-markdown would escape it
 
 _WHOLE = ".mwe-math-element, .katex-display, .katex, mjx-container"  # a formula in all its forms
 _FORMS = "math, img[class*='mwe-math'], img.tex, img.latex, img.mathtex"

@@ -42,11 +42,11 @@ def _book(data: bytes) -> Mapping[str, Any]:
     try:
         text = decode(data).text
     except NoTextError as error:
-        raise ConverterError(f"is no notebook: {error}") from error
+        raise ConverterError(f"is not a notebook: {error}") from error
     try:
         plain = json.loads(text)
     except ValueError as error:
-        raise ConverterError(f"is damaged or no notebook ({type(error).__name__})") from error
+        raise ConverterError(f"is damaged or not a notebook ({type(error).__name__})") from error
     book, cells = plain, _cells(plain)
     # Without a version nbformat assumes its first, whose cells had no source.
     if "nbformat" in _mapping(plain) or not any("source" in cell for cell in cells or ()):
@@ -59,7 +59,7 @@ def _book(data: bytes) -> Mapping[str, Any]:
         except Exception as error:
             if cells is None:
                 name = type(error).__name__
-                raise ConverterError(f"is damaged or no notebook ({name})") from error
+                raise ConverterError(f"is damaged or not a notebook ({name})") from error
     return {**_mapping(book), "cells": cells or []}
 
 

@@ -37,7 +37,7 @@ def convert(data: bytes, name: str) -> Converted:
     root = package.xml("content.xml")
     body = root.find(f"{_q('office', 'body')}/*") if root is not None else None
     if root is None or body is None:
-        raise ConverterError("is no OpenDocument file: it has no content")
+        raise ConverterError("is not an OpenDocument file: it has no content")
     names = {"title": "title", "initial-creator": "author", "creation-date": "created"}
     about = package.xml("meta.xml")
     metadata = named_texts(about.iter() if about is not None else (), names)

@@ -23,13 +23,13 @@ class Package:
     def __init__(self, data: bytes, kind: str) -> None:
         if data.startswith(OLE):
             raise ConverterError(
-                f"is no {kind} file of today's form: it is protected by a password, or was saved "
-                "by an office program before 2007; save it anew"
+                f"is not a current {kind} file: it is protected by a password, or was saved "
+                "by an office program before 2007; save it again"
             )
         try:
             self._archive = zipfile.ZipFile(io.BytesIO(data))
         except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-            raise ConverterError(f"is damaged or no {kind} file") from error
+            raise ConverterError(f"is damaged or not in {kind} format") from error
         members = self._archive.infolist()
         size = sum(member.file_size for member in members)
         if size > MAXIMUM_UNPACKED:
@@ -56,7 +56,7 @@ class Package:
         try:
             return ElementTree.fromstring(data)
         except (ElementTree.ParseError, ValueError, LookupError) as error:
-            raise ConverterError(f"is damaged: {name} is no XML ({error})") from error
+            raise ConverterError(f"is damaged: {name} is not XML ({error})") from error
 
     def properties(self) -> dict[str, str]:
         """What an Office file says about itself: title, author, created, modified."""
@@ -85,8 +85,7 @@ def latex(formula: Any) -> str:
             if sign.get(f"{_M}val") in ("(", ")", "\u0302"):
                 properties.remove(sign)
     text = " ".join(officemath2latex.process_math_node(formula).split())
-    # A bar would end a table's cell.
-    text = text.replace("\\|", "\\Vert ").replace("|", "\\vert ")
+    text = text.replace("\\|", "\\Vert ").replace("|", "\\vert ")  # a bar would end a table's cell
     above = formula.getparent()
     mark = "$$" if above is not None and above.tag == f"{_M}oMathPara" else "$"
     return f"{mark}{text}{mark}" if text else ""

@@ -60,4 +60,4 @@ def html_text(data: bytes, declared: str = "") -> str:
     try:
         return decode_as(data, "" if marked else encoding)
     except NoTextError as error:
-        raise ConverterError(f"is no HTML: {error}") from error
+        raise ConverterError(f"is not HTML: {error}") from error

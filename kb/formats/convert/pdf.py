@@ -21,8 +21,7 @@ from kb.formats.outline import one_line
 from kb.text.counted import some_of
 
 MOST_PAGES_NAMED = 10
-# pdfium's signs for a hyphen at a line's end.
-_SOFT_HYPHENS = ("\x02", "\ufffe", "\u00ad")
+_SOFT_HYPHENS = ("\x02", "\ufffe", "\u00ad")  # pdfium's, at a line's end
 _SOFT_HYPHEN = re.compile(f"[{''.join(_SOFT_HYPHENS)}]")
 _WORD = re.compile(r"[^\W\d_]+")
 _BROKEN = re.compile(f"([^\\W\\d_]*)[{''.join(_SOFT_HYPHENS)}]([^\\W\\d_]*)")
@@ -36,7 +35,7 @@ def convert(data: bytes, name: str, ocr: str = "") -> Converted:
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
             raise ConverterError("is protected by a password") from error
-        raise ConverterError("is damaged or no PDF file") from error
+        raise ConverterError("is damaged or not a PDF file") from error
     document.init_forms()
     pages = [page_lines(document, index) for index in range(len(document))]
     empty = [number for number, lines in enumerate(pages, start=1) if not lines]
@@ -97,8 +96,7 @@ def _bookmarks(document: pypdfium2.PdfDocument) -> Iterator[Bookmark]:
 
 
 def _written(page: Sequence[Line], levels: dict[int, int], words: set[str]) -> Iterator[str]:
-    """The lines of a page as Markdown; `levels` of headings, by their lines' identity, and `words`
-    of the whole document, by which broken ones are joined."""
+    """The lines of a page as Markdown; broken words are joined by the document's `words`."""
     gap = _usual_gap(page)
     index = 0
     before: Line | None = None

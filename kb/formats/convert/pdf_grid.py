@@ -135,8 +135,7 @@ def _cells(
             columns[column], heights[low], columns[right], heights[row]
         )
         rows[row][column] = with_accents(" ".join(_SOFT_BREAK.sub(r"\1", text).split()))
-        # It contains rows without rules between them.
-        height = heights[row] - heights[low]
+        height = heights[row] - heights[low]  # a tall cell contains rows without rules
         if text.strip() and height > max(MOST_HIGH * lowest, (heights[0] - heights[-1]) / 2):
             tall[row] += 1 + text.count("\n") // MOST_LINES
     if max(tall.values(), default=0) > 1:

@@ -90,9 +90,8 @@ def _lines(text_page: pypdfium2.PdfTextPage, page: int) -> Iterator[Line]:
 
 
 def _joined(text: str, text_page: pypdfium2.PdfTextPage) -> list[str]:
-    """The characters of a page, each accent joined to the letter above or below it. That is nearly
-    always a neighbour. A capital's accent is so high that pdfium starts a new line; then the letter
-    is searched on the whole page."""
+    """The characters of a page, each accent joined to its letter, nearly always a neighbour. A
+    capital's accent is so high that pdfium starts a new line: then the page is searched."""
     signs = list(text)
     boxes: dict[int, _Box] = {}
     strays = 0

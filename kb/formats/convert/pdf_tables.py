@@ -53,8 +53,7 @@ def with_tables(
         continue_on_page_error=True,
         num_workers=1,
     )
-    # It would hand anything but a PDF to an office program.
-    start = data.find(b"%PDF-")
+    start = data.find(b"%PDF-")  # it would hand anything else to an office program
     try:
         parsed = parser.parse(data[start:]).pages if start >= 0 else []
     except liteparse.ParseError:

@@ -42,8 +42,7 @@ def cell_text(value: object) -> str:
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table whose first row is the header; a long one in pieces, each a table with
-    the same header after a blank line."""
+    """The lines of a table, header first; a long one in pieces, each with the header."""
     if not rows:
         return
     width = max(map(len, rows))

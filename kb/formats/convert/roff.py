@@ -71,9 +71,8 @@ _REQUEST = re.compile(r"[.'][ \t]*(?P<name>[^\s\\]*)[ \t]*(?P<rest>.*)")
 
 
 def logical_lines(source: str) -> Iterator[tuple[str, str]]:
-    """(macro name, its arguments) or ("", text) for each line of a page, without comments,
-    definitions of macros, ignored parts and branches for printers: of `.ie n A` and `.el B` it
-    gives A."""
+    """(macro name, arguments) or ("", text) for each line, without comments, definitions, ignored
+    parts and branches for printers: of `.ie n A` and `.el B` it gives A."""
     # A backslash at its end continues a line.
     lines = iter(re.sub(r"(?<!\\)\\(?:\n|\Z)", "", source).split("\n"))
     for line in lines:
@@ -140,8 +139,7 @@ def _block(body: str, lines: Iterator[str]) -> Iterator[str]:
 Event = tuple[str, str]
 
 _TABLE = asset("manuals")["mdoc"]
-# Macros around a text, with what precedes and follows it.
-_BRACKETS: dict[str, str] = _TABLE["brackets"]
+_BRACKETS: dict[str, str] = _TABLE["brackets"]  # by macro, what precedes and follows its text
 _ENCLOSING = {f"{name}q": pair for name, pair in _BRACKETS.items()} | {"Op": "[]", "Ql": "‘’"}
 _OPENING = {f"{name}o": pair[0] for name, pair in {**_BRACKETS, "O": "[]"}.items()}
 _CLOSING = {f"{name}c": pair[1] for name, pair in {**_BRACKETS, "O": "[]"}.items()}

@@ -12,7 +12,7 @@ from kb.formats.convert.plain import cell_text, protected, table_lines
 from kb.formats.convert.result import Converted, ConverterError
 from kb.formats.outline import one_line
 
-# Private-use characters, between which striprtf leaves the words.
+# Private-use characters, which striprtf keeps.
 _HEADING = "\ue000"  # and a digit for its level
 _ROW, _CELL, _ROW_END = "\ue001\ue002\ue003"
 _LINK, _LINK_END = "\ue004\ue005"
@@ -32,7 +32,7 @@ _BULLET = re.compile(r"\s*(?:[•◦▪–·]|(\d+[.)]))\t")
 def convert(data: bytes, name: str) -> Converted:
     source = data.decode("latin-1")
     if not source.lstrip("\ufeff \r\n").startswith("{\\rtf"):
-        raise ConverterError("is no RTF file")
+        raise ConverterError("is not an RTF file")
     text: str = rtf_to_text("".join(_marked(source)), errors="replace")  # type: ignore[no-untyped-call]
     notes: list[str] = []
 

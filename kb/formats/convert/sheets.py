@@ -40,7 +40,7 @@ def convert(data: bytes, name: str) -> Converted:
     try:
         workbook = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
     except python_calamine.CalamineError as error:
-        raise ConverterError(f"is damaged or no Excel file: {error}") from error
+        raise ConverterError(f"is damaged or not an Excel file: {error}") from error
     overlay = _Overlay(package)
     sheets = []
     for sheet_name in workbook.sheet_names:

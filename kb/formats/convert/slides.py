@@ -27,7 +27,7 @@ def convert(data: bytes, name: str) -> Converted:
     try:
         presentation = pptx.Presentation(io.BytesIO(data))
     except (PackageNotFoundError, KeyError, ValueError) as error:
-        raise ConverterError(f"is damaged or no PowerPoint file: {error}") from error
+        raise ConverterError(f"is damaged or not a PowerPoint file: {error}") from error
     lines: list[str] = []
     origins: list[Origin] = []
     first_title = ""

@@ -55,7 +55,7 @@ def convert(data: bytes, name: str) -> Converted:
             convert_image=mammoth.images.img_element(lambda _: {"src": "data:"}),
         )
     except OSError as error:  # mammoth follows the relationships of the package
-        raise ConverterError(f"is no Word file: {error}") from error
+        raise ConverterError(f"is not a Word file: {error}") from error
     # Comments come as a definition list, whose terms would become headings.
     page = re.sub(r"<(/?)dt\b[^>]*>", r"<\1p>", re.sub(r"</?d[ld]\b[^>]*>", "", result.value))
     body = parse_html(page).body

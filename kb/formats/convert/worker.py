@@ -27,8 +27,7 @@ PROCESSOR_SECONDS = 60  # a file
 
 def main() -> None:
     requests = sys.stdin.buffer
-    # Output of a library must not get between the replies.
-    replies = os.fdopen(os.dup(1), "wb")
+    replies = os.fdopen(os.dup(1), "wb")  # no output of a library may get between them
     os.dup2(2, 1)
     limit_process(memory=MEMORY_BYTES, open_files=64)
     _forbid()
