@@ -309,9 +309,8 @@ def _scores(
     document_of: Mapping[int, int],
     whole: Collection[int],
 ) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]]]:
-    """By expression, its part of the bm25 scores of the chunks in `document_of`, and its
-    approximate frequency in the `whole` documents. The frequency is a passage's bm25 divided by the
-    idf, as if the passage had mean length, which the budget of passages makes most of them have."""
+    """By expression, its part of the chunks' bm25 scores, and its approximate frequency in `whole`
+    documents: bm25 over idf, as if passages had mean length, which most have."""
     scores: dict[str, dict[int, float]] = {match: {} for match in idf}
     frequencies: dict[str, dict[int, float]] = {match: {} for match in idf}
     first, last = range_around([*document_of, *whole])

@@ -199,9 +199,9 @@ def fed_back(
     readable: float,
     standard: Callable[[float], float],
 ) -> list[Evidence]:
-    """The candidates, in order, with their cosines to the sum of the query and the best. Their
-    stored vectors (int8) are of one model, whose cosines `standard` converts to the packaged
-    English model's; `readable`: the share of the query that the model can read."""
+    """The candidates, in order, with their cosines to the sum of the query and the best; `vectors`
+    are stored ones (int8) of one model, whose cosines `standard` converts to the packaged
+    model's."""
     embedded = [
         number for number, candidate in enumerate(candidates) if candidate.cosine is not None
     ]

@@ -82,9 +82,8 @@ class Together:
         of: Mapping[SearchedFile, Any] | None = None,
         at_once: bool = False,
     ) -> dict[SearchedFile, T]:
-        """The result of a step on each file, inside `read`; `of`: only on these files, each with
-        the step's last argument. Long steps run `at_once` if the files are large. Raises what keeps
-        all files from answering."""
+        """The result of a step on each file, or on those in `of` with its last argument, inside
+        `read`; long steps run `at_once` in large files. Raises what keeps all from answering."""
         begun: dict[SearchedFile, Callable[[], T]] = {}
         for file in self.files:
             if of is None or file in of:

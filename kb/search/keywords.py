@@ -109,12 +109,9 @@ def word_lists(
 def split_by_rarity(
     snapshot: Snapshot, matches: Sequence[str], part: Ranges = (), *, common: int = MOST_COMMON
 ) -> tuple[list[str], list[str]]:
-    """The expressions that find passages, and those that only rank them; both rarest first.
-
-    In a large file an expression in very many passages is neither: it takes as long as all others
-    together and says little. If no other occurs, the least `common` find. `part`: where to search,
-    if that is a small part of the file.
-    """
+    """The expressions that find passages, and those that only rank them; both rarest first. In a
+    large file a very common expression is neither: it takes as long as all others together and says
+    little. If no other occurs, the least `common` find. `part`: where to search, if it is small."""
     passages = snapshot.sizes.passages
     most = max_ranking_df(passages)
     if passages <= most:
@@ -159,14 +156,9 @@ def word_hits(
     filters: Filters = NO_FILTERS,
 ) -> dict[int, float]:
     """As `keyword_hits` for any of some expressions, without scoring all passages of common ones.
-
-    Args:
-        finding: expressions that find passages.
-        following: those that only add to the scores, rarest first. Until there are `depth`
-            passages, pairs of them find some too.
-        enough: with fewer passages than this, by default `depth`, any expression finds.
-        weights: of all expressions, where that saves time.
-    """
+    `finding` ones find passages; `following` ones add to the scores, rarest first. Until there are
+    `depth` passages, pairs of these find some too; with fewer than `enough` (by default `depth`),
+    any does. `weights`: of all expressions, where that saves time."""
 
     def hits(match: str, words: Sequence[str], leading: Sequence[str]) -> dict[int, float]:
         """The hits of `match`, made of `words`, of which `leading` find the passages."""

@@ -69,12 +69,9 @@ _CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]+)(?<!`)\1(?!`)")
 def search_for_people(
     files: Sequence[SearchedFile], request: SearchRequest, *, explain: bool = False
 ) -> tuple[list[dict[str, Any]], str]:
-    """The rows, best first, and a notice. Raises as `run`.
-
-    Besides what a client gets, a row has `snippet` with `marks` (start and end of each matched
-    word in it), `file` ("" if the document is not a file), `changedSinceSync`, and with `explain`
-    its ranks and the reasons.
-    """
+    """The rows, best first, and a notice; raises as `run`. Besides what a client gets, a row has
+    `snippet` with `marks` (start and end of each matched word in it), `file` ("" if the document is
+    not a file), `changedSinceSync`, and with `explain` its ranks and the reasons."""
     result = run(files, request)
     rows: list[dict[str, Any]] = [dict(row) for row in result.rows]
     if explain:

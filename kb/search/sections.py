@@ -20,13 +20,11 @@ _NAME_END = re.compile(r"\s+[<\[({]|[=<\[({]")
 def find_section(
     sections: Sequence[Row], name: str, document: str, content: str = ""
 ) -> tuple[Row, list[Row]]:
-    """The section of a name, and others that it names equally well.
-
-    In this order: the exact heading, also with its markup; the heading ignoring case and
-    punctuation; a path of headings (`Install > Linux`, from any ancestor on); an anchor written in
-    `content` or made by renderers, with or without `#`; a name of a term; a part of a heading; a
-    path of parts. Raises SectionNotFound with the nearest headings.
-    """
+    """The section of a name, and others that it names equally well, in this order: the exact
+    heading, also with its markup; the heading ignoring case and punctuation; a path of headings
+    (`Install > Linux`, from any ancestor on); an anchor written in `content` or made by renderers,
+    with or without `#`; a name of a term; a part of a heading; a path of parts. Raises
+    SectionNotFound with the nearest headings."""
     if tier := next(filter(None, _tiers(sections, name, content)), None):
         return tier[0], tier[1:]
     headings = [row["heading"] for row in sections]

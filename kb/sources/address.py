@@ -131,11 +131,9 @@ class GitAddress(NamedTuple):
 
 
 def git_address(source: str) -> GitAddress:
-    """The parts of `git+https://host/path?manifest=PATH&path=FOLDER#REF`.
-
-    No part can become an option of git or of a program that git starts. Raises UsageError, which
-    names the part that is wrong, if it is malformed or contains a password.
-    """
+    """The parts of `git+https://host/path?manifest=PATH&path=FOLDER#REF`, none of which can become
+    an option of git or of a program that git starts. Raises UsageError, which names the wrong
+    part."""
     try:
         return _git_address(source)
     except ValueError as error:

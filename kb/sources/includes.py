@@ -69,12 +69,10 @@ class Shown:
 
 
 def with_shown(file: SourceFile, source: SourceText, exclude: Globs) -> SourceText:
-    """A page's text followed by what it includes; the hash covers both.
-
-    Only files of the same source are read: none that contains a secret, that `exclude` matches or
-    that an ignore file hides. A notice names what is left out, except within code, where a page may
-    only be explaining the syntax.
-    """
+    """A page's text followed by what it includes; the hash covers both. Only files of the same
+    source are read: none that contains a secret, that `exclude` matches or that an ignore file
+    hides. A notice names what is left out, except within code, where a page may only explain the
+    syntax."""
     if not _HINT.search(source.text) or not file.location.as_posix().endswith(f"/{file.path}"):
         return source
     if not (matches := _includes(source.text, text_format(file.path))):
