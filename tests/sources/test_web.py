@@ -217,7 +217,7 @@ def test_an_unchanged_page_comes_out_of_what_is_kept_and_keeps_its_date(site: Si
     ],
 )
 def test_a_malformed_address_is_refused(source: str) -> None:
-    with pytest.raises(UsageError, match="no address of a page"):
+    with pytest.raises(UsageError, match="not the address of a page"):
         web_address(source)
 
 
