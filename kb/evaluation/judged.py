@@ -279,7 +279,7 @@ def _json_lines(file: Path) -> Iterator[Any]:
                     try:
                         yield parse_json(line)
                     except ValueError as error:
-                        raise SourceError(f"{file}, line {number} is no JSON: {error}") from error
+                        raise SourceError(f"{file}, line {number} is not JSON: {error}") from error
     except OSError as error:
         raise SourceError(f"cannot read {file}: {error.strerror}") from error
 

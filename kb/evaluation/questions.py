@@ -101,7 +101,7 @@ def read_made_questions(file: Path) -> list[MadeQuestion]:
             documents, behind = tuple(row["documents"]), tuple(row.get("behind", ()))
             made.append(MadeQuestion(row["kind"], row["question"], documents, behind))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise SourceError(f"{file}, line {number} is no question") from None
+            raise SourceError(f"{file}, line {number} is not a question") from None
     return made
 
 

@@ -83,7 +83,7 @@ def connect(address: str, *, direct: bool = False) -> Any:
                 direct_to_workers=direct,
             )
     except ValueError as error:
-        raise UsageError(f"{address} is no address of a Dask scheduler: {error}") from error
+        raise UsageError(f"{address} is not the address of a Dask scheduler: {error}") from error
     except (OSError, ImportError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise OSError(f"no Dask scheduler answers at {address} ({reason})") from error

@@ -79,7 +79,7 @@ def stored_source(source: str) -> tuple[str, str]:
 
 def _local_source(source: str) -> tuple[str, str]:
     if is_remote(source):
-        raise UsageError(f"{source} is no kind of source: see `kb add --help`")
+        raise UsageError(f"{source} is not a kind of source: see `kb add --help`")
     root = typed_path(source)
     if not (root.is_dir() or root.is_file()):
         raise SourceError(f"there is no folder or file {source}", path=str(root))

@@ -186,7 +186,7 @@ def _folder(text: str, warn: Callable[[str], None]) -> Path | None:
     try:
         return Path(text).expanduser().resolve()
     except (OSError, ValueError, RuntimeError) as error:  # a NUL, or ~nobody
-        warn(f"the allowed folder {text!r} is no path: {error}")
+        warn(f"the allowed folder {text!r} is not a path: {error}")
         return None
 
 
@@ -200,7 +200,7 @@ def _named_config(config_path: str, start: Path) -> Path:
             if f"{file.parent.name}/{file.name}" in CONFIG_FILES and is_there(file):
                 return file
     except (OSError, ValueError, RuntimeError) as error:  # a NUL, or ~nobody
-        raise ConfigurationError(f"config_path {config_path!r} is no path: {error}") from error
+        raise ConfigurationError(f"config_path {config_path!r} is not a path: {error}") from error
     raise ConfigurationError(
         f"there is no configuration file {path}: create it, or give the path of "
         f"{' or '.join(CONFIG_FILES)}",
@@ -273,7 +273,7 @@ def folder_inside(root: Path, path: str, allowed: Sequence[Path]) -> tuple[Path 
         if not folder.is_dir():
             return None, f"{path} is a file, not a folder"
     except (OSError, ValueError, RuntimeError) as error:  # a NUL, a loop of links
-        return None, f"{path!r} is no usable path: {error}"
+        return None, f"{path!r} is not a usable path: {error}"
     return folder, ""
 
 

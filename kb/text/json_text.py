@@ -119,4 +119,4 @@ def _nothing(_: str) -> None:
 
 
 def _refuse(text: str) -> Any:
-    raise JsonError(f"{text} is no number in JSON")
+    raise JsonError(f"{text} is not a number in JSON")

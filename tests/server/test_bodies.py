@@ -120,7 +120,7 @@ def test_a_packed_body_is_refused_for_being_packed(path: str, server: HttpServer
         (b'{"query": ' + b"[" * 300_000, "more than 100,000 values"),
         (b'{"query": [' + b"1," * 200_000 + b"1]}", "more than 100,000 values"),
         (b'{"query": "wind", "limit": 1e999}', "the number 1e999 is too large"),
-        (b'{"query": "wind", "limit": NaN}', "NaN is no number"),
+        (b'{"query": "wind", "limit": NaN}', "NaN is not a number"),
         (b"[]", "the body must be an object"),
         (b"{}", "query: is required"),
         (b'{"query": {"a": 1}}', "query: must be text"),

@@ -52,7 +52,7 @@ def test_what_is_wrong_is_said_and_nothing_else(data: bytes, told: str) -> None:
 
 def test_nan_is_nothing_in_a_file_and_refused_in_a_message() -> None:
     assert parse_json('{"score": NaN, "best": -Infinity}') == {"score": None, "best": None}
-    assert wrong_with("[NaN]", from_client=True) == "NaN is no number in JSON"
+    assert wrong_with("[NaN]", from_client=True) == "NaN is not a number in JSON"
 
 
 @pytest.mark.parametrize(

@@ -261,4 +261,4 @@ def _time(text: str) -> str:
     try:
         return datetime.fromisoformat(text).astimezone().isoformat()
     except ValueError as error:
-        raise UsageError(f"{text} is no time such as 2026-11-28T12:00:00Z") from error
+        raise UsageError(f"{text} is not a time such as 2026-11-28T12:00:00Z") from error
