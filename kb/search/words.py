@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,13 +20,15 @@ _VERSION = re.compile(r"[vV]?\d+(?:\.\d+)+")
 _SEPARATOR = r"[\x00-/:-@\[-`{-\x7f]"  # compiles in .2 ms; every non-alphanumeric takes 10
 
 
-@dataclass(slots=True)
 class Words:
     """Parallel lists, one entry a word. Places count characters of the text."""
 
-    words: list[str] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    __slots__ = ("ends", "starts", "words")
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.starts: list[int] = []
+        self.ends: list[int] = []
 
     def add(self, word: str, start: int, end: int) -> None:
         self.words.append(word)

@@ -292,5 +292,5 @@ def test_without_the_extra_workers_are_refused(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("address", ["nonsense://host:1", "tcp://host:port"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="no address of a Dask"), DaskWorkers(address, print):
+    with pytest.raises(UsageError, match="not the address of a Dask"), DaskWorkers(address, print):
         pass

@@ -325,7 +325,7 @@ def test_that_no_scheduler_answers_is_told(
     local.use_shards("tcp://127.0.0.1:9", ["/nowhere"])
     notice = local.search("battery").notice or ""
     assert notice.startswith("Searched without shards: no Dask scheduler answers at tcp://127.0.")
-    with pytest.raises(UsageError, match="no address of a Dask"):
+    with pytest.raises(UsageError, match="not the address of a Dask"):
         local.use_shards("nonsense://host:1", ["/nowhere"])
 
 

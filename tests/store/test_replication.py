@@ -371,7 +371,7 @@ def test_a_file_comes_back_as_it_was_at_a_time(kb: Session, tmp_path: Path) -> N
     to = parse_destination(address)
     restore(to, tmp_path / "then.db", then)
     assert documents_in(tmp_path / "then.db") == ["one"]
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="is not a time"):
         restore(to, tmp_path / "never.db", "yesterday")
     with pytest.raises(SourceError, match=r"there is no copy from 2001.*: name a later time"):
         restore(to, tmp_path / "never.db", "2001-01-01T00:00:00Z")
