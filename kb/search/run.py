@@ -357,13 +357,15 @@ def _doubts(
         notices.append(NOT_ALL_COMPARED)
     is_unlikely = not hits or hits[0].score < RELEVANT
     absent, _ = absent_words(answers)
-    is_foreign = is_unlikely and _is_foreign(text, answers)
+    by_meaning = hits and any(answer.nearest and answer.model.is_english for answer in answers)
+    # To tell a language takes .4 s the first time: only where something is said of it.
+    is_foreign = is_unlikely and (absent or by_meaning) and _is_foreign(text, answers)
     if absent and not is_foreign:
         listed = [f'"{word}"' for word in absent]
         notices.append(f"No document has {some_of(listed)}.")
     if is_unlikely and hits:
         notices.append(UNLIKELY if is_alone else UNLIKELY_OF.format(text))
-        if is_foreign and any(answer.nearest and answer.model.is_english for answer in answers):
+        if is_foreign and by_meaning:
             notices.append(READS_ENGLISH)
     return notices
 
