@@ -81,9 +81,16 @@ SLOW_FILES = {
 def pytest_configure() -> None:
     """What tests start can be interrupted, also where whoever started pytest ignores signals."""
     for name in ("SIGINT", "SIGHUP", "SIGTERM"):
-        if signal.getsignal(number := getattr(signal, name, signal.SIGINT)) == signal.SIG_IGN:
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) == signal.SIG_IGN:
             default = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
             signal.signal(number, default)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """A process more than cores, as some tests wait; four at most, as each loads the models."""
+    return min((os.cpu_count() or 1) + 1, 4)
 
 
 @pytest.fixture
