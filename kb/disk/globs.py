@@ -119,6 +119,24 @@ def require_few(globs: Sequence[str]) -> None:
             )
 
 
+def unusable(globs: Sequence[str]) -> dict[str | None, str]:
+    """The globs that can match nothing, and why; None stands for all of them, if too many."""
+    try:
+        require_few(globs)
+    except UsageError as error:
+        return {None: error.message}
+    why: dict[str | None, str] = {}
+    with contextlib.suppress(UsageError):  # as a walk compiles them, which is then done
+        Globs(globs, descend=False)
+        return why
+    for glob in globs:
+        try:
+            Globs([glob], descend=False)
+        except UsageError as error:
+            why[glob] = error.message
+    return why
+
+
 def compiled(text: str) -> GitIgnoreSpecPattern | None:
     """The pattern; None for one that git ignores as unusable."""
     # Python means to give `[[`, `--`, `&&`, `||` and `~~` within a set another meaning one day, and

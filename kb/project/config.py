@@ -7,7 +7,6 @@ read, git itself is not started.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kb.disk.git import git_branch
 from kb.disk.read import is_there, read_bytes, reason
-from kb.errors import ConfigurationError, UsageError
+from kb.errors import ConfigurationError
 from kb.settings import user_configuration
 from kb.store.projects import path_hash
 from kb.text.json_text import JsonError, parse_json
@@ -240,22 +239,14 @@ def _wrong_patterns(patterns: Any) -> Iterator[tuple[str, str]]:
     """The unusable patterns, and why; "" stands for all if there are too many."""
     if not isinstance(patterns, list):
         return
-    from kb.disk.globs import Globs, require_few  # here: most projects have no pattern
+    from kb.disk.globs import unusable  # here: most projects have no pattern
 
-    texts = {f".{place}": text for place, text in enumerate(patterns) if isinstance(text, str)}
-    try:
-        require_few(list(texts.values()))
-    except UsageError as error:
-        yield "", error.message
-        return
-    with contextlib.suppress(UsageError):  # the walk reuses them as one
-        Globs(list(texts.values()), descend=False)
-        return
-    for where, text in texts.items():
-        try:
-            Globs([text], descend=False)
-        except UsageError as error:
-            yield where, error.message
+    why = unusable([text for text in patterns if isinstance(text, str)])
+    if None in why:
+        yield "", why[None]
+    for place, text in enumerate(patterns):
+        if isinstance(text, str) and text in why:
+            yield f".{place}", why[text]
 
 
 def folder_inside(root: Path, path: str, allowed: Sequence[Path]) -> tuple[Path | None, str]:

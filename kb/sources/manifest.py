@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from kb.disk.globs import Globs, require_few
+from kb.disk.globs import Globs, unusable
 from kb.disk.read import read_bytes, reason
 from kb.errors import SourceError, UsageError
 from kb.sources.address import inner_path, web_address
@@ -193,20 +193,19 @@ def _base_url(value: Any, problems: list[tuple[str, str]]) -> str | None:
 
 def _globs(value: Any, problems: list[tuple[str, str]]) -> Iterator[str]:
     globs = value if isinstance(value, list) else [value]
-    try:
-        require_few([glob for glob in globs if isinstance(glob, str)])
-    except UsageError as error:
-        problems.append((MANIFEST_NAME, f"its globs are not used: {error.message}"))
+    why = unusable([glob for glob in globs if isinstance(glob, str)])
+    if None in why:
+        problems.append((MANIFEST_NAME, f"its globs are not used: {why[None]}"))
         return
     for glob in globs:
-        try:
-            if not isinstance(glob, str) or not glob.strip():
-                raise UsageError(f"{glob!r:.100} is not a glob")
-            Globs([glob], descend=False)
-        except UsageError as error:
-            problems.append((MANIFEST_NAME, f"a glob is not used: {error.message}"))
+        if not isinstance(glob, str) or not glob.strip():
+            problem = f"{glob!r:.100} is not a glob"
+        elif glob in why:
+            problem = why[glob]
         else:
             yield glob
+            continue
+        problems.append((MANIFEST_NAME, f"a glob is not used: {problem}"))
 
 
 def _entries(value: Any, base_url: str | None, problems: list[tuple[str, str]]) -> Iterator[Entry]:
