@@ -182,9 +182,9 @@ def test_the_listing_is_short() -> None:
     assert len(entries) <= 26
 
 
-def test_no_module_is_longer_than_400_lines() -> None:
+def test_no_module_is_longer_than_600_lines() -> None:
     lines = {
         str(file.relative_to(ROOT)): file.read_text(encoding="utf-8").count("\n")
         for file in (ROOT / "kb").rglob("*.py")
     }
-    assert not {file: count for file, count in lines.items() if count > 400}
+    assert not {file: count for file, count in lines.items() if count > 600}
