@@ -12,7 +12,7 @@ from kb.cli.arguments import Parser, Words
 from kb.cli.exit_codes import FAILURE, NOTHING_FOUND
 from kb.cli.progress import progress
 from kb.errors import UsageError
-from kb.settings import database_path
+from kb.settings import database_paths
 from kb.text.controls import flat
 from kb.text.counted import counted
 
@@ -163,10 +163,11 @@ def trust_options(parser: Parser) -> None:
 
 
 def trust(_: object, options: argparse.Namespace) -> int:
-    path = database_path(options.db)
+    files = database_paths(options.db)
+    path = files[0]
     from kb.library.sources import trust as trust_file  # here: help needs nothing that syncs
 
-    reaches = trust_file(path, options.names)
+    reaches = trust_file(files, options.names)
     result = {
         "file": str(path),
         "confirmed": [

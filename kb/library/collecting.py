@@ -15,7 +15,7 @@ from kb.ingest.reach import confirm, unconfirmed
 from kb.ingest.registration import MovedSource, SourceRegistration
 from kb.ingest.report import Progress, SyncReport, no_progress
 from kb.ingest.sync import sync_collection
-from kb.library.shard_syncs import embed_each, missing_shards, of_shard, sync_shards
+from kb.library.shard_syncs import embed_each, of_shard, sync_shards
 from kb.library.sources import register, rows_to_sync, stored_source
 from kb.library.workspace import Workspace
 from kb.results.care import Embedded, Removed, SyncedCollection, SyncResults
@@ -143,7 +143,7 @@ class Collecting(Workspace):
             reports, has_failed = sync_shards(shards, progress, force=force)
             files = [(base, WHOLE_FILE) for base, _ in shards if embed]
             done = embed_each(files, progress, engine)
-        notice = missing_shards([base for base, _ in shards])
+        notice = self.missing_shards
         return _results(self, reports, *done, notice, has_failed)
 
     def sources_to_confirm(self, names: Sequence[str] = ()) -> list[Reach]:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from fractions import Fraction
 
 from kb.errors import CollectionNotFound, EmbeddingError, KbError, SourceError
 from kb.ingest.embed import THREADS, EmbedReport, embed_pending
@@ -89,17 +88,6 @@ def _sync_each(
             has_failed, report = True, _failed(collection, error)
         reports.append(report)
     return reports, has_failed
-
-
-def missing_shards(shards: Sequence[Workspace]) -> str:
-    """What to tell of shards that are not there, where several are."""
-    share = Fraction(0)
-    for base in shards:
-        with base.database.read() as connection:
-            share += Fraction(1, (shard_of(connection) or (0, 1))[1])
-    if len(shards) == 1 or share == 1:
-        return ""
-    return f"these are {share} of all shards: the documents of others were not looked at"
 
 
 def _failed(collection: Row | Registration, error: KbError) -> SyncReport:

@@ -24,7 +24,7 @@ from kb.sources.address import (
     web_address,
 )
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
-from kb.store.collections import all_collections
+from kb.store.collections import all_collections, shard_of
 from kb.store.connection import Connection, Row
 from kb.store.database import Database
 from kb.store.mark import Mark
@@ -135,17 +135,28 @@ def _require_branch(connection: Connection, row: Row) -> None:
             )
 
 
-def trust(file: Path, names: Sequence[str]) -> list[Reach]:
-    """Let the collections of a file, by default all, read their sources; returns these."""
-    if not names:
-        Mark(file).confirm_file()  # before it is opened, which its tables may forbid
-    with Database(file, create=False) as database:
-        with database.read() as connection:
-            rows = (
-                [Names({}).collection(connection, name, ALL_KINDS) for name in names]
-                if names
-                else all_collections(connection)
-            )
-        reaches = unconfirmed(database, rows)
-        confirm(database, reaches)
-    return reaches
+def trust(files: Sequence[Path], names: Sequence[str]) -> list[Reach]:
+    """Let the collections of a file, by default all, read their sources; returns these.
+
+    Args:
+        files: the file; of those behind it, the shards of a file that was cut count as well.
+    """
+    confirmed: dict[Reach, None] = {}
+    for file in files:
+        if not names and file == files[0]:
+            Mark(file).confirm_file()  # before it is opened, which its tables may forbid
+        with Database(file, create=False) as database:
+            with database.read() as connection:
+                if file != files[0] and shard_of(connection) is None:
+                    continue
+                rows = (
+                    [Names({}).collection(connection, name, ALL_KINDS) for name in names]
+                    if names
+                    else all_collections(connection)
+                )
+            if not names:
+                database.mark.confirm_file()
+            reaches = unconfirmed(database, rows)
+            confirm(database, reaches)
+            confirmed.update(dict.fromkeys(reaches))
+    return [*confirmed]

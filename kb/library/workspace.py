@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -112,7 +113,23 @@ class Workspace:
     def lost(self) -> str:
         """A notice of files that could not be read when they were last looked for."""
         lost = self.shards.unavailable if self.shards else []
-        return " ".join([*self.file.beside.unavailable, *lost])
+        return " ".join([*self.file.beside.unavailable, *lost]) or self.missing_shards
+
+    @property
+    def missing_shards(self) -> str:
+        """What to tell of shards that are not among the files, where several are."""
+        if not (beside := self.file.beside.databases()):
+            return ""
+        share = Fraction(0)
+        shards = 0
+        for database in [self.database, *beside]:
+            with contextlib.suppress(FileError), database.read() as connection:
+                if shard := shard_of(connection):
+                    share += Fraction(1, shard[1])
+                    shards += 1
+        if shards < 2 or share >= 1:
+            return ""
+        return f"These are {share} of all shards: the documents of the others are missing."
 
     @cached_property
     def project(self) -> ProjectInUse:

@@ -173,8 +173,15 @@ def test_the_command_line_opens_a_folder_of_shards(whole: KnowledgeBase, tmp_pat
     assert run("--db", "cut", "list", "docs").stdout.count("\n") == 35
     synced = run("--db", "cut", "sync", "docs")
     assert synced.stdout.startswith("docs: 35 unchanged (35 documents)\n")
+    shutil.copytree(tmp_path / "cut", tmp_path / "copied")
+    refused = run("--db", "copied", "sync", "docs")
+    assert (refused.returncode, "`kb trust docs`" in refused.stderr) == (3, True)
+    assert run("--db", "copied", "trust").stdout.count(" may read ") == 1
+    assert run("--db", "copied", "sync", "docs").stdout.startswith("docs: 35 unchanged")
     next((tmp_path / "cut").glob("whole-2-*.db")).unlink()
-    assert "of all shards: the documents of others were not" in run("--db", "cut", "sync").stderr
+    missing = "of all shards: the documents of the others are missing"
+    for command in (("sync",), ("search", "wind"), ("list",)):
+        assert missing in run("--db", "cut", *command).stderr
     for wrong in (("cut",), ("--by-size", "much", "cut"), ("--by-size", "1MB", "cut", "docs")):
         assert run("--db", "whole.db", "split", *wrong).returncode == 2
 
