@@ -117,17 +117,18 @@ class Workspace:
 
     @property
     def missing_shards(self) -> str:
-        """What to tell of shards that are not among the files, where several are."""
+        """What to tell of shards of which some are not among the files, or twice."""
         if not (beside := self.file.beside.databases()):
             return ""
-        share = Fraction(0)
-        shards = 0
+        shards = []
         for database in [self.database, *beside]:
             with contextlib.suppress(FileError), database.read() as connection:
                 if shard := shard_of(connection):
-                    share += Fraction(1, shard[1])
-                    shards += 1
-        if shards < 2 or share >= 1:
+                    shards.append((shard[0], shard[1]))
+        if len(set(shards)) < len(shards):
+            return "A shard is among the files twice, and so are its documents."
+        share = sum((Fraction(1, divisor) for _, divisor in shards), Fraction(0))
+        if len(shards) < 2 or share >= 1:
             return ""
         return f"These are {share} of all shards: the documents of the others are missing."
 

@@ -178,7 +178,11 @@ def test_the_command_line_opens_a_folder_of_shards(whole: KnowledgeBase, tmp_pat
     assert (refused.returncode, "`kb trust docs`" in refused.stderr) == (3, True)
     assert run("--db", "copied", "trust").stdout.count(" may read ") == 1
     assert run("--db", "copied", "sync", "docs").stdout.startswith("docs: 35 unchanged")
-    next((tmp_path / "cut").glob("whole-2-*.db")).unlink()
+    second = next((tmp_path / "cut").glob("whole-2-*.db"))
+    shutil.copy(second, tmp_path / "cut" / "again.db")
+    assert "A shard is among the files twice" in run("--db", "cut", "list").stderr
+    (tmp_path / "cut" / "again.db").unlink()
+    second.unlink()
     missing = "of all shards: the documents of the others are missing"
     for command in (("sync",), ("search", "wind"), ("list",)):
         assert missing in run("--db", "cut", *command).stderr
