@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from kb.disk.open_databases import Claim
 from kb.models.embedder import Calibration
 from kb.search.candidates import Budget, FileQuery, candidates
-from kb.search.merge import Hit, merge
-from kb.search.operators import chunk_filters
+from kb.search.evidence import Hit, merge
+from kb.search.files import Snapshot
+from kb.search.filters import chunk_filters
 from kb.search.policy import SearchRequest
 from kb.search.query import Query
 from kb.search.run import SearchResult, run
-from kb.search.snapshot import Snapshot
 from kb.store.chunks import WHOLE_FILE
 from kb.store.connection import Connection
 from kb.text.terms import words

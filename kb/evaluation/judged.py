@@ -29,14 +29,13 @@ from kb.ingest.report import Progress
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import Floats
 from kb.search.candidates import FileQuery
-from kb.search.files import SearchedFile
-from kb.search.merge import Hit
-from kb.search.operators import Filters, chunk_filters
+from kb.search.evidence import Hit
+from kb.search.files import SearchedFile, Snapshot
+from kb.search.filters import Filters, chunk_filters
 from kb.search.policy import Policy, Scope, SearchRequest
 from kb.search.query import Query, parse_query
 from kb.search.rows import load_documents, load_rows
 from kb.search.run import run
-from kb.search.snapshot import Snapshot
 from kb.settings import user_cache
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.chunks import WHOLE_FILE

@@ -22,9 +22,9 @@ from kb.ingest.near_duplicates import candidates, nearest_repetition
 from kb.model_in_use import ModelInUse
 from kb.models.tokens import load_tokenizer
 from kb.results.memory import NearDiscovery, RecordedDiscovery
+from kb.search.evidence import related_documents
 from kb.search.families import discovery_fields
-from kb.search.merge import related_documents
-from kb.search.snapshot import Snapshot
+from kb.search.files import Snapshot
 from kb.store.chunks import collection_range
 from kb.store.connection import Connection
 from kb.store.discoveries import (

@@ -16,7 +16,7 @@ from kb.library import environment
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import BUILDS, Embedder
 from kb.results.findings import BROKEN, HINT, SOUND, Finding
-from kb.search.alike import copies
+from kb.search.rows import copies
 from kb.sources.address import is_remote, local
 from kb.store.access_tokens import EXPIRED, VALID, count_tokens
 from kb.store.chunks import count_waiting

@@ -9,10 +9,9 @@ from kb.library.resolve import OpenDocument, read_document
 from kb.library.workspace import Workspace
 from kb.models.embedder import Floats
 from kb.results.search import RelatedResults, RelatedRow, Source
-from kb.search.files import SearchedFile
-from kb.search.merge import related_documents, related_passages
+from kb.search.evidence import related_documents, related_passages
+from kb.search.files import SearchedFile, Snapshot
 from kb.search.rows import passage_rows
-from kb.search.snapshot import Snapshot
 from kb.store.chunks import collection_range
 from kb.store.connection import Connection
 from kb.store.contents import find_document

@@ -25,10 +25,3 @@ WHERE length(word) BETWEEN :shortest AND :longest;
 -- name: stems_of_words
 -- The stems of these words (JSON list).
 SELECT word, stem FROM vocabulary WHERE word IN (SELECT value FROM json_each(:words));
-
--- name: known_stems
--- Of these stems (JSON object: stem to how all its words begin), those of words that were ever stored.
-SELECT stems.key FROM json_each(:stems) AS stems
-WHERE EXISTS (
-  SELECT 1 FROM vocabulary
-  WHERE word >= stems.value AND word < stems.value || char(1114111) AND stem = stems.key);

@@ -8,27 +8,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.search.candidates import FileQuery
+from kb.search.evidence import Hit
 from kb.search.families import OfDocuments, best_hits
-from kb.search.files import SearchedFile
+from kb.search.files import SearchedFile, Snapshot, existing_words, slices
+from kb.search.filters import Filters, filters_by_document
 from kb.search.highlight import excerpts, marked, spans
 from kb.search.keywords import keyword_hits
-from kb.search.merge import Hit
 from kb.search.occurrences import (
     MAX_WORDS,
     documents_holding,
     documents_matching,
     match_of_word,
-    slices,
 )
-from kb.search.operators import Filters, filters_by_document
 from kb.search.policy import HitsOfFile, Scope, SearchRequest
 from kb.search.query import Query, parse_query, quote
 from kb.search.ranking import FUZZY_SCORE, MIN_SCORE_WITHOUT_WORDS, shown
 from kb.search.results import nearest_snippets
 from kb.search.rows import load_rows
 from kb.search.run import run
-from kb.search.snapshot import Snapshot
-from kb.search.typos import ONE_EDIT_FROM, existing_words, prefixed, variants
+from kb.search.typos import ONE_EDIT_FROM, prefixed, variants
 from kb.store.chunks import ChunkRange, Ranges, collection_range, documents_of_chunks
 from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, documents_shown

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from kb.search.occurrences import documents_holding, matching
-from kb.search.operators import document_filters
+from kb.search.files import matching
+from kb.search.filters import document_filters
+from kb.search.occurrences import documents_holding
 from kb.search.query import Operand, Query, quote
 from kb.search.ranking import LENGTH_WEIGHT, SATURATION, SCORE_DIGITS
 from kb.search.words import pattern, split, unspaced_runs

@@ -12,13 +12,12 @@ from kb.model_in_use import ModelInUse
 from kb.models.choose import how_to_get
 from kb.models.embedder import Floats
 from kb.search.candidates import Budget
-from kb.search.files import SearchedFile
-from kb.search.merge import Hit
-from kb.search.operators import Filters
+from kb.search.evidence import Hit
+from kb.search.files import SearchedFile, Snapshot
+from kb.search.filters import Filters
 from kb.search.policy import HitsOfFile, Policy, Scope, SearchRequest
 from kb.search.query import Query, parse_query
 from kb.search.run import run
-from kb.search.snapshot import Snapshot
 from kb.store.chunks import collection_range, has_vectors
 from kb.store.collections import all_collections
 from kb.store.connection import Connection, Row

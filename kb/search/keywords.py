@@ -20,8 +20,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kb.search.occurrences import bodies, matching
-from kb.search.operators import (
+from kb.search.files import Snapshot, bodies, matching, max_ranking_df
+from kb.search.filters import (
     NO_FILTERS,
     NOTHING_LATE,
     Filters,
@@ -31,7 +31,6 @@ from kb.search.operators import (
 )
 from kb.search.query import Query, is_literal, match_alternatives, quote, says_little
 from kb.search.ranking import COLUMN_WEIGHTS, LENGTH_WEIGHT, SATURATION, fts5_idf
-from kb.search.snapshot import Snapshot, max_ranking_df
 from kb.store.chunks import Ranges
 from kb.store.connection import IndexedRow
 from kb.store.contents import indexed_texts

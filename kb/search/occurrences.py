@@ -16,13 +16,12 @@ docs/decisions/0004-operators-typos-indexes.md gives the cost.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache, cached_property
 from typing import TypeVar
 
-from kb.formats.tags import names_of
+from kb.search.files import MAX_CHUNKS, Snapshot, bodies, matching, slices
 from kb.search.query import Operand, quote
-from kb.search.snapshot import Snapshot
 from kb.search.typos import prefix_bounds, prefixed
 from kb.search.words import (
     Pattern,
@@ -33,7 +32,6 @@ from kb.search.words import (
     pattern,
     places,
     unspaced_runs,
-    version_pattern,
     without_first,
 )
 from kb.store.chunks import Ranges, documents_of_chunks
@@ -41,13 +39,12 @@ from kb.store.connection import Connection
 from kb.store.contents import indexed_texts, texts_of
 from kb.store.vocabulary import beginning_of_words
 from kb.text.headings import PATH_SEPARATOR
-from kb.text.terms import bigrams, is_unspaced
+from kb.text.terms import bigrams, is_unspaced, version_pattern
 
 T = TypeVar("T")
 
 MAX_WORDS = 500  # alternatives of one MATCH expression
-MAX_CHUNKS = 1000  # whose texts are held in memory
-MAX_DOCUMENTS = 50  # likewise
+MAX_DOCUMENTS = 50  # whose texts are held in memory
 MAX_BORDERS = 5_000  # of chunks, searched for a phrase of very common words
 BORDER_CHARACTERS = 100, 40  # searched on each side of a border, and more for each word
 MIN_HALVED = 4  # words of a phrase
@@ -118,12 +115,6 @@ def proposed(
     return chunk_ids
 
 
-def matching(connection: Connection, match: str, ranges: Ranges, limit: int = -1) -> set[int]:
-    """The chunks of some ranges that match an expression; `limit` of them if there are more."""
-    listed = {"ranges": [*ranges], "limit": limit}
-    return {row[0] for row in connection.tuples("matching_chunk_ids", match=match, **listed)}
-
-
 def documents_matching(
     connection: Connection, matches: Sequence[str], ranges: Ranges
 ) -> dict[str, set[int]]:
@@ -147,17 +138,6 @@ def matching_any(connection: Connection, words: Sequence[str], ranges: Ranges) -
     for some in slices(words, MAX_WORDS):
         chunk_ids |= matching(connection, " OR ".join(map(quote, some)), ranges)
     return chunk_ids
-
-
-def bodies(
-    connection: Connection, chunk_ids: Iterable[int]
-) -> Iterator[tuple[int, int, str, str, str, str, str]]:
-    """Each chunk's id, document id, title, headings, lead, other names and text."""
-    for ids in slices(sorted(chunk_ids), MAX_CHUNKS):
-        for *before, metadata, body in connection.tuples("chunk_bodies", chunk_ids=json.dumps(ids)):
-            chunk_id, document_id, title, heading, lead = before
-            names = names_of(json.loads(metadata)) if metadata != "{}" else ""
-            yield chunk_id, document_id, title, heading, lead, names, body
 
 
 def match_of(connection: Connection, sought: Pattern) -> str:
@@ -364,8 +344,3 @@ def _rarest_word(connection: Connection, sought: Pattern) -> str:
     counts = Snapshot(connection).df(words, MAX_BORDERS)
     rarest = min(words, key=counts.__getitem__, default="")
     return rarest if counts.get(rarest, MAX_BORDERS) < MAX_BORDERS else ""
-
-
-def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

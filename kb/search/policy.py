@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import Floats
 from kb.search.candidates import Budget, Candidates, FileQuery, candidates
-from kb.search.files import SearchedFile
-from kb.search.filters import OPEN, DocumentFilter, within_filter
-from kb.search.merge import MAX_DISTANCE, Hit
-from kb.search.operators import NO_FILTERS, Filters, enforced
-from kb.search.query import Query, parse_query
+from kb.search.evidence import MAX_DISTANCE, Hit
+from kb.search.files import SearchedFile, Snapshot, existing_words
+from kb.search.filters import NO_FILTERS, OPEN, DocumentFilter, Filters, enforced, within_filter
+from kb.search.query import Query, bare_words, parse_query
 from kb.search.rows import passage_rows
-from kb.search.snapshot import Snapshot
-from kb.search.typos import bare_words, correct, existing_words
+from kb.search.typos import correct
 from kb.store.chunks import ChunkRange, Ranges, count_with_vector, has_waiting
 from kb.store.connection import Connection, Row
 from kb.store.embeddings import current_model

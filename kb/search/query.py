@@ -9,7 +9,7 @@ sign is an operator only in front of a word.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -48,6 +48,7 @@ FUNCTION_WORDS = frozenset(
     и в во не на что с со как а то по из у за о от к до для или где это я он мы вы ли бы
     """.split()
 )
+MAX_CORRECTED = 12  # words; a longer query finds its documents by the others
 MAX_LITERAL_WORDS = 12  # a longer query is a question, not a quotation
 MAX_OPTIONAL_TERMS = 100  # a longer text ranks by its first distinct words
 # A longer text was pasted: its signs and quotes are not operators. Both are bounded because words
@@ -213,6 +214,16 @@ def _pieces(word: str) -> Iterator[str]:
     for part in words(word) or [word]:
         for start in range(0, len(part), MAX_PIECE):
             yield part[start : start + MAX_PIECE]
+
+
+def bare_words(queries: Iterable[Query]) -> set[str]:
+    """The words of some queries that may be misspelt."""
+    typed: set[str] = set()
+    for query in queries:
+        if len(operands := (*query.terms, *query.must)) <= MAX_CORRECTED:
+            bare = (word for word in operands if not (word.is_phrase or word.is_prefix))
+            typed |= {word.text for word in bare}
+    return typed
 
 
 def scripts_of_query(query: Query) -> frozenset[str] | None:

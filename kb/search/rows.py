@@ -1,19 +1,25 @@
-"""What is read of the passages of an answer: rows to show, texts for reranking."""
+"""What is read of the passages of an answer: rows to show, copies to fold, texts for reranking.
+
+Of copies and translations of a document among the hits the best stays and names the others. Copies
+have equal bytes, or a name that a sync program gives a second version (`a (conflicted copy).md`,
+`a.sync-conflict-20260101-120000-ABC.md`). Translations have the language in their path: `a.md` and
+`a.de.md`, or an `a.md` in each of the folders `en` and `ja`.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from kb.errors import EmbeddingError
 from kb.model_in_use import ModelInUse
 from kb.models.rerank import blend
-from kb.search.files import SearchedFile
-from kb.search.merge import Hit
+from kb.search.evidence import Hit
+from kb.search.files import SearchedFile, Snapshot
 from kb.search.query import Query
 from kb.search.ranking import readable_share
-from kb.search.snapshot import Snapshot
 from kb.store.chunks import paths_of_chunks
 from kb.store.connection import Connection, Row
 from kb.store.contents import address_fields, origins_of
@@ -91,3 +97,54 @@ def finer_order(
     weight = reranker.weight * (readable_share(query.words_to_embed) if is_english else 1.0)
     order[: len(texts)] = blend([hit.score for hit in hits[: len(texts)]], scores, weight)
     return order, ""
+
+
+MAX_FOLDED = 20  # hits checked beyond those shown
+_LANGUAGE = (
+    "(?:ar|az|bg|bn|cs|da|de|el|en|es|et|fa|fi|fr|he|hi|hr|hu|id|it|ja|ko|lt|lv|ms|nb|nl|no|pl|pt|ro|ru"
+    "|sk|sl|sr|sv|ta|th|tr|uk|ur|uz|vi|yo|zh)(?:[-_][A-Za-z]{2,4})?"
+)
+_TRANSLATION = re.compile(rf"(?<![^/]){_LANGUAGE}/|[._]{_LANGUAGE}(?=\.\w+$)")
+_CONFLICT = re.compile(
+    r" ?\([^()/]*conflicted copy[^()/]*\)|[ ._-]conflicted copy[^/.]*|\.sync-conflict-[\w-]+"
+    r"|[._]conflict[-_]\d[\w-]*",
+    re.IGNORECASE,
+)
+
+
+def fold(_: SearchedFile, connection: Connection, hits: Sequence[Hit]) -> dict[int, list[str]]:
+    """For each document of some hits, best first, the paths that it stands for, a step."""
+    ids = list(dict.fromkeys(hit.document_id for hit in hits if hit.document_id is not None))
+    if len(ids) < 2:
+        return {document_id: [] for document_id in ids}
+    rows = connection.tuples("documents_alike", document_ids=ids)
+    documents = {document_id: rest for document_id, *rest in rows}
+    shown: dict[tuple[int, object], int] = {}
+    others: dict[int, list[str]] = {}
+    for document_id in ids:
+        if document_id not in documents:
+            continue
+        collection_id, path, content_hash = documents[document_id]
+        keys = [(collection_id, content_hash), (collection_id, key_of(path))]
+        first = next((shown[key] for key in keys if key in shown), document_id)
+        for key in keys:
+            shown.setdefault(key, first)
+        if first == document_id:
+            others[document_id] = []
+        else:
+            others[first].append(path)
+    return others
+
+
+def key_of(path: str) -> str:
+    """What the paths of copies and translations of a document have in common."""
+    return _TRANSLATION.sub("", _CONFLICT.sub("", path))
+
+
+def copies(connection: Connection) -> list[tuple[str, ...]]:
+    """Groups of documents that are copies, by bytes or name, each as `collection/path`."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name, path, content_hash in connection.tuples("documents_by_hash"):
+        groups.setdefault((name, content_hash), []).append(f"{name}/{path}")
+        groups.setdefault((name, _CONFLICT.sub("", path), "by name"), []).append(f"{name}/{path}")
+    return [*dict.fromkeys(tuple(group) for group in groups.values() if len(group) > 1)]

@@ -16,17 +16,15 @@ from kb.errors import EmbeddingError, FileError
 from kb.models.choose import may_be_english
 from kb.models.embedder import Floats
 from kb.models.rerank import CANDIDATES
-from kb.search.alike import MAX_FOLDED, fold
 from kb.search.candidates import Candidates
-from kb.search.evidence import absent_words
+from kb.search.evidence import MAX_DISTANCE, Hit, absent_words, merge
 from kb.search.files import LostReadError, SearchedFile, Together
 from kb.search.filters import OPEN
-from kb.search.merge import MAX_DISTANCE, Hit, merge
 from kb.search.policy import DOCUMENTS, Look, Policy, Proposal, SearchRequest, count_vectors
-from kb.search.query import Query, says_little
+from kb.search.query import Query, bare_words, says_little
 from kb.search.ranking import RELEVANT
-from kb.search.rows import embedded_texts, finer_order
-from kb.search.typos import FOREIGN_FROM, bare_words
+from kb.search.rows import MAX_FOLDED, embedded_texts, finer_order, fold
+from kb.search.typos import FOREIGN_FROM
 from kb.store.chunks import WHOLE_FILE, ChunkRange
 from kb.text.counted import counted, some_of
 from kb.text.terms import words as words_of

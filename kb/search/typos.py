@@ -12,14 +12,13 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kb.models.tokens import english_number
-from kb.search.query import Operand, Query
+from kb.search.query import MAX_CORRECTED, Operand, Query
 from kb.store.connection import Connection
-from kb.store.vocabulary import beginning_of_words, may_be_misspelt, stem_of
+from kb.store.vocabulary import may_be_misspelt, stem_of
 from kb.text.terms import is_unspaced, words as words_of
 
 ONE_EDIT_FROM = 4  # letters of the typed word
 TWO_EDITS_FROM = 8
-MAX_CORRECTED = 12  # words; a longer query finds its documents by the others
 MAX_VARIANTS = 20
 AMBIGUOUS_BELOW = 6  # letters; a shorter word has neighbours by chance
 MAX_LIKELY_WORDS = 3  # for an unknown word of a query
@@ -138,27 +137,6 @@ def _likely(typed: str, near: Sequence[Variant]) -> list[str]:
         and (variant.edits == 1 or variant.word[0] == typed[0].casefold())
     ]
     return words[:MAX_LIKELY_WORDS] if len(typed) >= AMBIGUOUS_BELOW or len(words) == 1 else []
-
-
-def bare_words(queries: Iterable[Query]) -> set[str]:
-    """The words of some queries that may be misspelt."""
-    typed: set[str] = set()
-    for query in queries:
-        if len(operands := (*query.terms, *query.must)) <= MAX_CORRECTED:
-            bare = (word for word in operands if not (word.is_phrase or word.is_prefix))
-            typed |= {word.text for word in bare}
-    return typed
-
-
-def existing_words(connection: Connection, words: set[str]) -> set[str]:
-    """The words that the file has or had, with any ending."""
-    stems = {word: connection.stems(word) for word in words}
-    cached: dict[str, bool] = connection.cached("stems")
-    of_all = {stem for of_word in stems.values() for stem in of_word}
-    if new := {stem: beginning_of_words(stem) for stem in of_all if stem not in cached}:
-        cached |= dict.fromkeys(new, False)
-        cached |= {row[0]: True for row in connection.tuples("known_stems", stems=json.dumps(new))}
-    return {word for word, of_word in stems.items() if all(map(cached.get, of_word))}
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -16,7 +16,6 @@ from kb.search.query import Operand
 from kb.store.connection import Connection
 from kb.text.terms import identifier_parts, is_unspaced, pictograph_places, runs
 
-_VERSION = re.compile(r"[vV]?\d+(?:\.\d+)+")
 _SEPARATOR = r"[\x00-/:-@\[-`{-\x7f]"  # compiles in .2 ms; every non-alphanumeric takes 10
 
 
@@ -164,14 +163,6 @@ def places(connection: Connection, text: str, sought: Pattern) -> list[tuple[int
         return [match.span() for match in scan.finditer(text)]
     words = split_for(connection, text, sought)
     return [(words.starts[i], words.ends[j - 1]) for i, j in find(words, sought)]
-
-
-def version_pattern(text: str) -> re.Pattern[str] | None:
-    """Matches a version (`1.5`, `v2.0.1`) or decimal as a word: `1.1.5` does not contain 1.5."""
-    if not _VERSION.fullmatch(text):
-        return None
-    digits = re.escape(text.lstrip("vV"))
-    return re.compile(rf"(?<!\d)(?<!\d\.){digits}(?!\d)(?!\.\d)")
 
 
 def without_first(sought: Pattern, count: int) -> Pattern:

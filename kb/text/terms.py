@@ -47,6 +47,7 @@ _CAMEL_CASE_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
 _MAYBE_NOT_LATIN = re.compile(r"[^\W\d_\x00-\u024f]")  # quick: a search looks at many titles
 # Behind what is never part of a word, and between two characters that are words by themselves.
 _BETWEEN_WORDS = r"[\x00-/:-@\[-`{-\x7f]|\p{Han}(?=\p{Han})"
+_VERSION = re.compile(r"[vV]?\d+(?:\.\d+)+")
 _MAX_IDENTIFIER = 100  # longer runs are encoded data, not names
 
 
@@ -154,6 +155,14 @@ def identifier_parts(text: str) -> list[str]:
         if len(name) <= _MAX_IDENTIFIER and _HUMP.search(name):
             parts.extend(part for part in _CAMEL_CASE_PART.findall(name) if len(part) > 1)
     return parts
+
+
+def version_pattern(text: str) -> re.Pattern[str] | None:
+    """Matches a version (`1.5`, `v2.0.1`) or decimal as a word: `1.1.5` does not contain 1.5."""
+    if not _VERSION.fullmatch(text):
+        return None
+    digits = re.escape(text.lstrip("vV"))
+    return re.compile(rf"(?<!\d)(?<!\d\.){digits}(?!\d)(?!\.\d)")
 
 
 def _terms_of_word(word: str) -> list[str]:

@@ -115,10 +115,10 @@ def size_mb(path: Path) -> float:
 def kb(task: Task) -> Figures:
     """The file as it is; its build is that of text and ready vectors."""
     from kb.search.candidates import Budget, FileQuery, candidates
+    from kb.search.evidence import merge
+    from kb.search.files import Snapshot
     from kb.search.keywords import split_by_rarity, word_hits
-    from kb.search.merge import merge
     from kb.search.query import match_alternatives, parse_query
-    from kb.search.snapshot import Snapshot
     from kb.store.chunks import WHOLE_FILE
     from kb.store.database import Database
     from kb.store.vectors import nearest_chunks

@@ -3,7 +3,7 @@
 import pytest
 from support import Filler, call
 
-from kb.search.alike import key_of
+from kb.search.rows import key_of
 
 NOTE = "# Filter\n\nThe intake filter of the pump is cleaned in April, with a soft brush."
 

@@ -5,12 +5,11 @@ from support import Filler, hits_of
 
 from kb.search.candidates import Term, match_terms
 from kb.search.evidence import corpus_statistics, coverage, document_shares
+from kb.search.files import Snapshot, matching
+from kb.search.filters import Filters
 from kb.search.keywords import keyword_hits, split_by_rarity, word_hits
-from kb.search.occurrences import matching
-from kb.search.operators import Filters
 from kb.search.query import parse_query
 from kb.search.ranking import RELEVANT
-from kb.search.snapshot import Snapshot
 from kb.store.chunks import WHOLE_FILE, documents_of_chunks, paths_of_chunks
 from kb.tools.session import Session
 
@@ -28,8 +27,8 @@ PAGES["rare.md"] = "# Anemometer\n\nThis one tells of wind too.\n"
 @pytest.fixture
 def some_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files as small as these are searched as large ones are."""
-    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 20)
-    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.files.MAX_RANKING_DF", 20)
+    monkeypatch.setattr("kb.search.files.MAX_RANKING_SHARE", 0.9)
     monkeypatch.setattr("kb.search.keywords.MAX_FOUND_BY", 5)
 
 
@@ -44,7 +43,7 @@ def test_a_word_of_most_passages_ranks_only_where_no_other_does(
             asked,
             [],
         )  # a small file costs nothing
-        monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 5)
+        monkeypatch.setattr("kb.search.files.MAX_RANKING_DF", 5)
         assert split_by_rarity(snapshot, asked) == (['"anemometer"'], [])
         assert snapshot.df(asked, 5) == {  # of 21, as far as counted
             '"wind"': 5,
@@ -118,7 +117,7 @@ def test_words_that_all_are_common_are_looked_up_nevertheless(
 ) -> None:
     kb = fill(PAGES, embed=False)
     units = [Term('"wind"'), Term('"anemometer"')]
-    monkeypatch.setattr("kb.search.snapshot.MAX_DF", 10)
+    monkeypatch.setattr("kb.search.files.MAX_DF", 10)
     with kb.database.read() as connection:
         snapshot = Snapshot(connection)
         (chunk,) = matching(connection, '"anemometer"', [WHOLE_FILE])

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from support import Filler
 
+from kb.search.files import Snapshot, matching
 from kb.search.keywords import holding_phrase
-from kb.search.occurrences import matching
 from kb.search.query import quote
-from kb.search.snapshot import Snapshot
 from kb.store.chunks import WHOLE_FILE, paths_of_chunks
 from kb.store.connection import Connection
 
@@ -55,7 +54,7 @@ def test_a_large_file_has_the_passages_that_the_index_finds(
         plain = quote(unicodedata.normalize("NFKC", text))
         assert by_index == matching(connection, plain, [WHOLE_FILE])
         assert {*paths_of_chunks(connection, [*by_index]).values()} == found
-        monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 1)
+        monkeypatch.setattr("kb.search.files.MAX_RANKING_DF", 1)
         assert holding_phrase(Snapshot(connection), text, [WHOLE_FILE]) == by_index
 
 
@@ -64,7 +63,7 @@ def test_the_phrase_is_only_looked_for_where_its_rarest_words_are_near_too_often
 ) -> None:
     kb = fill(PAGES, embed=False)
     text = "the cup of the old anemometer turns slowly"
-    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 1)
+    monkeypatch.setattr("kb.search.files.MAX_RANKING_DF", 1)
     asked: list[str] = []
 
     def remember(connection: Connection, match: str, ranges: Any, limit: int = -1) -> set[int]:
@@ -86,7 +85,7 @@ def test_only_what_lies_in_the_ranges_is_found(
     fill: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kb = fill(PAGES, embed=False)
-    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 1)
+    monkeypatch.setattr("kb.search.files.MAX_RANKING_DF", 1)
     text = "the cup of the old anemometer turns slowly"
     with kb.database.read() as connection:
         every = sorted(holding_phrase(Snapshot(connection), text, [WHOLE_FILE]))

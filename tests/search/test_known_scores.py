@@ -5,12 +5,11 @@ import json
 import pytest
 from support import Filler
 
+from kb.search.files import Snapshot, matching
+from kb.search.filters import Filters
 from kb.search.keywords import keyword_hits, split_by_rarity, weighed_terms, word_lists
-from kb.search.occurrences import matching
-from kb.search.operators import Filters
 from kb.search.query import parse_query
 from kb.search.ranking import COLUMN_WEIGHTS
-from kb.search.snapshot import Snapshot
 from kb.store.chunks import WHOLE_FILE, ChunkRange
 
 PAGES = {
@@ -67,8 +66,8 @@ def test_a_small_part_of_a_large_file_is_searched_by_known_words(
     with kb.database.read() as connection:
         assert not Snapshot(connection).is_small_part([place])  # the file is small
         plain = word_lists(Snapshot(connection), query, [place], 100)
-    monkeypatch.setattr("kb.search.snapshot.LARGE", 30)
-    monkeypatch.setattr("kb.search.snapshot.SMALL_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.files.LARGE", 30)
+    monkeypatch.setattr("kb.search.files.SMALL_SHARE", 0.9)
     asked: list[str] = []
     with kb.database.read() as connection:
         assert Snapshot(connection).is_small_part([place])
@@ -99,8 +98,8 @@ def test_what_finds_passages_of_a_part_is_rare_there(
     pages = {f"{n}.md": f"# Page {n}\n\nA vane, {n}.\n" for n in range(20)}
     pages |= {f"rain{n}.md": f"# Page {n}\n\nRain, {n}.\n" for n in range(5)}
     kb = fill(pages, embed=False)
-    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 5)
-    monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_SHARE", 0.9)
+    monkeypatch.setattr("kb.search.files.MAX_RANKING_DF", 5)
+    monkeypatch.setattr("kb.search.files.MAX_RANKING_SHARE", 0.9)
     monkeypatch.setattr("kb.search.keywords.MAX_FOUND_BY", 10)
     monkeypatch.setattr("kb.search.keywords.MAX_FOUND_BY_IN_PART", 3)
     words = ['"vane"', '"rain"']

@@ -14,7 +14,7 @@ from support import hits_of, search as searched
 from kb.ingest.sync import sync_collection
 from kb.library.sources import register
 from kb.models.embedder import Embedder
-from kb.search.occurrences import matching
+from kb.search.files import matching
 from kb.search.query import match_alternatives, parse_query, quote
 from kb.search.rows import load_rows
 from kb.store.chunks import WHOLE_FILE

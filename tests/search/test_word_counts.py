@@ -5,7 +5,7 @@ import json
 import pytest
 from support import Filler
 
-from kb.search.snapshot import Snapshot
+from kb.search.files import Snapshot
 from kb.store.documents import delete_document
 
 SECTIONS = 4_000
@@ -14,10 +14,10 @@ OTHERS = 3  # passages that hold the word which stands before the common one in 
 
 @pytest.fixture
 def about_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kb.search.snapshot.PAGES_TELL", 2_000)
-    monkeypatch.setattr("kb.search.snapshot.MIN_ESTIMATED", 1_500)
-    monkeypatch.setattr("kb.search.snapshot.MAX_DF", 1_500)
-    monkeypatch.setattr("kb.search.snapshot.SAMPLE", 500)
+    monkeypatch.setattr("kb.search.files.PAGES_TELL", 2_000)
+    monkeypatch.setattr("kb.search.files.MIN_ESTIMATED", 1_500)
+    monkeypatch.setattr("kb.search.files.MAX_DF", 1_500)
+    monkeypatch.setattr("kb.search.files.SAMPLE", 500)
 
 
 def test_common_words_are_counted_by_the_pages_that_they_fill(

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from support import Filler, call, hits_of
 
-from kb.search.operators import Filters, chunk_filters, match_prefixes
+from kb.search.files import Snapshot
+from kb.search.filters import Filters, chunk_filters, match_prefixes
 from kb.search.query import parse_query
 from kb.search.run import NOT_ALL_COMPARED
-from kb.search.snapshot import Snapshot
 from kb.store.chunks import WHOLE_FILE, paths_of_chunks
 from kb.store.connection import Connection
 from kb.tools.session import Session
@@ -45,8 +45,8 @@ QUERIES = [
 
 
 def limit_to(monkeypatch: pytest.MonkeyPatch, compared: int, listed: int) -> None:
-    monkeypatch.setattr("kb.search.operators.MAX_COMPARED", compared)
-    monkeypatch.setattr("kb.search.operators.MAX_PROPOSED", listed)
+    monkeypatch.setattr("kb.search.filters.MAX_COMPARED", compared)
+    monkeypatch.setattr("kb.search.filters.MAX_PROPOSED", listed)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -106,7 +106,7 @@ def test_a_prefix_that_most_passages_hold_ranks_by_some_of_its_words(
     query = parse_query("+t* +s*")
     with kb.database.read() as connection:
         every = match_prefixes(Snapshot(connection), query)["t"]
-        monkeypatch.setattr("kb.search.snapshot.MAX_RANKING_DF", 20)
+        monkeypatch.setattr("kb.search.files.MAX_RANKING_DF", 20)
         monkeypatch.setattr(Snapshot, "is_common_prefix", lambda _, prefix: prefix == "t")
         some = match_prefixes(Snapshot(connection), query)["t"]
     assert (every.count(" OR "), some.count(" OR ")) == (201, 19)

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from support import another_process
 
 from kb.errors import FileError
-from kb.search.typos import existing_words
+from kb.search.files import existing_words
 from kb.store.connection import Connection
 from kb.store.database import Database
 from kb.store.vocabulary import add_words, beginning_of_words, forget_words, stem_of

@@ -1,4 +1,4 @@
--- Statements of kb/search/snapshot.py.
+-- Statements of kb/search/files.py.
 
 -- name: count_holding
 -- In how many chunks each expression (JSON list) is, counted to a limit.
@@ -67,3 +67,27 @@ SELECT count(*) FROM chunks;
 -- name: count_all_documents$
 -- How many documents the file holds.
 SELECT count(*) FROM documents;
+
+-- name: chunk_bodies
+-- The texts that each of these chunks (JSON list) is judged by; the first of a document with the
+-- front matter, whose aliases and tags are indexed with it.
+SELECT chunk_texts.chunk_id, chunk_texts.document_id, chunk_texts.title, heading, lead,
+       CASE WHEN chunks.position = 1 THEN documents.metadata ELSE '{}' END, body
+FROM chunk_texts JOIN chunks USING (chunk_id)
+JOIN documents ON documents.document_id = chunk_texts.document_id
+WHERE chunk_texts.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
+
+-- name: matching_chunk_ids
+-- Chunks of some ranges of ids (JSON list of pairs) that match, unranked; -1 for all.
+WITH
+ranges (first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(:ranges))
+SELECT keyword_index.rowid FROM ranges CROSS JOIN keyword_index
+WHERE keyword_index MATCH :match
+  AND keyword_index.rowid BETWEEN ranges.first AND ranges.last LIMIT :limit;
+
+-- name: known_stems
+-- Of these stems (JSON object: stem to how all its words begin), those of words that were ever stored.
+SELECT stems.key FROM json_each(:stems) AS stems
+WHERE EXISTS (
+  SELECT 1 FROM vocabulary
+  WHERE word >= stems.value AND word < stems.value || char(1114111) AND stem = stems.key);
