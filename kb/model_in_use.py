@@ -22,7 +22,7 @@ from kb.settings import user_configuration
 from kb.store.connection import Row
 from kb.store.contents import all_document_ids, beginnings_of_documents
 from kb.store.database import Database
-from kb.store.embeddings import current_model, has_vectors_without_model
+from kb.store.vectors import current_model, has_vectors_without_model
 
 if TYPE_CHECKING:
     from kb.models.rerank import Reranker, TokenEmbedder

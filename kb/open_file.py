@@ -10,9 +10,8 @@ from pathlib import Path
 from kb.disk.aliases import load_aliases
 from kb.disk.folder_state import FolderStates
 from kb.settings import find_project
-from kb.store.attached_files import AttachedFiles
-from kb.store.database import Database
-from kb.store.names import Names
+from kb.store.collections import Names
+from kb.store.database import AttachedFiles, Database
 
 log = logging.getLogger("kb")
 

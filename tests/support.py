@@ -25,8 +25,8 @@ from kb.search.filters import chunk_filters
 from kb.search.policy import SearchRequest
 from kb.search.query import Query
 from kb.search.run import SearchResult, run
-from kb.store.chunks import WHOLE_FILE
 from kb.store.connection import Connection
+from kb.store.contents import WHOLE_FILE
 from kb.text.terms import words
 from kb.tools.registry import call_tool
 from kb.tools.session import Session

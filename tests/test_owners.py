@@ -12,11 +12,9 @@ OWNERS = {
     "apsw": {
         "store.copies",
         "store.connection",
-        "store.deadline",
         "store.database",
         "store.opening",
         "store.schema",
-        "store.sqlite_errors",
         "store.write_ahead_log",
     },
     "markdown_it": {

@@ -23,8 +23,7 @@ from kb.models.embedder import sends_to
 from kb.server.heap import use_one_heap
 from kb.settings import database_paths
 from kb.sources.address import git_address, is_git, is_remote, is_web, typed_path, web_address
-from kb.tools.limits import DEFAULT_REPLY_TOKENS, RateLimits, parse_limits
-from kb.tools.session import open_session
+from kb.tools.session import DEFAULT_REPLY_TOKENS, RateLimits, open_session, parse_limits
 
 # Commands that may take long: what they do, and how many bytes of the file a second, or 0.
 SLOW: dict[str, tuple[str, float]] = {

@@ -38,10 +38,9 @@ from kb.search.rows import load_documents, load_rows
 from kb.search.run import run
 from kb.settings import user_cache
 from kb.sources.folder import SourceFile, SourceText
-from kb.store.chunks import WHOLE_FILE
 from kb.store.collections import find_collection_id, insert_collection
 from kb.store.connection import Connection, Row
-from kb.store.contents import document_paths
+from kb.store.contents import WHOLE_FILE, document_paths
 from kb.store.database import Database
 from kb.store.documents import store_document
 from kb.text.headings import PATH_SEPARATOR

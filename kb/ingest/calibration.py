@@ -14,11 +14,17 @@ from kb.errors import ModelMismatchError
 from kb.formats.chunk import embedding_text
 from kb.models.choose import make_embedder, suited_model
 from kb.models.embedder import BATCH_SIZE, Calibration, Embedder, is_address
-from kb.store.chunks import chunk_ids, chunks_to_embed, passages_of_documents
-from kb.store.contents import all_document_ids, sections_of_documents, texts_of, texts_to_embed
+from kb.store.contents import (
+    all_document_ids,
+    chunk_ids,
+    chunks_to_embed,
+    passages_of_documents,
+    sections_of_documents,
+    texts_of,
+    texts_to_embed,
+)
 from kb.store.database import Database
-from kb.store.embeddings import insert_model
-from kb.store.vectors import chunk_vectors, mean_vector
+from kb.store.vectors import chunk_vectors, insert_model, mean_vector
 
 MAX_SAMPLES = 120
 MIN_SAMPLES = 8

@@ -25,8 +25,8 @@ from kb.results.memory import NearDiscovery, RecordedDiscovery
 from kb.search.evidence import related_documents
 from kb.search.families import discovery_fields
 from kb.search.files import Snapshot
-from kb.store.chunks import collection_range
 from kb.store.connection import Connection
+from kb.store.contents import collection_range
 from kb.store.discoveries import (
     discoveries_of_chunks,
     make_discoveries,

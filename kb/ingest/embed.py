@@ -16,7 +16,8 @@ from kb.ingest.engine import Batch, Engine, Threads, Vectors
 from kb.ingest.report import Progress, no_progress
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import BATCH_SIZE, Embedder, are_interchangeable, is_address
-from kb.store.chunks import (
+from kb.store.connection import Connection, Row
+from kb.store.contents import (
     WHOLE_FILE,
     ChunkRange,
     StoredChunk,
@@ -25,24 +26,24 @@ from kb.store.chunks import (
     count_waiting,
     documents_of_chunks,
     has_more_vectors,
+    texts_to_embed,
     waiting_chunks,
 )
-from kb.store.connection import Connection, Row
-from kb.store.contents import texts_to_embed
 from kb.store.database import Database
-from kb.store.embeddings import (
+from kb.store.vectors import (
     current_model,
     delete_if_unused,
     find_model_id,
     insert_model,
     insert_vectors,
+    rebuild_document_vectors,
+    rebuild_slabs,
     set_build_of_model,
     set_chunk_vectors,
     set_current_model,
     switch_model,
     vectors_of,
 )
-from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 
 MANY_TIMES = 20  # as many passages wait as have a vector: another model costs little then
 WINDOW = 512  # chunks whose texts are read at a time

@@ -24,9 +24,9 @@ from kb.ingest.sync_run import CAPTURES_VARIABLE
 from kb.model_in_use import ModelInUse
 from kb.open_file import OpenFile
 from kb.sources.address import local
-from kb.store.chunks import collection_range
 from kb.store.collections import all_collections, finish_sync
 from kb.store.connection import Row
+from kb.store.contents import collection_range
 from kb.store.database import Database
 from kb.text.file_names import storable
 

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from kb.errors import DiscoveryNotFound, FileError, UsageError
 from kb.results.memory import ForgottenDiscovery
 from kb.search.query import quote
-from kb.store.chunks import merge_segments, passages_of_document, passages_with
 from kb.store.connection import Connection, Row
+from kb.store.contents import merge_segments, passages_of_document, passages_with
 from kb.store.database import Database
 from kb.store.discoveries import set_metadata, stored_discoveries
 from kb.store.documents import delete_document
-from kb.store.embeddings import delete_if_unused, vectors_of_document
 from kb.store.sessions import all_details, delete_events
+from kb.store.vectors import delete_if_unused, vectors_of_document
 from kb.store.vocabulary import forget_words
 
 SHORTEST_ID = 4  # characters of an id's beginning that are enough

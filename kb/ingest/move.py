@@ -18,7 +18,6 @@ from kb.ingest.report import Progress, no_progress
 from kb.models.embedder import are_interchangeable
 from kb.results.care import MovedCollection
 from kb.settings import DEFAULT_INDEX
-from kb.store.chunks import collection_range, count_waiting
 from kb.store.collections import (
     all_collections,
     collection_name,
@@ -27,7 +26,7 @@ from kb.store.collections import (
     store_collection,
 )
 from kb.store.connection import Connection, Row
-from kb.store.contents import stored_files
+from kb.store.contents import collection_range, count_waiting, stored_files
 from kb.store.database import Database
 from kb.store.discoveries import KIND as DISCOVERIES, make_discoveries
 from kb.store.documents import (
@@ -37,8 +36,8 @@ from kb.store.documents import (
     store_document,
     whole_document,
 )
-from kb.store.embeddings import current_model, insert_model, insert_vectors, set_current_model
 from kb.store.tidying import tidy
+from kb.store.vectors import current_model, insert_model, insert_vectors, set_current_model
 from kb.text.times import utc_now
 
 

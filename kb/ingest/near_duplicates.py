@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kb.store.chunks import chunks_of_documents
 from kb.store.connection import Connection, Row
+from kb.store.contents import chunks_of_documents
 from kb.store.discoveries import stored_discoveries
 from kb.store.vectors import chunk_distances
 from kb.text.assets import asset

@@ -29,7 +29,7 @@ from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, state_of, stored_file
 from kb.store.database import Database
 from kb.store.documents import NewDocument, delete_document, store_document, touch_documents
-from kb.store.embeddings import delete_unused_vectors
+from kb.store.vectors import delete_unused_vectors
 from kb.text.counted import counted
 
 log = logging.getLogger("kb.sync")

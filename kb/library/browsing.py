@@ -14,6 +14,7 @@ from kb.errors import DocumentNotFound, FileError, NotFoundError
 from kb.library.resolve import OpenDocument, read_document
 from kb.library.workspace import Workspace
 from kb.search.files import SearchedFile
+from kb.store.collections import ALL_KINDS, BROWSABLE_KINDS
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
     document_hashes,
@@ -22,7 +23,6 @@ from kb.store.contents import (
     documents_of_project,
     sections_of,
 )
-from kb.store.names import ALL_KINDS, BROWSABLE_KINDS
 
 
 class Listed(NamedTuple):

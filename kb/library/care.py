@@ -29,15 +29,13 @@ from kb.results.care import (
 )
 from kb.results.findings import HINT, Finding
 from kb.store.access_tokens import count_tokens
-from kb.store.calls import call_statistics, logged_calls
-from kb.store.collections import all_collections
+from kb.store.collections import ALL_KINDS, Names, all_collections
 from kb.store.contents import documents_of_collections, passages_of_collections, sizes
 from kb.store.database import Database
-from kb.store.embeddings import current_model
 from kb.store.health import quick
-from kb.store.names import ALL_KINDS, Names
 from kb.store.opening import make_file
-from kb.store.sessions import file_scores
+from kb.store.sessions import call_statistics, file_scores, logged_calls
+from kb.store.vectors import current_model
 from kb.store.write_ahead_log import is_replicated, log_finding
 from kb.text.counted import sized
 

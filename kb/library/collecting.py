@@ -20,12 +20,16 @@ from kb.library.sources import register, rows_to_sync, stored_source
 from kb.library.workspace import Workspace
 from kb.results.care import Embedded, Removed, SyncedCollection, SyncResults
 from kb.results.findings import Reach
-from kb.store.chunks import WHOLE_FILE, ChunkRange, collection_range, count_waiting
-from kb.store.collections import find_collection_id
-from kb.store.contents import count_documents
+from kb.store.collections import ALL_KINDS, find_collection_id
+from kb.store.contents import (
+    WHOLE_FILE,
+    ChunkRange,
+    collection_range,
+    count_documents,
+    count_waiting,
+)
 from kb.store.documents import delete_collection, delete_document
-from kb.store.embeddings import delete_unused_vectors
-from kb.store.names import ALL_KINDS
+from kb.store.vectors import delete_unused_vectors
 
 Tell = Callable[[str], None]
 

@@ -22,9 +22,14 @@ from kb.search.files import SearchedFile, Together
 from kb.search.filters import DocumentFilter
 from kb.search.packing import Candidate, PackedText, Passage, heading_of, pack
 from kb.search.policy import SearchRequest
-from kb.store.chunks import passages_of_documents
 from kb.store.connection import Connection
-from kb.store.contents import Origins, origins_of, sections_of_documents, texts_of
+from kb.store.contents import (
+    Origins,
+    origins_of,
+    passages_of_documents,
+    sections_of_documents,
+    texts_of,
+)
 
 MAX_CANDIDATES = 50
 MAX_OMITTED = 8

@@ -30,10 +30,10 @@ from kb.results.documents import (
 )
 from kb.search.files import SearchedFile
 from kb.search.sections import find_section
-from kb.store.chunks import count_waiting
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
     address_of,
+    count_waiting,
     documents_of_collections,
     newest_documents,
     origins_of,

@@ -22,8 +22,7 @@ from kb.search.files import SearchedFile
 from kb.search.filters import DocumentFilter
 from kb.search.policy import SearchRequest
 from kb.search.run import run
-from kb.store.chunks import collection_range, count_waiting
-from kb.store.contents import counts_by_kind
+from kb.store.contents import collection_range, count_waiting, counts_by_kind
 from kb.text.counted import counted
 
 if TYPE_CHECKING:

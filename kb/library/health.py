@@ -19,14 +19,13 @@ from kb.results.findings import BROKEN, HINT, SOUND, Finding
 from kb.search.rows import copies
 from kb.sources.address import is_remote, local
 from kb.store.access_tokens import EXPIRED, VALID, count_tokens
-from kb.store.chunks import count_waiting
 from kb.store.collections import all_collections
 from kb.store.connection import Row
-from kb.store.contents import texts_of_collection
+from kb.store.contents import count_waiting, texts_of_collection
 from kb.store.database import Database
-from kb.store.embeddings import current_model
 from kb.store.health import REPAIRS, WHOLE_BYTES, quick, repair, sampled, thorough
 from kb.store.replication.state import finding
+from kb.store.vectors import current_model
 from kb.text.counted import counted, most_first, some_of
 from kb.text.secrets import secrets_in
 

@@ -15,9 +15,8 @@ from kb.models.choose import make_embedder as make_named_embedder
 from kb.open_file import OpenFile
 from kb.search.files import left_out
 from kb.settings import FILE_NAME, database_paths, find_project
-from kb.store.attached_files import AttachedFiles
 from kb.store.collections import all_collections
-from kb.store.database import Database
+from kb.store.database import AttachedFiles, Database
 
 if TYPE_CHECKING:
     from kb.models.embedder import Embedder

@@ -17,18 +17,23 @@ from kb.library.workspace import Workspace
 from kb.search.files import SearchedFile
 from kb.search.results import file_of
 from kb.sources.address import local
-from kb.store.calls import call_statistics, logged_calls
 from kb.store.citation_graph import citations_made, citations_received
-from kb.store.collections import all_collections, with_source
+from kb.store.collections import Names, all_collections
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
     documents_of_collections,
     documents_shown,
     sections_of,
     sizes,
+    with_source,
 )
-from kb.store.names import Names
-from kb.store.sessions import details_of_session, files_of_session, newest_sessions
+from kb.store.sessions import (
+    call_statistics,
+    details_of_session,
+    files_of_session,
+    logged_calls,
+    newest_sessions,
+)
 
 
 class DocumentView(NamedTuple):

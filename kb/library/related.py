@@ -12,9 +12,8 @@ from kb.results.search import RelatedResults, RelatedRow, Source
 from kb.search.evidence import related_documents, related_passages
 from kb.search.files import SearchedFile, Snapshot
 from kb.search.rows import passage_rows
-from kb.store.chunks import collection_range
 from kb.store.connection import Connection
-from kb.store.contents import find_document
+from kb.store.contents import collection_range, find_document
 from kb.store.vectors import chunk_vectors, mean_vector
 
 NO_EMBEDDINGS = "The document has no embeddings yet: run `kb sync`."

@@ -16,9 +16,9 @@ from kb.errors import DocumentNotFound, UsageError
 from kb.library.workspace import Workspace
 from kb.search.files import SearchedFile
 from kb.sources.address import local
+from kb.store.collections import Called
 from kb.store.connection import Connection, Row
 from kb.store.contents import count_documents, document_paths, documents_page
-from kb.store.names import Called
 from kb.text.file_names import on_disk, storable
 from kb.text.nearest import nearest
 

@@ -16,12 +16,10 @@ from kb.errors import FileError, UsageError
 from kb.model_in_use import ModelInUse
 from kb.search.files import LostReadError, SearchedFile
 from kb.settings import VERSION
-from kb.store.attached_files import AttachedFiles
-from kb.store.collections import file_mark
+from kb.store.collections import Names, file_mark
 from kb.store.connection import Connection, Row
-from kb.store.database import Database
-from kb.store.embeddings import current_model
-from kb.store.names import Names
+from kb.store.database import AttachedFiles, Database
+from kb.store.vectors import current_model
 
 INTERRUPT_SECONDS = 0.02
 

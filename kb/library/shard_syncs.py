@@ -16,9 +16,9 @@ from kb.ingest.sync import sync_collection
 from kb.library.workspace import Workspace
 from kb.models.embedder import available_cores
 from kb.sources.address import is_remote, local
-from kb.store.chunks import ChunkRange
 from kb.store.collections import shard_of
 from kb.store.connection import Row
+from kb.store.contents import ChunkRange
 
 
 def of_shard(base: Workspace, registration: SourceRegistration) -> SourceRegistration:

@@ -22,8 +22,8 @@ from kb.library.shard_reader import ShardReader
 from kb.model_in_use import ModelInUse
 from kb.search.files import LostReadError, SearchedFile
 from kb.settings import VERSION
+from kb.store.collections import Names
 from kb.store.connection import Row
-from kb.store.names import Names
 
 SECONDS = 5.0  # that a question waits for the workers in all
 LOOK_SECONDS = 2.0  # how often it is asked which workers there are, and what lies there

@@ -24,11 +24,10 @@ from kb.sources.address import (
     web_address,
 )
 from kb.sources.folder import SecretFile, SourceFile, read, secret_root
-from kb.store.collections import all_collections, shard_of
+from kb.store.collections import ALL_KINDS, Names, all_collections, shard_of
 from kb.store.connection import Connection, Row
 from kb.store.database import Database
 from kb.store.mark import Mark
-from kb.store.names import ALL_KINDS, Names
 from kb.store.projects import all_projects
 from kb.text.file_names import on_disk, storable
 

@@ -16,14 +16,11 @@ from kb.model_in_use import ModelInUse
 from kb.open_file import OpenFile
 from kb.results.findings import Finding
 from kb.search.files import SearchedFile, Together, left_out
-from kb.store.attached_files import labels
-from kb.store.calls import CallLog
-from kb.store.chunks import collection_range
-from kb.store.collections import all_collections, shard_of
+from kb.store.collections import Names, all_collections, shard_of
 from kb.store.connection import Connection, Row
-from kb.store.database import Database
-from kb.store.names import Names
-from kb.store.sessions import SessionLog
+from kb.store.contents import collection_range
+from kb.store.database import Database, labels
+from kb.store.sessions import CallLog, SessionLog
 from kb.store.write_ahead_log import COPY, held_log, log_finding
 
 if TYPE_CHECKING:

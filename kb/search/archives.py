@@ -27,9 +27,15 @@ from kb.search.results import nearest_snippets
 from kb.search.rows import load_rows
 from kb.search.run import run
 from kb.search.typos import ONE_EDIT_FROM, prefixed, variants
-from kb.store.chunks import ChunkRange, Ranges, collection_range, documents_of_chunks
 from kb.store.connection import Connection, Row
-from kb.store.contents import count_documents, documents_shown
+from kb.store.contents import (
+    ChunkRange,
+    Ranges,
+    collection_range,
+    count_documents,
+    documents_of_chunks,
+    documents_shown,
+)
 
 NO_ARCHIVE = "There is no archive yet: add one with `kb add FOLDER --kind archive`."
 DEPTH = 200  # passages of each kind of match

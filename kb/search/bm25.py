@@ -20,9 +20,8 @@ from kb.search.occurrences import documents_holding
 from kb.search.query import Operand, Query, quote
 from kb.search.ranking import LENGTH_WEIGHT, SATURATION, SCORE_DIGITS
 from kb.search.words import pattern, split, unspaced_runs
-from kb.store.chunks import ChunkRange, collection_range, documents_of_chunks
 from kb.store.connection import Connection
-from kb.store.contents import texts_of
+from kb.store.contents import ChunkRange, collection_range, documents_of_chunks, texts_of
 from kb.text.terms import bigrams, is_unspaced, parts
 
 MAX_DOCUMENTS = 100  # whose texts are held in memory

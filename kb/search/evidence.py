@@ -55,7 +55,7 @@ from kb.search.ranking import (
     shown,
     support,
 )
-from kb.store.chunks import ChunkRange, documents_of_chunks
+from kb.store.contents import ChunkRange, documents_of_chunks
 from kb.text.terms import is_unspaced, words as split_words
 
 SATURATING = 1.5  # summed idf (nats) that suffices: that of a term in a fifth of the passages

@@ -18,9 +18,9 @@ from kb.search.filters import Filters
 from kb.search.policy import HitsOfFile, Policy, Scope, SearchRequest
 from kb.search.query import Query, parse_query
 from kb.search.run import run
-from kb.store.chunks import collection_range, has_vectors
 from kb.store.collections import all_collections
 from kb.store.connection import Connection, Row
+from kb.store.contents import collection_range, has_vectors
 from kb.store.discoveries import chunks_of_discoveries, discoveries_of_chunks, find_discoveries
 from kb.store.projects import external_documents
 from kb.store.sessions import module_scores

@@ -22,12 +22,11 @@ from kb.errors import FileError, KbError
 from kb.formats.tags import names_of
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration, available_cores, is_english_model
-from kb.store.chunks import ChunkRange, Ranges
-from kb.store.connection import Connection
+from kb.store.collections import Names
+from kb.store.connection import Connection, translated
+from kb.store.contents import ChunkRange, Ranges
 from kb.store.database import Database
-from kb.store.embeddings import current_model
-from kb.store.names import Names
-from kb.store.sqlite_errors import translated
+from kb.store.vectors import current_model
 from kb.store.vocabulary import beginning_of_words
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ from kb.search.occurrences import (
 from kb.search.query import TAG, Operand, Query, quote, says_little
 from kb.search.typos import prefixed
 from kb.search.words import is_word_prefix, pattern
-from kb.store.chunks import Ranges, chunks_of_documents
+from kb.store.collections import Labels
 from kb.store.connection import Connection
-from kb.store.names import Labels
+from kb.store.contents import Ranges, chunks_of_documents
 from kb.text.nearest import nearest
 
 if TYPE_CHECKING:

@@ -31,9 +31,8 @@ from kb.search.filters import (
 )
 from kb.search.query import Query, is_literal, match_alternatives, quote, says_little
 from kb.search.ranking import COLUMN_WEIGHTS, LENGTH_WEIGHT, SATURATION, fts5_idf
-from kb.store.chunks import Ranges
 from kb.store.connection import IndexedRow
-from kb.store.contents import indexed_texts
+from kb.store.contents import Ranges, indexed_texts
 
 DEPTH = 300  # rows of a list whose scores are known; 1,000 ranked no better
 SCORES_PER_CANDIDATE = 3  # of one of several files: twice as many bring .001 nDCG@10

@@ -34,9 +34,8 @@ from kb.search.words import (
     unspaced_runs,
     without_first,
 )
-from kb.store.chunks import Ranges, documents_of_chunks
 from kb.store.connection import Connection
-from kb.store.contents import indexed_texts, texts_of
+from kb.store.contents import Ranges, documents_of_chunks, indexed_texts, texts_of
 from kb.store.vocabulary import beginning_of_words
 from kb.text.headings import PATH_SEPARATOR
 from kb.text.terms import bigrams, is_unspaced, version_pattern

@@ -19,10 +19,10 @@ from kb.search.filters import NO_FILTERS, OPEN, DocumentFilter, Filters, enforce
 from kb.search.query import Query, bare_words, parse_query
 from kb.search.rows import passage_rows
 from kb.search.typos import correct
-from kb.store.chunks import ChunkRange, Ranges, count_with_vector, has_waiting
+from kb.store.collections import Labels
 from kb.store.connection import Connection, Row
-from kb.store.embeddings import current_model
-from kb.store.names import Labels
+from kb.store.contents import ChunkRange, Ranges, count_with_vector, has_waiting
+from kb.store.vectors import current_model
 
 HitsOfFile = tuple[FileQuery, Sequence[Hit]]  # what a file was asked, and its hits
 

@@ -20,10 +20,9 @@ from kb.search.evidence import Hit
 from kb.search.files import SearchedFile, Snapshot
 from kb.search.query import Query
 from kb.search.ranking import readable_share
-from kb.store.chunks import paths_of_chunks
+from kb.store.collections import Labels
 from kb.store.connection import Connection, Row
-from kb.store.contents import address_fields, origins_of
-from kb.store.names import Labels
+from kb.store.contents import address_fields, origins_of, paths_of_chunks
 
 
 def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:

@@ -25,7 +25,7 @@ from kb.search.query import Query, bare_words, says_little
 from kb.search.ranking import RELEVANT
 from kb.search.rows import MAX_FOLDED, embedded_texts, finer_order, fold
 from kb.search.typos import FOREIGN_FROM
-from kb.store.chunks import WHOLE_FILE, ChunkRange
+from kb.store.contents import WHOLE_FILE, ChunkRange
 from kb.text.counted import counted, some_of
 from kb.text.terms import words as words_of
 

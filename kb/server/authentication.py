@@ -27,8 +27,7 @@ from kb.library.knowledge_base import KnowledgeBase
 from kb.results.roles import WRITE
 from kb.server.access import Access, refused
 from kb.server.access_log import exchange_of
-from kb.tools.limits import Window
-from kb.tools.session import ALL_RIGHTS, Rights
+from kb.tools.session import ALL_RIGHTS, Rights, Window
 
 log = logging.getLogger("kb.server")
 

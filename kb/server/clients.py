@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kb.server.authentication import ANYBODY, Principal, principal_of
-from kb.tools.limits import RateLimits
-from kb.tools.session import Session
+from kb.tools.session import RateLimits, Session
 
 IDLE_SECONDS = 30 * 60  # without a request, after which a client's session ends
 MOST_CLIENTS = 1000  # beyond, the longest silent one makes room

@@ -31,9 +31,8 @@ from kb.server.protocol import Protocol
 from kb.server.running import identity
 from kb.server.wire import LONGEST_MESSAGE, as_line
 from kb.text.json_text import JsonError, parse_json
-from kb.tools.arguments import field_errors, tolerant
 from kb.tools.parameters import Filtered
-from kb.tools.registry import load_tools
+from kb.tools.registry import field_errors, load_tools, tolerant
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.server")

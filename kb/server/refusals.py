@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from kb.errors import KbError, NotFoundError, UsageError
 from kb.server.bodies import ARGUMENTS
-from kb.tools.replies import echoed
+from kb.tools.call import echoed
 
 log = logging.getLogger("kb.server")
 

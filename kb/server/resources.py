@@ -15,7 +15,7 @@ from kb.library.reading import read_lines
 from kb.text.assets import asset
 from kb.text.counted import counted
 from kb.text.suffixes import MARKDOWN_SUFFIXES
-from kb.tools.replies import bounded
+from kb.tools.call import bounded
 from kb.tools.session import Session
 
 PAGE = 200  # documents of one answer

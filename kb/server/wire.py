@@ -19,7 +19,7 @@ import mcp_types as types
 
 from kb.text.file_names import writable
 from kb.text.json_text import JsonError, parse_json
-from kb.tools.arguments import LONGEST_NAME, clean_values
+from kb.tools.registry import LONGEST_NAME, clean_values
 
 log = logging.getLogger("kb.server")
 

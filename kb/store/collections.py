@@ -1,18 +1,33 @@
-"""Collections, read and written. Whatever changes one is called in a write transaction.
+"""Collections, and how people and assistants name them and their documents.
 
-To delete one with its documents is `kb.store.documents.delete_collection`.
+Whatever changes a collection is called in a write transaction. To delete one with its documents is
+`kb.store.documents.delete_collection`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container, Mapping
+import unicodedata
+from collections.abc import Container, Mapping, Sequence
 from itertools import count
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from kb.sources.address import kept, located
+from kb.errors import CollectionNotFound, DocumentNotFound
+from kb.settings import DEFAULT_INDEX
+from kb.sources.address import kept
 from kb.store.connection import Connection, Row
+from kb.store.contents import (
+    WHOLE_FILE,
+    Ranges,
+    document_paths,
+    find_document,
+    ranges_of,
+    with_source,
+)
+from kb.store.projects import projects_around
+from kb.text.nearest import nearest
 from kb.text.times import utc_now
 
 
@@ -41,11 +56,6 @@ def unstored_row(name: str, **fields: Any) -> Row:
         "synced_at": None,
         **fields,
     }
-
-
-def with_source(connection: Connection, row: Row, key: str = "source") -> Row:
-    """A row whose source is where it is now, not relative to the project."""
-    return {**row, key: located(row[key], connection.folder) if row[key] else row[key]}
 
 
 def find_collection_id(connection: Connection, name: str) -> int | None:
@@ -145,3 +155,173 @@ def find_index_row(connection: Connection, name: str) -> Row | None:
 
 def index_names(connection: Connection) -> list[str]:
     return connection.column("index_names")
+
+
+# What the documents tools see: not external documentation (one project's), not discoveries.
+BROWSABLE_KINDS = ("documents", "archive", "index")
+ALL_KINDS = (*BROWSABLE_KINDS, "external", "discoveries")
+
+Labels = dict[int, dict[str, str]]  # how each collection is shown, by its row id
+
+
+class Called(NamedTuple):
+    """How a collection is shown: its alias with the full id beside it, or its id alone."""
+
+    collection: str
+    collection_id: str | None
+
+
+class Names:
+    """Collections and documents by name.
+
+    Args:
+        aliases: alias -> collection id, as a project's and the user's settings have them.
+        notices: what the user should know of the files that the aliases come from.
+        shared: how collections are shown whose names another open file has as well, by name.
+        inside: a folder of somebody who may also name the external documentation of the projects
+            around it.
+    """
+
+    def __init__(
+        self,
+        aliases: Mapping[str, str],
+        notices: Sequence[str] = (),
+        shared: Mapping[str, str] | None = None,
+        inside: Path | None = None,
+    ) -> None:
+        self.inside = inside
+        self.notices = notices
+        self.aliases = aliases
+        self._shared = shared or {}
+        self._by_shown = {shown: name for name, shown in self._shared.items()}
+
+    def collections(
+        self, connection: Connection, kinds: Container[str] | None = None, *, named: bool = False
+    ) -> list[Row]:
+        """The collections by name; indexes also while they are empty.
+
+        Args:
+            kinds: of these kinds; by default all that the documents tools browse.
+            named: with what else can be named, by default only alone.
+        """
+        projects = projects_around(connection, self.inside) if named and self.inside else set()
+        rows = [
+            row
+            for row in all_collections(connection)
+            if row["has_documents"] or row["source"] or row["kind"] == "index"
+        ]
+        if kinds is not None:
+            return [row for row in rows if row["kind"] in kinds]
+        # External docs that no project owns were added by hand (`kb add --kind external`).
+        owners = {None, *projects}
+        return [
+            row
+            for row in rows
+            if row["kind"] in BROWSABLE_KINDS
+            or (row["kind"] == "external" and row["project_id"] in owners)
+        ]
+
+    def find(
+        self, connection: Connection, name: str, kinds: Container[str] | None = None
+    ) -> Row | None:
+        """A collection by its id or an alias; `kinds` as in `collections`."""
+        stored = self.stored(name)
+        for row in self.collections(connection, kinds, named=True):
+            if row["name"] == stored:
+                return row
+        is_default = stored == DEFAULT_INDEX and kinds is None
+        return unstored_row(stored, kind="index", has_documents=0) if is_default else None
+
+    def collection(
+        self,
+        connection: Connection,
+        name: str,
+        kinds: Container[str] | None = None,
+        others: Sequence[str] = (),
+    ) -> Row:
+        """As `find`; `others` may be meant. Raises CollectionNotFound with the nearest names."""
+        if (row := self.find(connection, name, kinds)) is not None:
+            return row
+        existing = sorted({*others, *self.existing(connection, kinds)})
+        near = nearest(name, existing)
+        hint = f" There are: {json.dumps(existing[:10], ensure_ascii=False)[1:-1]}."
+        if near:
+            hint = f""" Did you mean "{'" or "'.join(near)}"?"""
+        elif not existing:
+            hint = " The file holds no collection yet: add one with `kb add FOLDER`."
+        notice: dict[str, Any] = {"notice": "; ".join(self.notices)} if self.notices else {}
+        raise CollectionNotFound(
+            f'Collection "{name}" not found.{hint}',
+            collection=name,
+            suggestions=near or existing[:10],
+            **notice,
+        )
+
+    def existing(self, connection: Connection, kinds: Container[str] | None = None) -> set[str]:
+        """All names that collections have, aliases among them; `kinds` as in `collections`."""
+        rows = {row["name"] for row in self.collections(connection, kinds, named=True)}
+        return {
+            *map(self.told_apart, rows),
+            *(alias for alias, name in self.aliases.items() if name in rows),
+        }
+
+    def stored(self, name: str) -> str:
+        """The name in the file that a name or an alias stands for."""
+        return self._by_shown.get(name) or self.aliases.get(name, name)
+
+    def everywhere(self, document: str) -> str:
+        """A document's name, COLLECTION/id, among all open files."""
+        collection, slash, path = document.partition("/")
+        return f"{self.told_apart(collection)}{slash}{path}"
+
+    def told_apart(self, name: str) -> str:
+        """A collection's name, with its file's where another file has the same."""
+        return self._shared.get(name, name)
+
+    def called(self, row: Row) -> Called:
+        if row["name"] in self._shared:
+            return Called(self._shared[row["name"]], None)
+        for alias, name in self.aliases.items():
+            if name == row["name"]:
+                return Called(alias, name)
+        return Called(row["name"], None)
+
+    def shown(self, row: Row) -> dict[str, str]:
+        called = self.called(row)
+        full = {} if called.collection_id is None else {"collectionId": called.collection_id}
+        return {"collection": called.collection, **full}
+
+    def document(self, connection: Connection, collection: Row, path: str, shown: str) -> Row:
+        """A document with its text. Raises DocumentNotFound, with the nearest ids."""
+        collection_id = collection["collection_id"]
+        if document := find_document(connection, collection_id, path):
+            return document
+        paths = document_paths(connection, collection_id)
+        # In another Unicode normal form, or with `./` in front.
+        form = unicodedata.normalize("NFC", path.removeprefix("./"))
+        same = [other for other in paths if unicodedata.normalize("NFC", other) == form]
+        if len(same) == 1 and (document := find_document(connection, collection_id, *same)):
+            return document
+        raise DocumentNotFound(
+            f'Document "{path}" not found in collection "{shown}".',
+            near=lambda: nearest(path, paths),
+            collection=shown,
+            document=path,
+        )
+
+    def ranges(
+        self, connection: Connection, names: Sequence[str], *, some: bool = False
+    ) -> tuple[Ranges, Labels]:
+        """Where to search, and how each collection there is shown; [] means everywhere.
+
+        Raises CollectionNotFound if a name does not exist, unless only `some` have to.
+        """
+        if names and some:
+            rows = [row for name in names if (row := self.find(connection, name)) is not None]
+        elif names:
+            rows = [self.collection(connection, name) for name in names]
+        else:
+            rows = self.collections(connection)
+        shown = {row["collection_id"]: self.shown(row) for row in rows}
+        everything = not names and len(shown) == len(all_collections(connection))
+        return ([WHOLE_FILE] if everything else ranges_of(shown)), shown

@@ -2,13 +2,22 @@
 
 A statement is a line `-- name: NAME`, a comment that says what it is for, and its SQL. Behind the
 name `!` says that it changes something, `$` that it gives one value.
+
+No statement runs for ever: one thread of the process interrupts those that take too long, and
+whoever waits for a call that a thread does may stop it. A stranger's file may hold pages that lead
+in circles, or a value that takes an hour to read. SQLite checks for an interruption in every loop,
+but not for a progress handler (`count(*)` of a table), which also costs time. The limit is
+processor time: a busy machine ends nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -16,8 +25,157 @@ from typing import Any, TypeVar
 
 import apsw
 
+from kb.disk.holders import companion, holders
+from kb.disk.stop import current_stop
+from kb.disk.system import thread_clock
+from kb.errors import BusyError, DamagedFileError, FileError
 from kb.settings import PACKAGE
-from kb.store.deadline import Deadline
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite, and of damaged text, into kb's own."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError) as error:
+        raise BusyError(
+            f"{path} is being written by {_writer(path)}: try again when it is done", path=str(path)
+        ) from error
+    # FTS5 is always there, but a new connection asks the file for it.
+    except (apsw.NotADBError, apsw.CorruptError, apsw.NoFTS5Error) as error:
+        raise DamagedFileError(
+            f"{path} is damaged or no SQLite file ({error}): restore a copy, or delete "
+            "it and sync again"
+        ) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DamagedFileError(
+            f"{path} is damaged: a text in it cannot be read ({error}). `kb doctor` looks "
+            "at all of it; restore a copy, or delete the file and sync again"
+        ) from error
+    except apsw.SQLError as error:
+        # Every statement is tested with the schema: a table, or the width of a vector, differs.
+        raise DamagedFileError(
+            f"{path} is damaged, or another program has changed it ({error}): `kb doctor` "
+            "says what is wrong, `kb doctor --fix` makes anew what it can; else restore a copy"
+        ) from error
+    except (apsw.InterruptError, apsw.ConnectionClosedError) as error:
+        raise FileError(f"{path} was closed while it was read") from error
+    except apsw.FullError as error:
+        raise FileError(f"the disk is full while writing {path}") from error
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError) as e:
+        raise FileError(f"cannot use {path}: {e}{_hint(path)}", path=str(path)) from e
+
+
+def _hint(path: Path) -> str:
+    """What it takes to read a file with a log that no other process has open."""
+    with contextlib.suppress(OSError):
+        if companion(path, "-wal").stat().st_size:
+            return (
+                f". {path.name}-wal beside it holds writes that can only be read where there is "
+                "room and may be written: make room, or copy both files to another folder"
+            )
+    return ""
+
+
+def _writer(path: Path) -> str:
+    """The processes that have the file open, where the system tells."""
+    numbers = [str(holder.process) for holder in holders(path)]
+    if len(numbers) == 1:
+        return f"process {numbers[0]}"
+    return f"another process ({' or '.join(numbers)})" if numbers else "another process"
+
+
+# Seconds that a statement may take, and seconds more for each megabyte of the file.
+OWN = 60.0, 1.0  # a hundred times what the slowest take, which read or write all of it
+# In a file that this user neither made nor confirmed: to read all of it, or for an answer.
+STRANGERS_LONG = 1.2, 0.5
+STRANGERS = 1.2, 0.01
+LOOKS = 5  # until a deadline has passed
+
+_deadlines: weakref.WeakSet[Deadline] = weakref.WeakSet()
+_lock = threading.Lock()
+_changed = threading.Event()
+_watch: threading.Thread | None = None
+
+
+class Deadline:
+    """How long a connection's statements may take; each runs in a `with` of this.
+
+    `is_own`: this user made or confirmed the file.
+    """
+
+    def __init__(self, connection: apsw.Connection, path: Path, *, is_own: bool) -> None:
+        self._connection = connection
+        self._path = path
+        self._limit = OWN if is_own else STRANGERS_LONG
+        self._clock: Callable[[], float] | None = None  # of the thread that runs a statement
+        self._number = 0  # of the statement
+        self._began = (0, 0.0)  # which statement was seen first when, by that clock
+        self._is_over = False
+        global _watch
+        with _lock:
+            _deadlines.add(self)
+            if _watch is None or not _watch.is_alive():  # a fork has no thread but its own
+                _watch = threading.Thread(target=_watch_all, name="deadlines", daemon=True)
+                _watch.start()
+
+    def set_long(self, is_long: bool) -> None:
+        """Whether statements may look at all of a stranger's file, or read for an answer."""
+        if self._limit != OWN:
+            self._limit = STRANGERS_LONG if is_long else STRANGERS
+            _changed.set()
+
+    def seconds(self) -> float:
+        """How long a statement may take."""
+        try:
+            size = os.path.getsize(self._path)
+        except OSError:  # it is being moved, or lies in memory
+            size = 0
+        return self._limit[0] + self._limit[1] * size / 1e6
+
+    def __enter__(self) -> None:
+        if (stop := current_stop.get()) and not stop.begins(self._connection.interrupt):
+            raise apsw.InterruptError("nobody waits for the answer")
+        self._number += 1
+        self._is_over = False
+        self._clock = thread_clock()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._clock = None
+        if stop := current_stop.get():
+            stop.ended()
+        if self._is_over and isinstance(error, apsw.InterruptError):
+            raise FileError(
+                f"{self._path} cannot be read: a statement took more than {self.seconds():.1f} s "
+                "of processor time. `kb doctor` looks for damage; if the file is yours, `kb trust` "
+                "gives it more time",
+                path=str(self._path),
+            ) from error
+
+    def look(self) -> float:
+        """Interrupt the statement that runs, if it has taken longer than it may: the seconds."""
+        number, clock, seconds = self._number, self._clock, self.seconds()
+        if clock is None:
+            return seconds
+        with contextlib.suppress(OSError, apsw.ConnectionClosedError):  # it ended meanwhile
+            now = clock()
+            if self._began[0] != number:
+                self._began = (number, now)
+            elif now - self._began[1] > seconds:
+                self._is_over = True
+                self._connection.interrupt()
+        return seconds
+
+
+def _watch_all() -> None:
+    while True:
+        with _lock:
+            deadlines = list(_deadlines)
+        shortest = min((deadline.look() for deadline in deadlines), default=OWN[0])
+        del deadlines  # what nobody uses goes
+        _changed.wait(shortest / LOOKS)
+        _changed.clear()
+
 
 # As in schema.sql, beneath porter: the words of a text before they are stemmed.
 TOKENIZER = ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co M*"]

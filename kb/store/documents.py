@@ -22,16 +22,17 @@ from kb.store.citations import keys_of, resolve_again, store_citations, with_sen
 from kb.store.collections import delete_row
 from kb.store.connection import Connection, Row
 from kb.store.contents import sections_of, state_of, stored_files, title_and_text
-from kb.store.embeddings import (
+from kb.store.similar import forget_similar, store_similar
+from kb.store.tidying import tidy_a_little
+from kb.store.vectors import (
     current_model,
     delete_if_unused,
     delete_unused_vectors,
+    rebuild_document_vectors,
+    rebuild_slabs,
     vectors_of,
     vectors_of_document,
 )
-from kb.store.similar import forget_similar, store_similar
-from kb.store.tidying import tidy_a_little
-from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
 from kb.store.vocabulary import add_words
 from kb.text.terms import extra_terms
 from kb.text.times import utc_now

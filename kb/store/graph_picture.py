@@ -9,8 +9,8 @@ from typing import Any
 from kb.sources.address import local
 from kb.store.citation_graph import place_of
 from kb.store.citations import with_sentences
-from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
+from kb.store.contents import with_source
 from kb.store.link_states import BROKEN, ELSEWHERE, EXTERNAL, RESOLVED, state_of_key
 
 MOST_OF_A_GROUP = 60  # documents, where there are several folders below

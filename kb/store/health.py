@@ -17,13 +17,13 @@ from kb.results.findings import BROKEN, HINT, SOUND, Finding
 from kb.store.collections import all_collections
 from kb.store.connection import Connection
 from kb.store.database import Database
-from kb.store.embeddings import (
+from kb.store.vectors import (
     current_model,
     delete_unused_vectors,
     has_vectors_without_model,
+    rebuild_all_vectors,
     use_vectors_of_model,
 )
-from kb.store.vectors import rebuild_all_vectors
 from kb.store.vocabulary import count_wrong_endings, rebuild_endings
 from kb.store.write_ahead_log import log_finding
 from kb.text.counted import counted

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from kb.formats.anchors import WITH_ANCHORS, PageAnchors
 from kb.sources.address import local
 from kb.store.citations import has_label
-from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
-from kb.store.contents import sections_of, title_and_text
+from kb.store.contents import sections_of, title_and_text, with_source
 from kb.text.headings import TERM_MARK
 from kb.text.suffixes import PAGE_SUFFIX, text_format
 

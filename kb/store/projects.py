@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kb.store.collections import with_source
 from kb.store.connection import Connection, Row
+from kb.store.contents import with_source
 from kb.text.file_names import on_disk
 from kb.text.times import utc_now
 

@@ -13,9 +13,8 @@ from kb.library.reading import estimate_tokens
 from kb.results.archives import ArchiveRow
 from kb.results.base import Listing, Result
 from kb.results.citations import Graph, GraphEdge, GraphNode
-from kb.tools.call import Call
+from kb.tools.call import Call, join
 from kb.tools.registry import tool
-from kb.tools.replies import join
 
 log = logging.getLogger("kb.tools")
 

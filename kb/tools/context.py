@@ -12,7 +12,7 @@ from kb.errors import KbError, UsageError
 from kb.library.reading import estimate_tokens, first_line, lines_within, read_lines
 from kb.results.base import Listing, Result, Row
 from kb.results.memory import Discovery, RecordedDiscovery
-from kb.tools.call import Call
+from kb.tools.call import Call, join
 from kb.tools.parameters import (
     LONGEST_GLOB,
     LONGEST_NAME,
@@ -22,7 +22,6 @@ from kb.tools.parameters import (
     StartLine,
 )
 from kb.tools.registry import tool
-from kb.tools.replies import join
 
 USUAL_CONTEXT = 2  # lines
 MAX_WITH_CONTEXT = 10  # matches

@@ -13,7 +13,7 @@ from kb.results.documents import DocumentContent, DocumentList, Outline, Section
 from kb.results.filters import FilterOptions
 from kb.results.search import BatchResults, RelatedResults, SearchResults
 from kb.text.counted import counted
-from kb.tools.call import Call
+from kb.tools.call import Call, cost_of, join, shared_rows
 from kb.tools.parameters import (
     LAST_POSITION,
     LONGEST_NAME,
@@ -31,7 +31,6 @@ from kb.tools.parameters import (
     StartLine,
 )
 from kb.tools.registry import tool
-from kb.tools.replies import cost_of, join, shared_rows
 
 LONGEST_SECTION = 12_000  # characters that are given whole if there are subsections
 LONGEST_CHUNK = 100_000  # characters of a client's passage; our own have some 1,500

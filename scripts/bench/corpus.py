@@ -30,13 +30,19 @@ from kb.ingest.engine import Engine
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import quantize
 from kb.models.tokens import load_tokenizer
-from kb.store.chunks import chunk_ids, count_waiting
 from kb.store.collections import insert_collection
 from kb.store.connection import Connection
+from kb.store.contents import chunk_ids, count_waiting
 from kb.store.database import Database
 from kb.store.documents import NewDocument, store_document
-from kb.store.embeddings import current_model, insert_vectors, set_chunk_vectors, vectors_of
-from kb.store.vectors import rebuild_document_vectors, rebuild_slabs
+from kb.store.vectors import (
+    current_model,
+    insert_vectors,
+    rebuild_document_vectors,
+    rebuild_slabs,
+    set_chunk_vectors,
+    vectors_of,
+)
 
 SHUFFLED = 5  # copies of each document that differ in more than their title
 REAL_VECTORS = 4_000

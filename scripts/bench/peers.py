@@ -119,7 +119,7 @@ def kb(task: Task) -> Figures:
     from kb.search.files import Snapshot
     from kb.search.keywords import split_by_rarity, word_hits
     from kb.search.query import match_alternatives, parse_query
-    from kb.store.chunks import WHOLE_FILE
+    from kb.store.contents import WHOLE_FILE
     from kb.store.database import Database
     from kb.store.vectors import nearest_chunks
 

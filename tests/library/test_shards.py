@@ -287,7 +287,7 @@ def test_what_nobody_waits_for_any_more_is_ended(parts: Path) -> None:
 
     from kb.errors import FileError
     from kb.settings import VERSION
-    from kb.store.names import Names
+    from kb.store.collections import Names
 
     reader = ShardReader([str(parts / "guide")], VERSION)
 

@@ -22,7 +22,7 @@ from kb.models import choose, encoder
 from kb.models.choose import suited_model
 from kb.models.embedder import BUNDLED_MODEL, MULTILINGUAL_MODEL, Embedder
 from kb.models.multilingual import MultilingualEmbedder
-from kb.store.chunks import collection_range
+from kb.store.contents import collection_range
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
 

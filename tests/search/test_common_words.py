@@ -10,7 +10,7 @@ from kb.search.filters import Filters
 from kb.search.keywords import keyword_hits, split_by_rarity, word_hits
 from kb.search.query import parse_query
 from kb.search.ranking import RELEVANT
-from kb.store.chunks import WHOLE_FILE, documents_of_chunks, paths_of_chunks
+from kb.store.contents import WHOLE_FILE, documents_of_chunks, paths_of_chunks
 from kb.tools.session import Session
 
 PAGES = {f"{n}.md": f"# Page {n}\n\nEvery page tells of wind.\n" for n in range(20)}

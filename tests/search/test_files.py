@@ -31,10 +31,9 @@ from kb.server.features import completions
 from kb.server.prompts import make_prompt
 from kb.server.resources import list_resources, read_resource
 from kb.settings import database_paths
-from kb.store.attached_files import AttachedFiles, labels
 from kb.store.collections import all_collections
 from kb.store.connection import Connection
-from kb.store.database import Database
+from kb.store.database import AttachedFiles, Database, labels
 from kb.tools.session import Session, open_session
 
 pytestmark = pytest.mark.usefixtures("many_processes")

@@ -9,8 +9,8 @@ from support import Filler
 from kb.search.files import Snapshot, matching
 from kb.search.keywords import holding_phrase
 from kb.search.query import quote
-from kb.store.chunks import WHOLE_FILE, paths_of_chunks
 from kb.store.connection import Connection
+from kb.store.contents import WHOLE_FILE, paths_of_chunks
 
 PAGES = {
     "row.md": "# Wind\n\nThe cup of the old anemometer turns slowly in a gust.\n",

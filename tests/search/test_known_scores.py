@@ -10,7 +10,7 @@ from kb.search.filters import Filters
 from kb.search.keywords import keyword_hits, split_by_rarity, weighed_terms, word_lists
 from kb.search.query import parse_query
 from kb.search.ranking import COLUMN_WEIGHTS
-from kb.store.chunks import WHOLE_FILE, ChunkRange
+from kb.store.contents import WHOLE_FILE, ChunkRange
 
 PAGES = {
     f"{n}.md": f"# {'Wind' if n % 7 == 0 else 'Page'} {n}\n\n"

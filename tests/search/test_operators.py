@@ -16,9 +16,9 @@ from kb.ingest.embed import embed_pending
 from kb.models.tokens import load_tokenizer
 from kb.search.occurrences import chunks_holding, documents_holding
 from kb.search.query import Operand, parse_query
-from kb.store.chunks import chunks_of_documents, collection_range, passages_of_documents
 from kb.store.collections import insert_collection
 from kb.store.connection import Connection
+from kb.store.contents import chunks_of_documents, collection_range, passages_of_documents
 from kb.store.database import Database
 from kb.store.documents import NewDocument, store_document
 from kb.tools.registry import call_tool

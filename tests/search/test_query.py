@@ -17,7 +17,7 @@ from kb.models.embedder import Embedder
 from kb.search.files import matching
 from kb.search.query import match_alternatives, parse_query, quote
 from kb.search.rows import load_rows
-from kb.store.chunks import WHOLE_FILE
+from kb.store.contents import WHOLE_FILE
 from kb.store.database import Database
 from kb.text.file_names import clean
 from kb.tools.session import Session, open_session

@@ -12,8 +12,8 @@ from kb.search.files import Snapshot
 from kb.search.filters import Filters, chunk_filters, match_prefixes
 from kb.search.query import parse_query
 from kb.search.run import NOT_ALL_COMPARED
-from kb.store.chunks import WHOLE_FILE, paths_of_chunks
 from kb.store.connection import Connection
+from kb.store.contents import WHOLE_FILE, paths_of_chunks
 from kb.tools.session import Session
 
 PAGES = {

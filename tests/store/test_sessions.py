@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 
 from kb.errors import RateLimited, UsageError
-from kb.store.calls import call_statistics, logged_calls, percentile
 from kb.store.database import Database
-from kb.store.sessions import SessionLog, file_scores, module_scores
-from kb.tools.limits import DEFAULT_LIMITS, RateLimits, parse_limits
+from kb.store.sessions import (
+    SessionLog,
+    call_statistics,
+    file_scores,
+    logged_calls,
+    module_scores,
+    percentile,
+)
 from kb.tools.registry import call_tool
-from kb.tools.session import Session
+from kb.tools.session import DEFAULT_LIMITS, RateLimits, Session, parse_limits
 
 
 class Clock:

@@ -23,8 +23,8 @@ from kb.cli.main import main as kb
 from kb.errors import DamagedFileError, FileError
 from kb.ingest.sync import sync_collection
 from kb.store.collections import all_collections
+from kb.store.connection import OWN, STRANGERS
 from kb.store.database import Database
-from kb.store.deadline import OWN, STRANGERS
 from kb.store.schema import FINGERPRINTS, SCHEMA_VERSION
 from kb.tools.session import open_session
 
@@ -177,7 +177,7 @@ def test_an_own_file_has_all_the_time_it_needs(place: Place, tmp_path: Path) -> 
 def test_a_statement_of_a_strangers_file_is_ended_and_told(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kb.store.deadline.STRANGERS", (0.1, 0.0))
+    monkeypatch.setattr("kb.store.connection.STRANGERS", (0.1, 0.0))
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
     with (
         Database(place.file) as database,

@@ -16,12 +16,12 @@ from support import another_process
 
 from kb.errors import DamagedFileError
 from kb.models.embedder import quantize
-from kb.store.chunks import WHOLE_FILE, collection_range
 from kb.store.connection import Connection
+from kb.store.contents import WHOLE_FILE, collection_range
 from kb.store.database import Database
 from kb.store.opening import connect
-from kb.store.sign_codes import SignCodes, sign_codes
 from kb.store.vectors import (
+    SignCodes,
     chunk_distances,
     mean_vector,
     nearest_chunks,
@@ -29,6 +29,7 @@ from kb.store.vectors import (
     query_blob,
     rebuild_all_vectors,
     rebuild_slabs,
+    sign_codes,
 )
 
 Vectors = NDArray[np.float32]
@@ -200,7 +201,7 @@ def test_the_finer_choice_is_by_the_querys_dimensions_that_have_another_sign(wid
 def test_the_wide_choice_takes_the_least_that_differ_of_more_codes_than_are_scanned_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kb.store.sign_codes.AT_ONCE", 100)
+    monkeypatch.setattr("kb.store.vectors.CODES_AT_ONCE", 100)
     vectors = random_vectors(950, 384)
     [query] = random_vectors(1, 384, seed=9)
     vectors[::3] = -query  # more bits than a byte counts

@@ -15,8 +15,8 @@ import support
 from support import HashEmbedder, call, git
 
 from kb.errors import EmbeddingError
-from kb.store.chunks import chunk_ids
 from kb.store.collections import all_collections
+from kb.store.contents import chunk_ids
 from kb.store.database import Database
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session

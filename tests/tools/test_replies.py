@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kb.tools.replies import bounded, cost_of, rows_within, shared_rows, shortened
+from kb.tools.call import bounded, cost_of, rows_within, shared_rows, shortened
 
 
 def row(number: int, content: str) -> dict[str, Any]:

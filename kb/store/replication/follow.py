@@ -26,8 +26,7 @@ from filelock import FileLock, Timeout
 from kb.disk.system import copy_contents, lock_shared, replace
 from kb.errors import KbError, SourceError
 from kb.settings import user_cache
-from kb.store.attached_files import AttachedFiles
-from kb.store.database import Database
+from kb.store.database import AttachedFiles, Database
 from kb.store.replication.destination import Destination
 from kb.store.replication.litestream import explain, newest, start, temporary_configuration
 
