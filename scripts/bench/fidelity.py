@@ -2,10 +2,12 @@
 
 The files are those that packages of PyPI and Debian ship. What they hold is read by readers of
 their own, in the plainest way: the XML of Office files, Python's parser of pages, pdftotext and
-the bookmarks of a PDF, for its tables the pages of the same manual. Sheets are told as LibreOffice
-shows them, where it is installed. Of both converters' Markdown the same is taken: words, lines with
-`#`, cells between bars, targets of links. A figure is the share of what a file holds, as a
-multiset, that came through; `cpu` is processor time with the check for losses that ours has.
+the bookmarks of a PDF, for its tables the pages of the same manual. Sheets of OpenDocument say
+themselves what their cells show; Excel's, and those that do not, are read as LibreOffice shows
+them in American English, where it is installed. Of both converters' Markdown the same is taken:
+words, lines with `#`, cells between bars, targets of links. A figure is the share of what a file
+holds, as a multiset, that came through; `cpu` is processor time with the check for losses that
+ours has.
 """
 
 from __future__ import annotations
@@ -47,6 +49,11 @@ PACKAGES = {
         "pypdf": (".pdf",),
         "tablib": (".xlsx", ".xls", ".ods"),
         "xlsx2csv": (".xlsx",),
+        "xlutils": (".xlsx", ".xls"),
+        "pyexcel": (".xlsx", ".xls", ".ods"),
+        "pyexcel-ods": (".ods",),
+        "pyexcel-ods3": (".ods",),
+        "pyexcel-xls": (".xls",),
         "odfpy": (".odt", ".ods", ".odp"),
         "ezodf": (".odt", ".ods", ".odp"),
         "relatorio": (".odt",),
@@ -226,16 +233,30 @@ def is_heading(element: ElementTree.Element) -> bool:
 
 
 def opendocument(data: bytes) -> Parts:
-    """A text or slides of OpenDocument."""
-    root = ElementTree.fromstring(zipfile.ZipFile(io.BytesIO(data)).read("content.xml"))
-    body = next(one for one in root if local(one) == "body")
+    """A text, slides, or sheets of OpenDocument."""
+    body = opendocument_body(data)
     elements = list(body.iter())
+    rows = [list(one) for one in elements if local(one) == "table-row"]
+    # A cell alone in its row is written as a line.
+    cells = [[shown for cell in row if (shown := xml_text(cell).strip())] for row in rows]
     return parts(
         xml_text(body),
         [xml_text(one) for one in elements if local(one) == "h"],
-        [xml_text(one) for one in elements if local(one) == "table-cell"],
+        [cell for row in cells if len(row) > 1 for cell in row],
         [value for one in elements for name, value in one.items() if name.endswith("}href")],
     )
+
+
+def opendocument_body(data: bytes) -> ElementTree.Element:
+    """What an OpenDocument file shows."""
+    root = ElementTree.fromstring(zipfile.ZipFile(io.BytesIO(data)).read("content.xml"))
+    return next(one for one in root if local(one) == "body")
+
+
+def says_what_it_shows(data: bytes) -> bool:
+    """Whether each cell with a value has its text beside it."""
+    cells = (one for one in opendocument_body(data).iter() if local(one) == "table-cell")
+    return all(len(cell) for cell in cells if any("value" in name for name in cell.attrib))
 
 
 _NOT_READ = ("script", "style", "nav", "noscript", "template", "head", "footer", "button")
@@ -395,6 +416,7 @@ OFFICE: dict[str, Callable[[bytes], Parts]] = {
     ".pptx": lambda data: office(data, r"ppt/(?:slides|notesSlides)/[^/]*\.xml"),
     ".odt": opendocument,
     ".odp": opendocument,
+    ".ods": opendocument,
     ".html": page,
     ".epub": book,
     ".txt": mail,
@@ -450,7 +472,14 @@ def main() -> None:
         for file in chosen(options.folder.resolve())
         if not options.kinds or file.suffix[1:] in options.kinds
     ]
-    books = sheets([file for file in files if file.suffix in (".xlsx", ".xls", ".ods")])
+    books = sheets(
+        [
+            file
+            for file in files
+            if file.suffix in (".xlsx", ".xls")
+            or (file.suffix == ".ods" and not says_what_it_shows(file.read_bytes()))
+        ]
+    )
     converters = {"kb": ours, "markitdown": theirs()}
     scores: dict[str, dict[str, Score]] = defaultdict(lambda: defaultdict(Score))
     count: Counter[str] = Counter()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import io
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 
@@ -11,12 +13,14 @@ import pytest
 from lxml import etree
 from office_files import docx, package
 from outlook_file import msg
+from pptx.opc.package import Part
+from pptx.opc.packuri import PackURI
 
 from kb.errors import ConversionError
 from kb.formats.convert.formats import format_of
 from kb.formats.convert.process import Converter
 from kb.formats.convert.result import Converted
-from kb.formats.convert.sheets import is_of_numbers, shown_number
+from kb.formats.convert.sheets import displayed, is_of_numbers, shown_number
 
 MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
 Convert = Callable[[str, bytes], Converted]
@@ -116,6 +120,24 @@ STYLES = """<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2
 </numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="164"/><xf numFmtId="9"/><xf numFmtId="165"/>
 </cellXfs></styleSheet>"""
 
+COMMENTS = """<comments xmlns="x"><commentList><comment ref="C3"><text><t>[Threaded] Why?
+</t></text></comment><comment ref="B9"><text><r><t>Bel</t></r><r><t>ow</t></r></text></comment>
+</commentList></comments>"""
+CONVERSATION = """<ThreadedComments xmlns="x"><threadedComment ref="C3"><text>Why?</text>
+</threadedComment><threadedComment ref="C3"><text>Law.</text></threadedComment>
+</ThreadedComments>"""
+
+
+def strict(data: bytes) -> bytes:
+    """An Office file in the namespaces of ISO 29500's strict form."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as changed, zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for name in archive.namelist():
+            usual = rb"http://schemas\.openxmlformats\.org/([a-zA-Z]+ml|officeDocument)/2006/"
+            member = re.sub(usual, rb"http://purl.oclc.org/ooxml/\1/", archive.read(name))
+            changed.writestr(name, member)
+    return file.getvalue()
+
 
 def test_cells_show_what_excel_shows(convert: Convert) -> None:
     book = (
@@ -126,20 +148,25 @@ def test_cells_show_what_excel_shows(convert: Convert) -> None:
     link = (
         '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
         '<Relationship Id="r1" TargetMode="External" Target="https://harbour.example/c" Type="x"/>'
-        "</Relationships>"
+        '<Relationship Id="r2" Target="../comments1.xml" Type="x"/>'
+        '<Relationship Id="r3" Target="../threadedComments/t.xml" Type="x"/></Relationships>'
     )
     sheets = {"xl/worksheets/a.xml": SHEET, "xl/worksheets/_rels/a.xml.rels": link}
-    members = {"xl/workbook.xml": book, "xl/styles.xml": STYLES, **sheets}
+    comments = {"xl/comments1.xml": COMMENTS, "xl/threadedComments/t.xml": CONVERSATION}
+    members = {"xl/workbook.xml": book, "xl/styles.xml": STYLES, **sheets, **comments}
     related = {"worksheet": "worksheets/a.xml", "styles": "styles.xml"}
-    converted = convert("a.xlsx", package("xl/workbook.xml", members, related))
+    data = package("xl/workbook.xml", members, related)
+    converted = convert("a.xlsx", data)
     assert converted.text == (
         "## Fees\n\n| [Code](<https://harbour.example/c>) | By share | Rate | Sum | Seen |\n"
-        "| --- | --- | --- | --- | --- |\n| 000417 | 25% | #DIV/0! | =SUM(B3:B9) | 2026-01-02 |\n"
+        "| --- | --- | --- | --- | --- |\n| 000417 | 25% [comment: Why?; Law.] | #DIV/0! | "
+        "=SUM(B3:B9) | 02/01/26 |\n\n[comment: Below]\n"
     )
     assert converted.notices == (
         "formulas without a value, which are shown themselves: 1; open the file in an office "
         "program and save it",
     )
+    assert convert("a.xlsx", strict(data)) == converted
 
 
 @pytest.mark.parametrize(
@@ -176,6 +203,32 @@ def test_dates_fractions_and_text_are_no_numbers(code: str) -> None:
     assert not is_of_numbers(code)
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("dd/mm/yyyy hh:mm", "25/07/2008 15:04"),
+        ("[$-809]d\\-mmm\\-yy;@", "25-Jul-08"),
+        ("dddd, d mmmm yyyy", "Friday, 25 July 2008"),
+        ('yyyy"年"m"月"d"日"', "2008年7月25日"),
+        ("h:mm:ss.00 AM/PM", "3:04:09.25 PM"),
+        ("m/d {mm:ss}", "7/25 {04:09}"),
+    ],
+)
+def test_a_date_is_shown_by_its_format(code: str, shown: str) -> None:
+    assert displayed(datetime.datetime(2008, 7, 25, 15, 4, 9, 250_000), code) == shown
+
+
+@pytest.mark.parametrize("code", ["", "[$-407]d. mmmm yyyy", "[$-F800]dddd", "ge.m.d", "[h]:mm"])
+def test_a_date_whose_text_depends_on_the_machine_stays_a_date(code: str) -> None:
+    moment = datetime.datetime(2008, 7, 25, 15, 4)
+    assert displayed(moment, code) == moment
+
+
+def test_a_time_stays_a_time_where_a_date_is_to_be_shown() -> None:
+    assert displayed(datetime.time(15, 4), "d.m.yy") == datetime.time(15, 4)
+    assert displayed(datetime.time(15, 4), "h:mm") == "15:04"
+
+
 # PowerPoint
 
 
@@ -196,11 +249,17 @@ def test_words_of_a_slide_stay_apart_and_keep_their_links(convert: Convert) -> N
     run.text = "Office"
     run.hyperlink.address = "https://harbour.example/o"
     slide.notes_slide.notes_text_frame.text = "Ask\vAda"
+    comment = b"<cmLst xmlns='x'><cm><text>Too dear?</text></cm></cmLst>"
+    part = Part(PackURI("/ppt/comments/a.xml"), "application/xml", slide.part.package, comment)
+    slide.part.relate_to(part, "http://schemas.microsoft.com/office/relationships/comments")
     file = io.BytesIO()
     presentation.save(file)
-    assert convert("a.pptx", file.getvalue()).text == (
+    converted = convert("a.pptx", file.getvalue())
+    assert convert("a.pptx", strict(file.getvalue())) == converted
+    assert converted.text == (
         "# Fees of 2026\n\nBerth Pilot$\\frac{a}{2}$\n\n| Waste water |\n| --- |\n"
-        "| [Office](<https://harbour.example/o>) |\n\nNotes:\n\nAsk\nAda\n"
+        "| [Office](<https://harbour.example/o>) |\n\nNotes:\n\nAsk\nAda\n\n"
+        "Comments:\n\n- Too dear?\n"
     )
 
 
@@ -252,18 +311,30 @@ def test_notes_comments_boxes_and_formulas_of_a_text_stay_and_deletions_go(
 
 
 def test_cells_show_what_calc_shows(convert: Convert) -> None:
-    cell = "<table:table-cell office:value='{}'><text:p>{}</text:p></table:table-cell>"
+    cell = "<table:table-cell office:value='{}'>{}</table:table-cell>"
+    p = "<text:p>{}</text:p>"
+    comment = "<office:annotation><text:p>Why?</text:p></office:annotation>"
     empty = "<table:table-cell table:number-columns-repeated='{}'/>"
     row = "<table:table-row>{}</table:table-row>"
     rows = (
-        row.format(cell.format("", "Code") + empty.format(2) + cell.format("", "Share"))
-        + row.format(cell.format(417, "000417") + empty.format(2) + cell.format(0.25, "25 %"))
+        row.format(
+            cell.format("", p.format("Code")) + empty.format(2) + cell.format("", p.format("Share"))
+        )
+        + row.format(
+            cell.format(417, p.format("000417"))
+            + empty.format(2)
+            + cell.format(0.25, comment + p.format("25 %"))
+        )
+        + row.format(cell.format(418, ""))
         + "<table:table-row table:number-rows-repeated='1048574'>"
         + f"{empty.format(16384)}</table:table-row>"
     )
     table = f"<table:table table:name='Fees'>{rows}</table:table>"
     text = convert("a.ods", opendocument("spreadsheet", table)).text
-    assert text == "## Fees\n\n| Code | Share |\n| --- | --- |\n| 000417 | 25 % |\n"
+    assert text == (
+        "## Fees\n\n| Code | Share |\n| --- | --- |\n| 000417 | 25 % [comment: Why?] |\n"
+        "| 418 |  |\n"
+    )
 
 
 def test_a_text_with_a_password_is_told(convert: Convert) -> None:

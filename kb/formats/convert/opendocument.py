@@ -25,6 +25,7 @@ _HREF = "{http://www.w3.org/1999/xlink}href"
 # Lists that the program makes: they repeat text, or contain what was deleted.
 _LEFT_OUT = ("tracked-changes", "table-of-content", "sequence-decls", "forms", "event-listeners")
 _FURNITURE = ("header", "footer", "date-time", "page-number")
+_VALUES = ("string-", "date-", "time-", "boolean-", "")  # of a cell that no program displayed yet
 _CODED = re.compile("_([0-9a-f]{2,4})_")  # signs that names of styles cannot hold
 _WRAPPED = {"bold": "b", "italic": "i", "line-through": "s"}
 
@@ -113,6 +114,10 @@ def _rows(table: Element) -> list[list[str]]:
         cells: list[str] = []
         for cell in row:
             texts = [_cell_text(part) for part in cell if part.tag == _q("text", "p")]
+            values = [_get(cell, "office", f"{kind}value") for kind in _VALUES]
+            texts = texts or list(filter(None, values))[:1]
+            for comment in _all(cell, "office", "annotation"):
+                texts.append(f"[comment: {' '.join(map(_cell_text, _paragraphs(comment)))}]")
             cells += ["\n".join(texts)] * _repeated(cell, "columns")
         while cells and not cells[-1]:
             cells.pop()

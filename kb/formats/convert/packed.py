@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +16,9 @@ _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 OFFICE_MATH = f"{_M}oMath"  # the element of one formula
 MAXIMUM_UNPACKED = 500_000_000  # bytes of all members
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Office before 2007, and today's with a password
+
+# Namespaces of Office's "strict" files, which most readers do not know.
+_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
 
 
 class Package:
@@ -44,9 +48,19 @@ class Package:
         if name not in self.names:
             return b""
         try:
-            return self._archive.read(name)
+            data = self._archive.read(name)
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
             raise ConverterError(f"is damaged or encrypted: {error}") from error
+        is_xml = name.endswith((".xml", ".rels"))
+        return _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", data) if is_xml else data
+
+    def file(self) -> io.BytesIO:
+        """The whole, as other readers know it."""
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in sorted(self.names):
+                archive.writestr(name, self.read(name))
+        return file
 
     def xml(self, name: str) -> ElementTree.Element | None:
         """A member's root element, None if missing; ConverterError if it is not XML."""

@@ -10,10 +10,11 @@ import datetime
 import io
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_HALF_UP, Decimal, localcontext
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import zip_longest
+from string import ascii_letters
 from typing import Any
 
 import python_calamine
@@ -28,6 +29,7 @@ MOST_CHARACTERS = 5_000_000  # of a workbook
 
 _RELATED = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _CELL = re.compile(r"([A-Z]+)(\d+)")
+_COMMENTS = re.compile(r"xl/(?:threaded)?comments.*\.xml", re.IGNORECASE)
 
 
 def convert(data: bytes, name: str) -> Converted:
@@ -74,20 +76,33 @@ def _old_sheets(data: bytes) -> list[tuple[str, list[list[Any]]]]:
             return xlrd.error_text_from_code.get(cell.value, "")
         if cell.ctype == xlrd.XL_CELL_BOOLEAN:
             return bool(cell.value)
-        code = book.format_map[book.xf_list[cell.xf_index].format_key].format_str
-        if cell.ctype == xlrd.XL_CELL_NUMBER:
-            return shown_number(cell.value, code) if is_of_numbers(code) else cell.value
+        key = book.xf_list[cell.xf_index].format_key
+        code = "" if key in OF_THE_MACHINE else book.format_map[key].format_str
         if cell.ctype != xlrd.XL_CELL_DATE:
-            return cell.value
-        if "[h" in code.lower():
-            return datetime.timedelta(days=cell.value)
+            return displayed(cell.value, code)
         try:
             moment = xlrd.xldate_as_datetime(cell.value, book.datemode)
         except (ValueError, OverflowError):
             return cell.value
-        return moment if cell.value >= 1 else moment.time()
+        if "[h" in code.lower():
+            return datetime.timedelta(days=cell.value)
+        return displayed(moment if cell.value >= 1 else moment.time(), code)
 
-    return [(sheet.name, [list(map(display, row)) for row in sheet.get_rows()]) for sheet in book]
+    sheets = []
+    for sheet in book:
+        rows = [list(map(display, row)) for row in sheet.get_rows()]
+        for (row, column), note in sorted(sheet.cell_note_map.items()):
+            add_comment(rows, row, column, note.text)
+        sheets.append((sheet.name, rows))
+    return sheets
+
+
+def add_comment(rows: list[list[Any]], row: int, column: int, comment: str) -> None:
+    """Put a comment beside what its cell shows, or below all for a cell without a value."""
+    if 0 <= row < len(rows) and 0 <= column < len(rows[row]):
+        rows[row][column] = f"{_shown(rows[row][column])} [comment: {comment}]".strip()
+    else:
+        rows += [], [f"[comment: {comment}]"]
 
 
 def sheet_lines(
@@ -160,6 +175,21 @@ class _Overlay:
         for (row, column), address in links.items():
             text = str(_shown(rows[row][column])).strip()
             rows[row][column] = f"[{text}](<{address}>)" if text else ""
+        for cell, comment in self._comments(targets.values()).items():
+            row, column = _index(cell)
+            add_comment(rows, row - start[0], column - start[1], comment)
+
+    def _comments(self, members: Iterable[str]) -> dict[str, str]:
+        """Each cell's comment; of a conversation, which is there twice, the one in its parts."""
+        comments: dict[str, str] = {}
+        for member in sorted(filter(_COMMENTS.fullmatch, members)):
+            root = self._package.xml(member)
+            texts: dict[str, list[str]] = {}
+            for element in root.iter() if root is not None else ():
+                if cell := element.get("ref"):
+                    texts.setdefault(cell, []).append("".join(element.itertext()).strip())
+            comments |= {cell: "; ".join(parts) for cell, parts in texts.items()}
+        return comments
 
     def _shown(self, cell: etree._Element, value: Any) -> Any:
         written = cell.findtext("{*}v") or ""
@@ -171,12 +201,10 @@ class _Overlay:
             return written
         if cell.get("t") == "inlineStr":  # calamine loses blanks between parts in several fonts
             return "".join([part.text or "" for part in cell.iterfind("{*}is/{*}r/{*}t")]) or value
-        code = self._codes.get(cell.get("s", ""))
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return shown_number(value, code) if code and is_number else value
+        return displayed(value, self._codes.get(cell.get("s", ""), ""))
 
     def _number_formats(self) -> dict[str, str]:
-        """The codes that format numbers, by the index of a cell's style."""
+        """The codes that format numbers and dates, by the index of a cell's style."""
         styles = self._package.xml("xl/styles.xml")
         if styles is None:
             return {}
@@ -186,7 +214,7 @@ class _Overlay:
         }
         used = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
         chosen = {str(i): codes.get(int(style.get("numFmtId", 0)), "") for i, style in used}
-        return {index: code for index, code in chosen.items() if is_of_numbers(code)}
+        return {i: code for i, code in chosen.items() if re.search("[0#?ymdhs]", code, re.I)}
 
     def _targets(self, path: str) -> dict[str, str]:
         """Where a member's relationships lead: to members and addresses."""
@@ -246,29 +274,83 @@ def _shown(value: Any) -> Any:
     return value
 
 
-# Numbers as a spreadsheet shows them: by Excel's format codes (ECMA-376, part 1, 18.8.31). These
-# are named by number alone.
+# Numbers and dates as a spreadsheet shows them: by Excel's format codes (ECMA-376, part 1,
+# 18.8.31). These are named by number alone.
 BUILT_IN = {
     1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00",
-    37: "#,##0;(#,##0)", 38: "#,##0;(#,##0)", 39: "#,##0.00;(#,##0.00)", 40: "#,##0.00;(#,##0.00)",
-    48: "##0.0E+0",
+    15: "d-mmm-yy", 16: "d-mmm", 17: "mmm-yy", 18: "h:mm AM/PM", 19: "h:mm:ss AM/PM", 20: "h:mm",
+    21: "h:mm:ss", 37: "#,##0;(#,##0)", 38: "#,##0;(#,##0)", 39: "#,##0.00;(#,##0.00)",
+    40: "#,##0.00;(#,##0.00)", 45: "mm:ss", 46: "[h]:mm:ss", 47: "mm:ss.0", 48: "##0.0E+0",
 }  # fmt: skip
+OF_THE_MACHINE = (14, 22)  # dates in the order of whoever looks at them: written by ISO 8601
 
 MOST_DIGITS = 400  # of a number before its point: floats end at 10 to the 308th
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"?|\\(?P<escaped>.)|\[\$(?P<currency>[^\]-]*)[^\]]*\]'  # shown as it is
+    r"|(?P<date>AM/PM|A/P|y+|m+|d+|h+|s+(?:\.0+)?|\[(?:h+|m+|s+)\])"
     r"|[_*].|\[[^\]]*\]"  # widths, colours and conditions
     r"|(?P<run>[0#?][0#?.,]*(?:E[+-][0#?]+)?|\.[0#?]+)|(?P<plain>.)",
-    re.DOTALL,
+    re.DOTALL | re.IGNORECASE,
 )
-_SECTION = re.compile(r'(?:"[^"]*"?|\\.|\[[^\]]*\]|[^;"\\\[])+')
+_SECTION = re.compile(r'(?:"[^"]*"?|\\.|\[[^\]]*\]|[^;"\\[])+')
+# Names in other languages than English (by Windows' numbers), or in the machine's.
+_FOREIGN = re.compile(
+    r"\[\$[^\]-]*-(?!(?:[0-9A-F]*[048C])?09\b|en\b).*(?:mmm|ddd|AM/PM)", re.IGNORECASE | re.DOTALL
+)
+# For `str.format` with a moment, its microseconds and the hour of twelve; `n` are minutes.
+_DATE_PARTS = {
+    "y": "{0:%y}", "yy": "{0:%y}", "yyyy": "{0.year}", "m": "{0.month}", "mm": "{0.month:02}",
+    "mmm": "{0:%b}", "mmmm": "{0:%B}", "d": "{0.day}", "dd": "{0.day:02}", "ddd": "{0:%a}",
+    "dddd": "{0:%A}", "h": "{0.hour}", "hh": "{0.hour:02}", "n": "{0.minute}",
+    "nn": "{0.minute:02}", "s": "{0.second}", "ss": "{0.second:02}", "am/pm": "{0:%p}",
+}  # fmt: skip
 
 
+def displayed(value: Any, code: str) -> Any:
+    """A number, date or time as text by its format code; else, and where the code leaves it to the
+    reader's machine, the value itself."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and is_of_numbers(code):
+        return shown_number(value, code)
+    if not code or not isinstance(value, datetime.date | datetime.time):
+        return value
+    if not isinstance(value, datetime.datetime | datetime.time):
+        value = datetime.datetime.combine(value, datetime.time())
+    try:
+        twelve = value.hour % 12 or 12
+        return _date_pattern(code).format(value, f"{value.microsecond:06}", twelve) or value
+    except AttributeError:  # a time, where the code has a date
+        return value
+
+
+@lru_cache(maxsize=256)
+def _date_pattern(code: str) -> str:
+    """A date's code for `str.format`; "" where that depends on the machine or has other parts."""
+    pattern: list[str] = []
+    last, month = "", 0  # the part before, and where the last month stands
+    for token in _TOKEN.finditer(_SECTION.findall(code)[0]):
+        part, _, fraction = (token["date"] or "").lower().partition(".")
+        if part in ("m", "mm") and last.startswith("h"):
+            part = "n" * len(part)
+        elif part in ("m", "mm"):
+            month = len(pattern)
+        elif part in ("s", "ss") and last in ("m", "mm"):
+            pattern[month] = _DATE_PARTS["n" * len(last)]
+        elif part not in ("", *_DATE_PARTS) or (token["plain"] or "-") in ascii_letters:
+            return ""
+        last = part or last
+        literal = next(filter(None, token.groups()), "")
+        pattern.append(_DATE_PARTS.get(part) or literal.replace("{", "{{").replace("}", "}}"))
+        pattern += [f".{{1:.{len(fraction)}}}"] if fraction else []
+    text = "" if _FOREIGN.search(code) else "".join(pattern)
+    return text.replace("{0.hour", "{2") if "%p" in text else text
+
+
+@lru_cache(maxsize=256)
 def is_of_numbers(code: str) -> bool:
     """Whether a code formats numbers, not dates, fractions or text."""
     tokens = list(_TOKEN.finditer(code))
-    plain = "".join(token["plain"] or "" for token in tokens)
-    return any(token["run"] for token in tokens) and not re.search("[ymdhs/@]", plain, re.I)
+    is_other = any(token["date"] or token["plain"] in ("/", "@") for token in tokens)
+    return not is_other and any(token["run"] for token in tokens)
 
 
 def shown_number(value: float, code: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from typing import Any
+from xml.etree import ElementTree
 
 import pptx
 from pptx.enum.shapes import MSO_SHAPE_TYPE, PP_PLACEHOLDER
@@ -25,7 +25,7 @@ def convert(data: bytes, name: str) -> Converted:
     """The first slide's title is a heading of level 1, the others' of level 2."""
     package = Package(data, "PowerPoint")
     try:
-        presentation = pptx.Presentation(io.BytesIO(data))
+        presentation = pptx.Presentation(package.file())
     except (PackageNotFoundError, KeyError, ValueError) as error:
         raise ConverterError(f"is damaged or not a PowerPoint file: {error}") from error
     lines: list[str] = []
@@ -42,6 +42,7 @@ def convert(data: bytes, name: str) -> Converted:
             if not _is(shape, _TITLES) and not _is(shape, _FURNITURE):
                 lines += _shape_lines(shape)
         lines += _note_lines(slide)
+        lines += _comment_lines(slide)
     properties = package.properties()
     title = properties.pop("title", "")
     if first_title or title in _NO_TITLE:
@@ -132,3 +133,15 @@ def _note_lines(slide: Any) -> Iterator[str]:
         for line in notes:
             yield protected(line)
         yield ""
+
+
+def _comment_lines(slide: Any) -> Iterator[str]:
+    members = [r.target_part for r in slide.part.rels.values() if r.reltype.endswith("/comments")]
+    texts = [
+        one_line(" ".join(element.itertext()))
+        for member in members
+        for element in ElementTree.fromstring(member.blob).iter()
+        if element.tag.endswith(("}text", "}txBody"))
+    ]
+    if any(texts):
+        yield from ("Comments:", "", *(f"- {protected(text)}" for text in texts if text), "")
