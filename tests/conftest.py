@@ -18,7 +18,7 @@ from support import WINDROSE, Filler, HashEmbedder, another_process, shared_fold
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.models.english import EnglishEmbedder
 from kb.store.database import Database
 from kb.tools.session import Session, open_session

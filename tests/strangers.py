@@ -31,7 +31,7 @@ from kb.ingest.discoveries import record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.follow import follow_folders
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.database import Database
 from kb.tools.registry import call_tool
 from kb.tools.session import open_session

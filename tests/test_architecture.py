@@ -87,7 +87,7 @@ OWN_FILES = {
     "store/opening.py": "a new file, and the end of a journal, before it is opened",
     "store/mark.py": "notes of files in the user's folder",
     "store/replication/follow.py": "a folder of its own",
-    "store/replication/state.py": "Litestream's notes",
+    "store/replication/replicate.py": "Litestream's notes",
     "store/schema.py": "packaged SQL",
     "text/assets.py": "packaged assets",
 }

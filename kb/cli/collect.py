@@ -165,7 +165,7 @@ def trust_options(parser: Parser) -> None:
 def trust(_: object, options: argparse.Namespace) -> int:
     files = database_paths(options.db)
     path = files[0]
-    from kb.library.sources import trust as trust_file  # here: help needs nothing that syncs
+    from kb.library.collecting import trust as trust_file  # here: help needs nothing that syncs
 
     reaches = trust_file(files, options.names)
     result = {

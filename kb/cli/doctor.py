@@ -14,8 +14,13 @@ from kb.cli.arguments import Parser
 from kb.cli.exit_codes import FAILURE
 from kb.cli.progress import Show, progress
 from kb.errors import EmbeddingError, KbError
-from kb.library import environment
-from kb.library.health import collection_names, look_at_file, mend
+from kb.library.health import (
+    check_configuration,
+    check_program,
+    look_at_file,
+    mend,
+)
+from kb.library.names import collection_names
 from kb.models.choose import make_embedder
 from kb.results.findings import BROKEN, Finding
 from kb.server.running import running_server
@@ -59,12 +64,12 @@ def doctor(_: object, options: argparse.Namespace) -> int:
 
 def _look(paths: Sequence[Path], *, full: bool, show: Show) -> Iterator[Finding]:
     project = find_project()
-    yield from environment.program()
+    yield from check_program()
     for path in paths:
         server = running_server(path, project)
         is_offered = server is not None and server.is_reachable
         yield from look_at_file(path, is_offered=is_offered, full=full, progress=show)
-    yield from environment.configuration(project, set().union(*map(collection_names, paths)))
+    yield from check_configuration(project, set().union(*map(collection_names, paths)))
     yield from look_at_assistants(project)
 
 

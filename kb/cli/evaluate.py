@@ -21,7 +21,10 @@ from kb.evaluation.judged import (
     Judged,
     is_beir,
     judged_collection,
+    judged_figures,
+    made_figures,
     measure,
+    pages,
     read_beir,
     read_questions,
     run_queries,
@@ -32,7 +35,6 @@ from kb.evaluation.questions import (
     read_made_questions,
     write_questions,
 )
-from kb.evaluation.score_figures import judged_figures, made_figures, pages
 from kb.tools.session import Session
 
 

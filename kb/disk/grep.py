@@ -3,11 +3,16 @@
 Both are searched by ripgrep, so that a pattern means the same. A match is a line, as in grep: a
 line counts once however often the pattern occurs in it.
 
-A folder is asked several times. Its files are listed, and those that have changed are looked at
-(`kb.disk.readings`). The next pass counts over all; the few files that ripgrep does not read as
-others do (old encodings, UTF-16, lone returns) are decoded and counted anew. The last one reads
-the files that come into the reply and hands their text to ripgrep, which says where lines match.
-Asked once for everything, ripgrep prints 300 MB for the pattern "." and 8 MB of files.
+A folder is asked several times. Its files are listed, and those that have changed are looked at.
+The next pass counts over all; the few files that ripgrep does not read as others do (old encodings,
+UTF-16, lone returns) are decoded and counted anew. The last one reads the files that come into the
+reply and hands their text to ripgrep, which says where lines match. Asked once for everything,
+ripgrep prints 300 MB for the pattern "." and 8 MB of files.
+
+To find the files to decode takes twice as long as a search. So a process keeps what it found out
+about a file until a look at its inode (2 us) shows another size, place or time. Of a file that was
+written within the last two seconds nothing is kept: it may change again within the same tick of the
+clock that its times are taken from.
 """
 
 from __future__ import annotations
@@ -15,16 +20,19 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import re
+import stat
+import threading
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from kb.disk.globs import Globs
 from kb.disk.inside import HIDDEN_FOLDERS, is_hidden_from_tools, read_beneath
-from kb.disk.readings import FileRead, Reading, find_odd, is_odd, look_at, remember
 from kb.disk.ripgrep import (
     MAXIMUM_BYTES,
     Place,
@@ -33,11 +41,120 @@ from kb.disk.ripgrep import (
     count_in_text,
     first_places,
     list_to_search,
+    odd_files,
 )
 from kb.disk.secret import begins_as_private_key
 from kb.errors import SourceError
+from kb.results.code import CONTEXT_LINES, DISK, STORED, CodeMatch, CodeMatches
 from kb.text.decode import NoTextError, decode
 from kb.text.file_names import storable
+
+# FAT counts modification times in twos of seconds, which is the coarsest.
+SETTLED_NS = 2_000_000_000
+
+FILES_REMEMBERED = 50_000  # of all folders together; some 300 bytes each
+
+# Read here rather than by ripgrep, which has no way to be told of a few files but a long command.
+_FEW_FILES = 200
+_FEW_BYTES = 8 * 1024 * 1024  # 10 ms
+
+# As `odd_files` has it: a return at the end of the text ends its last line, whoever reads it.
+_ODD_BYTES = re.compile(rb"\r(?!\n|\Z)|\0")
+
+
+class Reading(Enum):
+    AS_IT_IS = "by ripgrep itself"
+    DECODED = "as the text that it holds in its encoding"
+    NOT_AT_ALL = "it is binary, hidden from tools, or too large"
+
+
+@dataclass(slots=True)
+class FileRead:
+    """How a file is to be searched for as long as it stays in one state."""
+
+    state: tuple[int, int, int, int]  # inode, bytes, modified and changed in ns since 1970
+    reading: Reading | None = None  # None until it is known
+    is_private_key: bool | None = None  # likewise
+
+
+_remembered: dict[str, dict[str, FileRead]] = {}  # by folder, the last that changed at the end
+_lock = threading.Lock()
+
+
+def look_at(root: Path, listed: list[str]) -> tuple[dict[str, FileRead], list[str]]:
+    """What is remembered of the listed files by path, sorted, and those of which nothing is."""
+    with _lock:
+        before = _remembered.get(str(root), {})
+    is_same = len(listed) == len(before) and all(map(before.__contains__, listed))
+    files_read, unknown, start = {}, [], f"{root}/"
+    for path in before if is_same else sorted(listed):
+        try:
+            status = os.lstat(start + path)
+        except OSError:
+            continue  # gone since it was listed
+        state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        file_read = before.get(path)
+        if file_read is None or file_read.state != state or file_read.reading is None:
+            file_read = FileRead(state)
+            is_searched = stat.S_ISREG(status.st_mode) and status.st_size <= MAXIMUM_BYTES
+            if is_searched and not is_hidden_from_tools(path):
+                unknown.append(path)
+            else:
+                file_read.reading = Reading.NOT_AT_ALL
+        files_read[path] = file_read
+    return files_read, unknown
+
+
+def remember(root: Path, files: dict[str, FileRead], looked_at: int) -> None:
+    """Keep what was learned since `look_at` was called at this time (ns since 1970)."""
+    with _lock:
+        if _remembered.get(str(root)) == files:
+            return
+    before = looked_at - SETTLED_NS
+    kept = {
+        path: file
+        for path, file in files.items()
+        if file.reading is not None and max(file.state[2:]) < before
+    }
+    with _lock:
+        _remembered.pop(str(root), None)
+        _remembered[str(root)] = kept
+        count = sum(map(len, _remembered.values()))
+        while count > FILES_REMEMBERED:
+            count -= len(_remembered.pop(next(iter(_remembered))))
+
+
+def find_odd(
+    root: Path, files: dict[str, FileRead], paths: list[str], seconds: float
+) -> tuple[set[str], bool]:
+    """Which of some files ripgrep sees other lines in than whoever decodes them, binary ones too;
+    and whether all were looked at within so many seconds. Of many, their whole folder is searched.
+    """
+    if len(paths) > _FEW_FILES or sum(files[path].state[1] for path in paths) > _FEW_BYTES:
+        odd, complete = odd_files(root, _PRUNED, seconds)
+        return set(odd).intersection(paths), complete
+    deadline = time.monotonic() + seconds
+    searched: set[str] = set()
+    for path in paths:
+        if time.monotonic() > deadline:
+            return searched, False
+        try:
+            data, _ = read_beneath(root, path.split("/"), MAXIMUM_BYTES)
+        except OSError:
+            continue
+        if is_odd(data):
+            searched.add(path)
+    return searched, True
+
+
+def is_odd(data: bytes) -> bool:
+    """Whether bytes are not UTF-8, contain a NUL, or end lines with a lone return."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return _ODD_BYTES.search(data) is not None
+
 
 SKIPPED_FOLDERS = ("dist", "build", ".next", ".context", ".kb")  # and the hidden names
 # Hidden files are left out later: ripgrep takes 3 ms a pass to compile the globs for them.
@@ -46,7 +163,6 @@ _PRUNED = tuple(f"**/{name}/" for name in (*SKIPPED_FOLDERS, *HIDDEN_FOLDERS))
 TIME_LIMIT = 3.0  # seconds for a call; 60 times what 1,600 files take
 _REPLY_SECONDS = 0.5  # kept for the second pass when the first takes all the time
 
-CONTEXT_LINES = 2
 # Characters. A minified file is one line; a reply of 100 matches must stay readable.
 TEXT_LENGTH = 500
 CONTEXT_LENGTH = 200
@@ -56,26 +172,6 @@ KEY_BYTES = 16 * 1024  # where a private key begins, if behind its certificates
 _BATCH_BYTES = 16 * 1024 * 1024  # of text handed over at once; starting ripgrep takes 5 ms
 
 
-@dataclass(frozen=True, slots=True)
-class GrepMatch:
-    file: str
-    line: int  # from 1
-    column: int  # from 1, in characters of the whole line, where the first match starts
-    text: str  # without its line end; of a long line what is around the match, "…" for the rest
-    before: list[str]
-    after: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class GrepResult:
-    """The first matches by path and line, and what was seen beyond them."""
-
-    matches: list[GrepMatch]
-    total_matches: int  # all matching lines
-    files_searched: int  # those that the file pattern takes and that hold text
-    truncated: bool  # the time was over before all was searched: the numbers are too low
-
-
 def grep(
     root: Path,
     pattern: str,
@@ -83,28 +179,21 @@ def grep(
     case_sensitive: bool,
     limit: int,
     context_lines: int = CONTEXT_LINES,
-) -> GrepResult:
-    """Search the text files of a folder.
+) -> CodeMatches:
+    """Search the text files of a folder, as `Documents.grep`; SourceError if it is missing.
 
     Args:
-        pattern: a regular expression in ripgrep's syntax (the one of Rust): Unicode, no
-            look-around, no back-references; it matches within a line.
+        pattern: in ripgrep's syntax (the one of Rust); it matches within a line.
         file_pattern: a glob (see `Globs`) that files must match; "" takes all.
-        context_lines: how many lines before and after each of them.
-
-    Raises:
-        InvalidPattern: the pattern is malformed or too large.
-        SourceError: the folder is missing.
-        UsageError: a glob that can match nothing.
     """
     root = Path(os.path.realpath(root))
     if not root.is_dir():
         raise SourceError(f"Cannot search {root}: it is not a folder.", path=str(root))
-    globs = _globs_of(file_pattern)
+    takes = _taking(file_pattern)
     query = Query(pattern, case_sensitive)
     deadline = time.monotonic() + TIME_LIMIT
-    counts, complete = _count(query, root, globs, deadline)
-    matches: list[GrepMatch] = []
+    counts, complete = _count(query, root, takes, deadline)
+    matches: list[CodeMatch] = []
     for batch in _batches(_first_files(root, counts, limit)):
         seconds = max(deadline - time.monotonic(), _REPLY_SECONDS)
         places, in_time = first_places(query, batch.text(), limit - len(matches), seconds)
@@ -112,11 +201,11 @@ def grep(
         complete = complete and in_time
         if len(matches) == limit or not in_time:
             break
-    return GrepResult(matches, sum(counts.values()), len(counts), truncated=not complete)
+    return _results(matches, sum(counts.values()), len(counts), DISK, complete)
 
 
 def _count(
-    query: Query, root: Path, globs: Globs | None, deadline: float
+    query: Query, root: Path, takes: Callable[[str], bool], deadline: float
 ) -> tuple[dict[str, int], bool]:
     """Matching lines by path, sorted, none of private keys; and whether all files were searched."""
     looked_at = time.time_ns()
@@ -128,7 +217,7 @@ def _count(
     odd: set[str] = set()
     if complete and unknown:
         seconds = max(deadline - time.monotonic(), 0.1)
-        odd, complete = find_odd(root, files, unknown, _PRUNED, seconds)
+        odd, complete = find_odd(root, files, unknown, seconds)
         for path in unknown:
             if path in odd:
                 files[path].reading = Reading.DECODED
@@ -138,7 +227,7 @@ def _count(
     if complete:
         odd_ones = [path for path, file in files.items() if file.reading is Reading.DECODED]
         # Whether a new one holds text is found out even where it is not asked for.
-        requested = [path for path in odd_ones if path in odd or _matches(globs, path)]
+        requested = [path for path in odd_ones if path in odd or takes(path)]
         decoded, complete = _count_decoded(query, root, requested, files, counts, deadline)
         if complete:
             remember(root, files, looked_at)
@@ -152,7 +241,7 @@ def _count(
             if path in named
             else file.reading is Reading.AS_IT_IS and all_counted
         )
-        and _matches(globs, path)
+        and takes(path)
     }
     for path in [path for path, count in lines.items() if count]:
         if _is_private_key(root, path, files[path]):
@@ -211,17 +300,12 @@ def grep_texts(
     case_sensitive: bool,
     limit: int,
     context_lines: int = CONTEXT_LINES,
-) -> GrepResult:
-    """Search stored texts, given as path and text, in the order in which they come.
+) -> CodeMatches:
+    """As `grep`, in stored texts, given as path and text, in the order in which they come.
 
-    The arguments and the pattern's meaning are those of `grep`. Texts are read as they are
-    needed, some megabytes at a time.
-
-    Raises:
-        InvalidPattern: the pattern is malformed or too large.
-        UsageError: a glob that can match nothing.
+    They are read as they are needed, some megabytes at a time.
     """
-    globs = _globs_of(file_pattern)
+    takes = _taking(file_pattern)
     query = Query(pattern, case_sensitive)
     deadline = time.monotonic() + TIME_LIMIT
     # A bad pattern is an error even when there is nothing to search.
@@ -229,9 +313,9 @@ def grep_texts(
     taken = (
         (path, text.encode(errors="replace"))
         for path, text in texts
-        if _matches(globs, path) and not is_hidden_from_tools(path)
+        if takes(path) and not is_hidden_from_tools(path)
     )
-    matches: list[GrepMatch] = []
+    matches: list[CodeMatch] = []
     searched = 0
     for batch in _batches(taken):
         seconds = deadline - time.monotonic()
@@ -246,7 +330,19 @@ def grep_texts(
             places, in_time = first_places(query, batch.text(), limit - len(matches), seconds)
             matches += batch.matches(places, context_lines)
             complete = complete and in_time
-    return GrepResult(matches, total, searched, truncated=not complete)
+    return _results(matches, total, searched, STORED, complete)
+
+
+def _results(
+    matches: list[CodeMatch], total: int, files: int, searched: str, complete: bool
+) -> CodeMatches:
+    return CodeMatches(
+        matches=matches,
+        total_matches=total,
+        files_searched=files,
+        searched=searched,
+        truncated=not complete or None,
+    )
 
 
 class _Batch:
@@ -275,7 +371,7 @@ class _Batch:
         # Of texts with the same start all but the last are empty.
         return bisect_right(self._starts, place.line - 1) - 1
 
-    def matches(self, places: Iterable[Place], context_lines: int) -> Iterator[GrepMatch]:
+    def matches(self, places: Iterable[Place], context_lines: int) -> Iterator[CodeMatch]:
         at, lines = -1, [b""]
         for place in places:
             index = self.index_of(place)
@@ -285,13 +381,13 @@ class _Batch:
             yield _match(self.paths[index], lines, number, place.byte, context_lines)
 
 
-def _match(path: str, lines: list[bytes], index: int, byte: int, context_lines: int) -> GrepMatch:
+def _match(path: str, lines: list[bytes], index: int, byte: int, context_lines: int) -> CodeMatch:
     column = len(lines[index][:byte].decode("utf-8", "replace"))
     text = lines[index].removesuffix(b"\r").decode("utf-8", "replace")
     start = max(0, min(column - TEXT_LENGTH // 4, len(text) - TEXT_LENGTH))
     left = "…" if start else ""
     right = "…" if start + TEXT_LENGTH < len(text) else ""
-    return GrepMatch(
+    return CodeMatch(
         file=path,
         line=index + 1,
         column=column + 1,
@@ -353,9 +449,5 @@ def _as_utf_8(data: bytes) -> bytes:
     return data
 
 
-def _globs_of(file_pattern: str) -> Globs | None:
-    return Globs([file_pattern], descend=False) if file_pattern else None
-
-
-def _matches(globs: Globs | None, path: str) -> bool:
-    return globs is None or globs.match(path)
+def _taking(file_pattern: str) -> Callable[[str], bool]:
+    return Globs([file_pattern], descend=False).match if file_pattern else lambda _: True

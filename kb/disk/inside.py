@@ -162,7 +162,10 @@ def _refusal(path: str) -> tuple[str, str] | None:
         refusal = _refusal_as_written(form)
         if refusal is not None:
             return refusal
-        plain = _unescaped(form)
+        plain = form
+        if "%" in form:
+            plain = re.sub(r"(?i)%u([0-9a-f]{4})", lambda match: chr(int(match[1], 16)), form)
+            plain = unquote(plain, errors="replace")
         if "\N{REPLACEMENT CHARACTER}" in plain and "\N{REPLACEMENT CHARACTER}" not in form:
             return _TRAVERSAL, "percent-encoded bytes that are not valid UTF-8"
         plain = folded(plain)
@@ -187,13 +190,6 @@ def _refusal_as_written(path: str) -> tuple[str, str] | None:
     if is_hidden_from_tools(path):
         return _DENIED, "this name is hidden from tools"
     return None
-
-
-def _unescaped(text: str) -> str:
-    if "%" not in text:
-        return text
-    text = re.sub(r"(?i)%u([0-9a-f]{4})", lambda match: chr(int(match[1], 16)), text)
-    return unquote(text, errors="replace")
 
 
 def _not_found(folder: str, path: str) -> FileNotFound:

@@ -88,11 +88,8 @@ class Claim:
 
     def take_up(self) -> bool:
         """Take up the file that is now at the path; whether it is another one."""
-        now = self.identity_now()
-        is_another = now is not None and now != self.identity
-        if is_another:
-            self.identity = now
-        return is_another
+        before, self.identity = self.identity, self.identity_now() or self.identity
+        return self.identity != before
 
     def release(self) -> None:
         """Give up the claim: all connections to the file are closed."""
@@ -159,16 +156,11 @@ def opened(
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             yield stream
     finally:
-        _close(descriptor)
-
-
-def _close(descriptor: int) -> None:
-    """Close a descriptor, or keep it if its file has meanwhile become a database in use."""
-    with _lock:
-        if _is_claimed(os.fstat(descriptor)):
-            _kept.append(descriptor)
-        else:
-            os.close(descriptor)
+        with _lock:
+            if _is_claimed(os.fstat(descriptor)):  # it has become a database in use meanwhile
+                _kept.append(descriptor)
+            else:
+                os.close(descriptor)
 
 
 def _is_claimed(status: os.stat_result) -> bool:

@@ -55,7 +55,7 @@ def is_secret(path: str) -> bool:
 
 def secret_folder(path: str) -> bool:
     """Whether any part of a path names a folder that holds nothing but credentials."""
-    return _any_part(path, _is_secret_folder, _FOLDER_NAMES)
+    return _any_part(path, lambda name: bool(_FOLDER.match(plain_name(name))), _FOLDER_NAMES)
 
 
 def begins_as_private_key(text: str) -> bool:
@@ -103,7 +103,3 @@ def _any_part(path: str, is_one: Callable[[str], bool], several: re.Pattern[str]
 @lru_cache(maxsize=10_000)
 def _is_secret_name(name: str) -> bool:
     return _NAME.match(plain_name(name)) is not None
-
-
-def _is_secret_folder(name: str) -> bool:
-    return _FOLDER.match(plain_name(name)) is not None

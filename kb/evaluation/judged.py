@@ -1,4 +1,5 @@
-"""Measure retrieval quality on judged collections: nDCG@10, recall@10, recall@100, MRR@10.
+"""Measure retrieval quality on judged collections: nDCG@10, recall@10, recall@100, MRR@10; and what
+scores are worth: whether they fall, what 0.7 tells, and whether names are found by it.
 
 There are two layouts. Documents of BEIR's (`corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or
 `qrels/test.tsv`) are loaded into a separate file. A file of questions about documents that the
@@ -15,17 +16,18 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
 from kb.disk.open_databases import opened
 from kb.errors import SourceError
+from kb.evaluation.questions import MadeQuestion, Page
 from kb.ingest.embed import embed_pending
 from kb.ingest.prepare import prepare_document
-from kb.ingest.report import Progress
+from kb.ingest.report import Progress, no_progress
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import Floats
 from kb.search.candidates import FileQuery
@@ -34,13 +36,14 @@ from kb.search.files import SearchedFile, Snapshot
 from kb.search.filters import Filters, chunk_filters
 from kb.search.policy import Policy, Scope, SearchRequest
 from kb.search.query import Query, parse_query
+from kb.search.ranking import RELEVANT
 from kb.search.rows import load_documents, load_rows
 from kb.search.run import run
 from kb.settings import user_cache
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.collections import find_collection_id, insert_collection
 from kb.store.connection import Connection, Row
-from kb.store.contents import WHOLE_FILE, document_paths
+from kb.store.contents import WHOLE_FILE, document_paths, pages_of
 from kb.store.database import Database
 from kb.store.documents import store_document
 from kb.text.headings import PATH_SEPARATOR
@@ -52,6 +55,7 @@ HEADING_MEASURE = "Heading@5"
 DEPTH = 100  # documents a query that are judged
 MAX_ROWS = 10 * DEPTH  # in which they are
 FIRST_ROWS = 5  # rows whose headings are
+Files = Sequence[SearchedFile]
 _MARKUP = re.compile(r"[`*_\\]|\s+")
 
 
@@ -127,7 +131,7 @@ def read_questions(file: Path) -> Judged:
     return Judged(questions, relevant, headings)
 
 
-def load_beir(model: ModelInUse, folder: Path, progress: Callable[[str, int, int], None]) -> None:
+def load_beir(model: ModelInUse, folder: Path, progress: Progress) -> None:
     rows = list(_json_lines(folder / "corpus.jsonl"))
     with model.database.write() as connection:
         collection_id = find_collection_id(connection, folder.name)
@@ -188,11 +192,7 @@ class _JudgedPolicy(Policy):
         return [*zip_longest(load_documents(connection, ids), headings, fillvalue="")]
 
 
-def run_queries(
-    files: Sequence[SearchedFile],
-    judged: Judged,
-    progress: Callable[[str, int, int], None] = lambda *_: None,
-) -> dict[str, Run]:
+def run_queries(files: Files, judged: Judged, progress: Progress = no_progress) -> dict[str, Run]:
     """What each query finds in files that are searched as one, by mode. Raises FileError."""
     runs = {mode: Run() for mode in MODES}
     embedded = [file for file in files if file.model.embed_queries(["is there a model?"])]
@@ -282,9 +282,6 @@ def _json_lines(file: Path) -> Iterator[Any]:
         raise SourceError(f"cannot read {file}: {error.strerror}") from error
 
 
-Files = Sequence[SearchedFile]
-
-
 @contextlib.contextmanager
 def judged_collection(
     file: SearchedFile, folder: Path, model: str | None, progress: Progress
@@ -296,3 +293,106 @@ def judged_collection(
         load_beir(fresh, folder, progress)
         embed_pending(fresh, progress=progress)
         yield [SearchedFile(fresh, file.names)], judged
+
+
+NEIGHBOURING_ROWS = 10  # whose scores are compared
+
+
+def judged_figures(
+    files: Files, judged: Judged, progress: Progress = no_progress
+) -> dict[str, float]:
+    """How often scores rise, and F1 at 0.7 as a share of the best threshold's."""
+    pairs: list[tuple[float, bool]] = []
+    rising = neighbours = relevant = 0
+    for done, (key, question) in enumerate(judged.questions.items()):
+        progress("scores", done, len(judged.questions))
+        scores, documents = _ask(files, question)
+        first = scores[:NEIGHBOURING_ROWS]
+        neighbours += max(len(first) - 1, 0)
+        rising += sum(after > before for before, after in pairwise(first))
+        answers = judged.relevant[key]
+        relevant += sum(grade > 0 for grade in answers.values())
+        pairs += [(score, answers.get(path, 0) > 0) for path, score in documents.items()]
+    best, threshold, at = best_threshold(pairs, relevant)
+    return {
+        "rising": rising / max(neighbours, 1),
+        "bestF1": best,
+        "bestThreshold": threshold,
+        "shareOfBestF1": at / best if best else 0.0,
+    }
+
+
+def best_threshold(
+    pairs: Sequence[tuple[float, bool]], relevant: int
+) -> tuple[float, float, float]:
+    """The greatest F1 of any threshold, that threshold, and F1 at 0.7.
+
+    `pairs`: the score of each question and document, and whether that answers it; `relevant`: how
+    many answers there are, found or not.
+    """
+    best = threshold = at = 0.0
+    right = 0
+    ordered = sorted(pairs, key=lambda pair: -pair[0])
+    for number, (score, is_right) in enumerate(ordered, 1):
+        right += is_right
+        if number < len(ordered) and ordered[number][0] == score:
+            continue  # equal scores pass together
+        f1 = 2 * right / (number + relevant)
+        if score >= RELEVANT:
+            at = f1
+        if f1 > best:
+            best, threshold = f1, score
+    return best, threshold, at
+
+
+def made_figures(
+    files: Files, made: Sequence[MadeQuestion], progress: Progress = no_progress
+) -> list[dict[str, Any]]:
+    """For each kind of question, how many come out right."""
+    rows: dict[str, dict[str, Any]] = {}
+    for done, question in enumerate(made):
+        progress("questions", done, len(made))
+        row = rows.setdefault(question.kind, {"kind": question.kind, "questions": 0})
+        row["questions"] += 1
+        for name, is_so in _outcome(question, *_ask(files, question.question)).items():
+            row[name] = row.get(name, 0) + is_so
+    return [
+        {
+            key: round(value / row["questions"], 4) if key not in ("kind", "questions") else value
+            for key, value in row.items()
+        }
+        for row in rows.values()
+    ]
+
+
+def pages(files: Files) -> list[Page]:
+    """The documents of some files, to make questions from."""
+    listed: list[Page] = []
+    for file in files:
+        with file.database.read() as connection:
+            ranges, _ = file.names.ranges(connection, [])
+            listed += [Page(*row) for place in ranges for row in pages_of(connection, place)]
+    return listed
+
+
+def _outcome(
+    question: MadeQuestion, scores: list[float], documents: dict[str, float]
+) -> dict[str, bool]:
+    if question.kind == "unrelated":
+        return {"at0.7": max(scores, default=0.0) >= RELEVANT}
+    right = max((documents.get(path, 0.0) for path in question.documents), default=0.0)
+    if question.kind == "near-miss":
+        order = list(documents)
+        places = [order.index(path) for path in question.documents if path in order]
+        wrong = [order.index(path) for path in question.behind if path in order]
+        return {"before": bool(places) and (not wrong or min(places) < min(wrong))}
+    return {"at0.7": right >= RELEVANT, "first": next(iter(documents), "") in question.documents}
+
+
+def _ask(files: Files, question: str) -> tuple[list[float], dict[str, float]]:
+    """The scores of a question's answer, by row, and the best of each document, best first."""
+    rows = run(files, SearchRequest(question, limit=DEPTH)).rows
+    documents: dict[str, float] = {}
+    for row in rows:
+        documents.setdefault(row["documentId"], row["relevanceScore"])
+    return [row["relevanceScore"] for row in rows], documents

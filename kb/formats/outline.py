@@ -57,7 +57,7 @@ class Link:
     kind: str  # as in `citations`
     line: int  # 1-based, of the file
     context: str  # the sentence round it, as written, on one line
-    key: str = ""  # of a stored link: where it leads (see `kb.store.citation_keys`)
+    key: str = ""  # of a stored link: where it leads (see `kb.store.citations`)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,31 +11,38 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from kb.errors import ModelMismatchError
-from kb.ingest.calibration import calibrate, require_same_vectors
+from kb.formats.chunk import embedding_text
 from kb.ingest.engine import Batch, Engine, Threads, Vectors
 from kb.ingest.report import Progress, no_progress
 from kb.model_in_use import ModelInUse
-from kb.models.embedder import BATCH_SIZE, Embedder, are_interchangeable, is_address
+from kb.models.choose import make_embedder, suited_model
+from kb.models.embedder import BATCH_SIZE, Calibration, Embedder, are_interchangeable, is_address
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
     WHOLE_FILE,
     ChunkRange,
     StoredChunk,
+    all_document_ids,
     chunk_ids,
     chunks_to_embed,
     count_waiting,
     documents_of_chunks,
     has_more_vectors,
+    passages_of_documents,
+    sections_of_documents,
+    texts_of,
     texts_to_embed,
     waiting_chunks,
 )
 from kb.store.database import Database
 from kb.store.vectors import (
+    chunk_vectors,
     current_model,
     delete_if_unused,
     find_model_id,
     insert_model,
     insert_vectors,
+    mean_vector,
     rebuild_document_vectors,
     rebuild_slabs,
     set_build_of_model,
@@ -122,32 +129,24 @@ def reembed(
     progress: Progress = no_progress,
     engine: Engine = THREADS,
 ) -> EmbedReport:
-    """Embed everything with another model. Searches go on with the old vectors till the end.
+    """As `Collecting.reembed`, in one file. Searches go on with the old vectors till the end.
 
     An interrupted run leaves the old model in use and its finished vectors for the next run.
-
-    Raises EmbeddingError if the model cannot be used; nothing has changed then.
     """
     report = EmbedReport()
-    embedder.embed(["width"])
-    with model.database.write() as connection:
-        model_id = _insert_model(connection, embedder)
-    with model.database.read() as connection:
-        order = chunk_ids(connection)
-    run = _Run(model.database, embedder, model_id, report, engine, keeps_old=True)
+    run, order = _run_beside(model, embedder, report, engine)
     with model.database.batch():
         with closing(run.embed(order)) as steps:
             for done in steps:
                 progress("embedding", min(done, len(order)), len(order))
         with model.database.write() as connection:
             run.require_model(connection)
-            switch_model(connection, model_id)
+            switch_model(connection, run.model_id)
     calibrate(model.database, embedder)
     model.keep_embedder(embedder)
     # What was stored while the model was changed.
     rest = embed_pending(model, progress=progress, engine=engine)
-    report.embedded += rest.embedded
-    report.reused += rest.reused
+    report.include(rest)
     report.waiting = rest.waiting
     return report
 
@@ -262,11 +261,7 @@ def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport, engin
     if not (suited := model.better_model()):
         return
     embedder = model.make_embedder(suited)
-    embedder.embed(["width"])  # nothing has changed when it cannot be loaded
-    with model.database.write() as connection:
-        model_id = _insert_model(connection, embedder)
-        embedded = chunk_ids(connection, with_vector=True)
-    run = _Run(model.database, embedder, model_id, report, engine, keeps_old=True)
+    run, embedded = _run_beside(model, embedder, report, engine, with_vector=True)
     try:
         for _ in run.embed(embedded):
             pass
@@ -278,6 +273,22 @@ def _follow_language(model: ModelInUse, waiting: int, report: EmbedReport, engin
                 model.keep_embedder(embedder)
     except ModelMismatchError:
         pass  # another process changed the model: who embeds next takes that one
+
+
+def _run_beside(
+    model: ModelInUse,
+    embedder: Embedder,
+    report: EmbedReport,
+    engine: Engine,
+    *,
+    with_vector: bool = False,
+) -> tuple[_Run, list[int]]:
+    """A run with another model while the file keeps its own, and the chunks to embed."""
+    embedder.embed(["width"])  # nothing has changed when it cannot be loaded
+    with model.database.write() as connection:
+        model_id = _insert_model(connection, embedder)
+        ids = chunk_ids(connection, with_vector=with_vector)
+    return _Run(model.database, embedder, model_id, report, engine, keeps_old=True), ids
 
 
 def _key(embedder: Embedder) -> tuple[str, str, int]:
@@ -322,3 +333,89 @@ def _is_other_build(embedder: Embedder, current: Row) -> bool:
 
 def _insert_model(connection: Connection, embedder: Embedder) -> int:
     return insert_model(connection, *_key(embedder), *embedder.calibration)
+
+
+MAX_SAMPLES = 120
+MIN_SAMPLES = 8
+SAME_MODEL = 0.97  # cosine of two vectors of one text: machines and builds differ by less
+MIN_CONTRAST = 0.02  # of cosines: a model below it tells nothing apart
+
+
+def calibrate(database: Database, embedder: Embedder) -> None:
+    """Note how the cosines of a model nobody has judged become scores. Raises EmbeddingError.
+
+    The packaged model, whose scores are fitted to judged collections, reads a sample of the file's
+    own passages too. The new model's line is laid through two points at which both say the same: a
+    heading with the passage below it, and one with passages of other documents. How near that comes
+    to fitted constants: docs/decisions/0031-models-by-address.md.
+    """
+    if is_address(embedder.name) and (calibration := _calibrated(database, embedder)) is not None:
+        embedder.calibration = calibration
+        with database.write() as connection:
+            _insert_model(connection, embedder)
+
+
+def require_same_vectors(database: Database, embedder: Embedder) -> None:
+    """Raise ModelMismatchError if a server gives a text another vector than the file has."""
+    with database.read() as connection:
+        first = chunk_ids(connection, with_vector=True, limit=1)
+        chunks = chunks_to_embed(connection, first, anew=True)
+        if not chunks:
+            return
+        stored = chunk_vectors(connection, chunks[0].document_id)[chunks[0].chunk_id]
+        (text,) = texts_to_embed(connection, chunks).values()
+    if float(embedder.embed([text])[0] @ mean_vector([stored])) < SAME_MODEL:
+        raise ModelMismatchError(
+            f"{embedder.name} gives other vectors than those in the file: run "
+            f"`kb reembed --model {embedder.name}` if the server has another model now",
+            model=embedder.name,
+        )
+
+
+def _calibrated(database: Database, embedder: Embedder) -> Calibration | None:
+    """A model's calibration by the passages of a file; None if these are too few."""
+    sample = _sample(database)
+    if len(sample) < MIN_SAMPLES:
+        return None
+    fitted = make_embedder(suited_model([text for _, text in sample]))
+    related, unrelated = _medians(fitted, sample)
+    own_related, own_unrelated = _medians(embedder, sample)
+    if min(related - unrelated, own_related - own_unrelated) < MIN_CONTRAST:
+        return None
+    line = fitted.calibration
+    slope = line.slope * (related - unrelated) / (own_related - own_unrelated)
+    return Calibration(slope, line.slope * unrelated + line.intercept - slope * own_unrelated)
+
+
+def _sample(database: Database) -> list[tuple[str, str]]:
+    """A heading of each sampled document, and the passage that begins below it."""
+    with database.read() as connection:
+        ids = all_document_ids(connection)
+        chosen = ids[:: 1 + len(ids) // MAX_SAMPLES]
+        stored = passages_of_documents(connection, chosen)
+        sections = {
+            (row["document_id"], row["position"]): row["heading_path"]
+            for row in sections_of_documents(connection, chosen)
+        }
+        texts = {row["document_id"]: row for row in texts_of(connection, chosen)}
+    by_document: dict[int, tuple[str, str]] = {}
+    for document_id, section, _, _, start, end, _, _ in stored:
+        if section is not None:
+            row, path = texts[document_id], sections[document_id, section]
+            text = embedding_text(row["title"], path, row["content"][start:end])
+            by_document[document_id] = (path.rpartition(" > ")[2], text)  # the last one
+    return list(by_document.values())
+
+
+def _medians(embedder: Embedder, sample: Sequence[tuple[str, str]]) -> tuple[float, float]:
+    """The median cosine of headings with their own passages, and with others."""
+    import numpy as np
+
+    queries, passages = [], []
+    for at in range(0, len(sample), BATCH_SIZE):
+        headings, texts = zip(*sample[at : at + BATCH_SIZE], strict=True)
+        queries.append(embedder.embed_queries(headings))
+        passages.append(embedder.embed(texts))
+    cosines = np.concatenate(queries) @ np.concatenate(passages).T
+    is_own = np.eye(len(cosines), dtype=bool)
+    return float(np.median(cosines[is_own])), float(np.median(cosines[~is_own]))

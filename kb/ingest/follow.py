@@ -19,8 +19,7 @@ from kb.ingest.embed import embed_pending
 from kb.ingest.reach import unconfirmed
 from kb.ingest.registration import SourceRegistration
 from kb.ingest.report import Progress, SyncReport, no_progress
-from kb.ingest.sync import sync_collection
-from kb.ingest.sync_run import CAPTURES_VARIABLE
+from kb.ingest.sync import CAPTURES_VARIABLE, sync_collection
 from kb.model_in_use import ModelInUse
 from kb.open_file import OpenFile
 from kb.sources.address import local
@@ -92,16 +91,12 @@ def sync_configured_archives(
     """Register and sync the archives of the environment and of the project that are new.
 
     A missing folder is an error only when nothing of it is stored: a copied file works without
-    its sources.
+    its sources. Returns whether one was synced just now, so that vectors may be missing.
 
     Args:
         more: by what names it, further folders and what they hold.
 
-    Returns:
-        whether one was synced just now, so that vectors may be missing.
-
-    Raises:
-        SourceError: a variable names a folder that is not there.
+    Raises SourceError if a variable names a folder that is not there.
     """
     database = knowledge.database
     if database.read_only:

@@ -23,10 +23,11 @@ from kb.disk.skipped import NOISY_FOLDERS
 from kb.formats.anchors import HOOKS
 from kb.formats.outline import Link
 from kb.formats.sites import Settings, Site, generators, literal_address
-from kb.store.citation_keys import link_key, path_key
 from kb.store.citations import (
     documents_for_links,
     labels_of_collection,
+    link_key,
+    path_key,
     set_citation_keys,
     unresolved_links,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ from kb.errors import SourceError
 from kb.ingest.prepare import files_of, glob_filter, opened
 from kb.results.care import Packed
 from kb.sources.bundle import pack
-from kb.sources.folder import SourceFile, is_private_key
-from kb.sources.manifest import MANIFEST_NAME, Manifest
+from kb.sources.folder import is_private_key
+from kb.sources.manifest import MANIFEST_NAME
 from kb.store.collections import unstored_row
 from kb.text.file_names import storable
 
@@ -25,16 +25,10 @@ def pack_folder(
     exclude: Sequence[str] = (),
     facts: Mapping[str, str],
 ) -> Packed:
-    """Write what `kb add` would take of a folder as a bundle of which it takes the same.
+    """As `Care.pack`; `facts` are put in place of the manifest's, "" leaves it.
 
     If the folder has a manifest, only what that lists is packed, with its hashes; files that it
     names elsewhere stay there.
-
-    Args:
-        facts: `name`, `version` and `description` in place of the manifest's; "" leaves it.
-
-    Raises:
-        SourceError: there is no document, the manifest cannot be used, or the bundle not written.
     """
     row = unstored_row(
         "", source=storable(folder), include=json.dumps(include), exclude=json.dumps(exclude)
@@ -62,30 +56,22 @@ def pack_folder(
             raise SourceError(f"{folder} holds no document: nothing was packed")
         texts = {key: facts[key] or getattr(manifest, key) for key in facts}
         facts = {"name": folder.name, **{key: text for key, text in texts.items() if text}}
+        hashes = {entry.path: entry.hash for entry in manifest.entries}
+        listed = [_entry(file.path, "", hashes.get(file.path, "")) for file in files]
         matches = glob_filter(include, exclude)
-        size = pack(files, destination, _manifest_of(files, manifest, facts, matches))
+        listed += [
+            _entry(entry.path, entry.url, entry.hash)
+            for entry in manifest.entries
+            if entry.url and matches(entry.path)
+        ]
+        content = {**facts, **manifest.content, **facts, "sources": {"files": listed}}
+        size = pack(files, destination, content)
     return Packed(
         bundle=str(destination),
         documents=len(files),
         bytes=size,
         left_out=[*manifest.notices, *left_out],
     )
-
-
-def _manifest_of(
-    files: Sequence[SourceFile],
-    manifest: Manifest,
-    facts: Mapping[str, str],
-    matches: Callable[[str], bool],
-) -> dict[str, Any]:
-    hashes = {entry.path: entry.hash for entry in manifest.entries}
-    listed = [_entry(file.path, "", hashes.get(file.path, "")) for file in files]
-    listed += [
-        _entry(entry.path, entry.url, entry.hash)
-        for entry in manifest.entries
-        if entry.url and matches(entry.path)
-    ]
-    return {**facts, **manifest.content, **facts, "sources": {"files": listed}}
 
 
 def _entry(path: str, url: str, digest: str) -> str | dict[str, Any]:

@@ -33,19 +33,7 @@ class AccessTokens(Workspace):
     def list_tokens(self) -> list[TokenStatus]:
         """Whose tokens there are and what they may do, valid ones first, by name."""
         with self.database.read() as connection:
-            rows = access_tokens.all_tokens(connection)
-        return [
-            TokenStatus(
-                name=row["name"],
-                role=row["role"],
-                state=access_tokens.state_of(row),
-                created=row["created_at"],
-                expires=row["expires_at"],
-                revoked=row["revoked_at"],
-                requests_per_minute=row["requests_per_minute"],
-            )
-            for row in rows
-        ]
+            return access_tokens.all_tokens(connection)
 
     def revoke_tokens(self, *names: str) -> None:
         """End the tokens of these names at once, also for a running server; all or none."""

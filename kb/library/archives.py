@@ -17,12 +17,11 @@ from kb.results.archives import (
 )
 from kb.search.archives import NO_ARCHIVE, ArchiveHit, search_archives
 from kb.search.files import SearchedFile
-from kb.store.citation_graph import citations_made, citations_received, document_names
+from kb.store.citation_graph import ENDS, citations_made, citations_received
 from kb.store.connection import Row
-from kb.store.contents import address_of
+from kb.store.contents import address_of, documents_shown
 
 MAX_CITATIONS = 100  # of one document, one way
-ENDS = ("source_document_id", "target_document_id")
 
 
 class Archives(Workspace):
@@ -86,8 +85,11 @@ def _citations(
                 for id_ in ids[file]
             }
             rows = [row for way in ways.values() for row in (*way[0], *way[1])]
-            stored = document_names(connection, {row[end] for row in rows for end in ENDS} - {None})
-        names = {id_: file.names.everywhere(name) for id_, name in stored.items()}
+            shown = documents_shown(connection, {row[end] for row in rows for end in ENDS} - {None})
+        names = {
+            id_: file.names.everywhere(f"{row['collection']}/{row['path']}")
+            for id_, row in shown.items()
+        }
         for id_, (made, received) in ways.items():
             is_cut |= max(len(made), len(received)) > MAX_CITATIONS
             citations[file, id_] = ArchiveCitations(
@@ -100,11 +102,13 @@ def _citations(
 
 def _row(file: SearchedFile, hit: ArchiveHit, citations: ArchiveCitations | None) -> ArchiveRow:
     row = hit.row
+    folder: str = row["folder"] or row["collection"]
+    name = folder.rstrip("/").rpartition("/")[2] or folder
     return ArchiveRow(
         document=ArchiveDocument(
             id=file.names.everywhere(f"{row['collection']}/{row['path']}"),
             title=row["title"],
-            path=f"{_folder_name(row)}/{row['path']}",
+            path=f"{name}/{row['path']}",
             url=address_of(row, row["path"]),
             source=row["source"] or RESEARCH,
             date=row["date"] or "",
@@ -116,11 +120,6 @@ def _row(file: SearchedFile, hit: ArchiveHit, citations: ArchiveCitations | None
         highlights=[Highlight(field=name, snippets=pieces) for name, pieces in hit.highlights],
         citations=citations,
     )
-
-
-def _folder_name(row: Row) -> str:
-    folder: str = row["folder"] or row["collection"]
-    return folder.rstrip("/").rpartition("/")[2] or folder
 
 
 def _citation(row: Row, names: dict[int, str]) -> ArchiveCitation:

@@ -7,7 +7,7 @@ exist raise `CollectionNotFound` or `DocumentNotFound` with the nearest ones.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from typing import NamedTuple
 
 from kb.errors import DocumentNotFound, FileError, NotFoundError
@@ -60,13 +60,7 @@ def list_visible(
         if len(files) == 1:
             raise
     shown = [
-        Listed(
-            file.names.everywhere(row["collection"]),
-            row["path"],
-            row["title"] or row["path"],
-            row["summary"],
-            row["character_count"],
-        )
+        Listed(**{**row, "collection": file.names.everywhere(row["collection"])})
         for row in rows[:limit]
     ]
     return shown, len(rows) > limit
@@ -150,7 +144,10 @@ def changed_documents(workspace: Workspace, collection: str, since: str, limit: 
             rows = [row] if row else []
             if not collection:
                 rows = _visible_collections(workspace, file, connection)
-            changed += _changed_in(file, connection, rows, since, limit)
+            for row in rows:
+                name = file.names.called(row).collection
+                listed = documents_changed_since(connection, row["collection_id"], since, limit)
+                changed += [{**document, "collection": name} for document in listed]
     return sorted(changed, key=lambda row: (row["changed_at"], row["path"]), reverse=True)
 
 
@@ -158,16 +155,6 @@ def hashes_of_documents(workspace: Workspace) -> dict[tuple[str, str], bytes]:
     """Collection and id of each document of the first file, with the hash of its content."""
     with workspace.database.read() as connection:
         return document_hashes(connection, [*BROWSABLE_KINDS, "external"])
-
-
-def _changed_in(
-    file: SearchedFile, connection: Connection, rows: Sequence[Row], since: str, limit: int
-) -> list[Row]:
-    return [
-        {**document, "collection": file.names.called(row).collection}
-        for row in rows
-        for document in documents_changed_since(connection, row["collection_id"], since, limit)
-    ]
 
 
 def _visible_of_all(workspace: Workspace) -> list[tuple[SearchedFile, Row]]:

@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from kb.errors import FileError, UsageError
-from kb.ingest.copying import copy_file
-from kb.ingest.cut import cut_file
-from kb.ingest.move import move_collection
+from kb.ingest.copying import copy_file, cut_file, move_collection
 from kb.ingest.reach import unconfirmed
 from kb.ingest.report import Progress, no_progress
 from kb.library.workspace import Workspace
-from kb.models.embedder import BUILDS
 from kb.results.care import (
     CollectionStatus,
     Copied,
@@ -172,7 +169,7 @@ def _status(database: Database) -> FileStatus:
         rows = all_collections(connection)
         passages = passages_of_collections(connection)
         tokens = count_tokens(connection)
-        problems = quick(connection, BUILDS)
+        problems = quick(connection)
         documents = documents_of_collections(connection)
     if (waiting := log_finding(database)) is not None:
         problems.append(waiting)
@@ -222,7 +219,7 @@ def _status(database: Database) -> FileStatus:
 def _replication(path: Path) -> dict[str, Any] | None:
     if not is_replicated(path):
         return None
-    from kb.store.replication.state import replication_state
+    from kb.store.replication.replicate import replication_state
 
     if (state := replication_state(path)) is None:
         return None

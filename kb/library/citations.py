@@ -13,19 +13,19 @@ from kb.library.workspace import Workspace
 from kb.results.citations import BrokenLink, BrokenLinks, CitationRow, Citations, Graph
 from kb.search.files import SearchedFile
 from kb.store.citation_graph import (
+    ENDS,
+    STATES,
+    Address,
     citation_graph,
     citations_made,
     citations_received,
-    document_addresses,
-    document_names,
+    drawn_citations,
     links_and_states,
+    picture_of,
 )
 from kb.store.connection import Connection
+from kb.store.contents import address_fields, documents_shown
 from kb.store.database import Database
-from kb.store.graph_picture import Address, drawn_citations, graph_picture, picture_of
-from kb.store.link_states import STATES
-
-ENDS = ("source_document_id", "target_document_id")
 
 
 class Citing(Workspace):
@@ -82,7 +82,7 @@ class Citing(Workspace):
         """
         if within is not None:  # a picture shows the clusters of one file
             with self.database.read() as connection:
-                return graph_picture(connection, address, within)
+                return picture_of(drawn_citations(connection), address, within)
         parts, _ = self.read_each(
             lambda file, connection: drawn_citations(connection, file.names.told_apart)
         )
@@ -127,10 +127,12 @@ def _citations(reading: OpenDocument, depth: int) -> Citations:
     made = citations_made(connection, document_id)
     received = citations_received(connection, document_id)
     ids = {row[end] for row in (*made, *received) for end in ENDS} - {None} | {document_id}
+    shown = documents_shown(connection, ids)
     names = {
-        id_: file.names.everywhere(name) for id_, name in document_names(connection, ids).items()
+        id_: file.names.everywhere(f"{row['collection']}/{row['path']}")
+        for id_, row in shown.items()
     }
-    addresses = document_addresses(connection, ids)
+    addresses = {id_: address_fields(row, row["path"]) for id_, row in shown.items()}
     graph = None
     if depth > 1:
         graph = _renamed(citation_graph(connection, [document_id], depth), file)
@@ -138,15 +140,14 @@ def _citations(reading: OpenDocument, depth: int) -> Citations:
         document=names[document_id],
         **addresses[document_id],
         citations=[
-            CitationRow(
-                way=way,
-                line=row["line"],
-                document=names.get(row[end], ""),
-                target=row["target_url"],
-                **addresses.get(row[end], {}),
-                kind=row["kind"],
-                confidence=row["confidence"],
-                context=row["context"],
+            CitationRow.from_dict(
+                {
+                    **row,
+                    **addresses.get(row[end], {}),
+                    "way": way,
+                    "document": names.get(row[end], ""),
+                    "target": row["target_url"],
+                }
             )
             for way, end, part in (("cites", ENDS[1], made), ("cited by", ENDS[0], received))
             for row in part

@@ -1,26 +1,45 @@
-"""What goes into the file and out of it: sources added and synced, passages embedded, removals."""
+"""What goes into the file and out of it: sources added and synced, passages embedded, removals.
+
+Shards (`kb/ingest/copying.py`) are synced side by side, with one writer each.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from kb.errors import UsageError
+from kb.disk.git import git_branch
+from kb.errors import CollectionNotFound, EmbeddingError, KbError, SourceError, UsageError
+from kb.formats.convert.formats import INSTALL_OCR, can_recognise
 from kb.ingest.embed import THREADS, EmbedReport, embed_pending, reembed as embed_anew
 from kb.ingest.engine import Engine
 from kb.ingest.reach import confirm, unconfirmed
-from kb.ingest.registration import MovedSource, SourceRegistration
+from kb.ingest.registration import MovedSource, Registration, SourceRegistration
 from kb.ingest.report import Progress, SyncReport, no_progress
 from kb.ingest.sync import sync_collection
-from kb.library.shard_syncs import embed_each, of_shard, sync_shards
-from kb.library.sources import register, rows_to_sync, stored_source
 from kb.library.workspace import Workspace
+from kb.models.embedder import available_cores
 from kb.results.care import Embedded, Removed, SyncedCollection, SyncResults
 from kb.results.findings import Reach
-from kb.store.collections import ALL_KINDS, find_collection_id
+from kb.sources.address import (
+    git_address,
+    is_git,
+    is_remote,
+    is_web,
+    local,
+    name_of,
+    typed_path,
+    web_address,
+)
+from kb.sources.folder import SecretFile, SourceFile, read, secret_root
+from kb.store.collections import ALL_KINDS, Names, all_collections, find_collection_id, shard_of
+from kb.store.connection import Connection, Row
 from kb.store.contents import (
     WHOLE_FILE,
     ChunkRange,
@@ -28,14 +47,14 @@ from kb.store.contents import (
     count_documents,
     count_waiting,
 )
+from kb.store.database import Database
 from kb.store.documents import delete_collection, delete_document
+from kb.store.mark import Mark
+from kb.store.projects import all_projects
 from kb.store.vectors import delete_unused_vectors
+from kb.text.file_names import on_disk, storable
 
 Tell = Callable[[str], None]
-
-
-def _silence(_: str) -> None:
-    """The default listener to workers."""
 
 
 class Collecting(Workspace):
@@ -69,19 +88,23 @@ class Collecting(Workspace):
         """
         shards: list[tuple[Collecting, Sequence[SourceRegistration]]] = []
         for base in self.shards_here:
-            registrations = {}
-            for source in [os.fspath(source) for source in sources]:
-                registration = register(
-                    *(base.database, source),
+            with base.database.read() as connection:
+                shard = shard_of(connection)
+            registrations = [
+                register(
+                    *(base.database, os.fspath(source)),
                     name=name,
                     kind=kind,
                     include=include,
                     exclude=exclude,
                     description=description,
-                    settings=settings,
+                    settings={**(settings or {}), **({"shard": shard} if shard else {})},
+                    keeps_empty=bool(shard),  # there even while the shard has no document of it
                 )
-                registrations[registration.source] = of_shard(base, registration)
-            shards.append((base, [*registrations.values()]))
+                for source in sources
+            ]
+            unique = {registration.source: registration for registration in registrations}
+            shards.append((base, [*unique.values()]))
         if embed:
             self.model.require_chosen()  # before anything is read
         reports, has_failed = sync_shards(shards, progress)
@@ -127,7 +150,7 @@ class Collecting(Workspace):
         force: bool = False,
         embed: bool = True,
         workers: str = "",
-        tell: Tell = _silence,
+        tell: Tell = lambda _: None,
         progress: Progress = no_progress,
     ) -> SyncResults:
         """Bring collections, by default all, in line with their sources; embed all that waits.
@@ -231,7 +254,7 @@ class Collecting(Workspace):
         model: str = "",
         *,
         workers: str = "",
-        tell: Tell = _silence,
+        tell: Tell = lambda _: None,
         progress: Progress = no_progress,
     ) -> Embedded:
         """Embed everything with a model, by default the one that suits the documents.
@@ -266,16 +289,13 @@ def _remove_document(base: Workspace, name: str, document: str) -> Removed:
     return Removed(collection=row["name"], document=stored["path"])
 
 
-@contextlib.contextmanager
-def _engine(workers: str, tell: Tell) -> Iterator[Engine]:
+def _engine(workers: str, tell: Tell) -> AbstractContextManager[Engine]:
     """Where the model runs: in this process, or on the workers of a Dask scheduler."""
     if not workers:
-        yield THREADS
-        return
-    from kb.ingest.workers import DaskWorkers
+        return nullcontext(THREADS)
+    from kb.ingest.engine import DaskWorkers
 
-    with DaskWorkers(workers, tell) as engine:
-        yield engine
+    return DaskWorkers(workers, tell)
 
 
 def _range(base: Workspace, name: str) -> ChunkRange:
@@ -311,3 +331,206 @@ def _results(
         embedding_error=error,
         has_failed=has_failed,
     )
+
+
+def sync_shards(
+    shards: Sequence[tuple[Workspace, Sequence[Row | Registration]]],
+    progress: Progress,
+    *,
+    force: bool = False,
+) -> tuple[list[SyncReport], bool]:
+    """As `_sync_each`, for each shard, side by side; a collection has one report."""
+    if len(shards) == 1:
+        return _sync_each(*shards[0], progress, force=force)
+    stop = threading.Event()
+    counts = [(0, 0)] * len(shards)
+
+    def sync(number: int) -> tuple[list[SyncReport], bool]:
+        def show(stage: str, done: int, total: int) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            counts[number] = done, total
+            progress(stage, *map(sum, zip(*counts, strict=True)))
+
+        return _sync_each(*shards[number], show, force=force)
+
+    reports: dict[str, SyncReport] = {}
+    has_failed = False
+    with ThreadPoolExecutor(available_cores()) as pool:
+        try:
+            for part, failed in pool.map(sync, range(len(shards))):
+                has_failed |= failed
+                for report in part:
+                    whole = reports.setdefault(report.collection, SyncReport(report.collection))
+                    whole.include(report)
+        except BaseException:
+            stop.set()
+            raise
+    return [*reports.values()], has_failed
+
+
+def _sync_each(
+    base: Workspace,
+    collections: Sequence[Row | Registration],
+    progress: Progress,
+    *,
+    force: bool = False,
+) -> tuple[list[SyncReport], bool]:
+    """Sync collections, and whether one failed: a missing folder must not stop the others."""
+    reports: list[SyncReport] = []
+    has_failed = False
+    for collection in collections:
+        try:
+            report = sync_collection(
+                base.database, collection, force=force, reads_ahead=True, progress=progress
+            )
+        except (SourceError, CollectionNotFound) as error:
+            if isinstance(collection, Registration) and len(collections) == 1:
+                raise
+            has_failed, report = True, _failed(collection, error)
+        reports.append(report)
+    return reports, has_failed
+
+
+def _failed(collection: Row | Registration, error: KbError) -> SyncReport:
+    hint = ""
+    if not isinstance(collection, dict):
+        name = getattr(collection, "default_name", "")
+    else:
+        name, source = collection["name"], collection["source"]
+        if not is_remote(source) and not local(source).exists():
+            hint = f" `kb move {name} FOLDER` says where it is now."
+    report = SyncReport(name)
+    report.fail("", error.message + hint)
+    return report
+
+
+def embed_each(
+    files: Sequence[tuple[Workspace, ChunkRange]], progress: Progress, engine: Engine = THREADS
+) -> tuple[EmbedReport, str]:
+    """Embed what waits in ranges of files, one after the other; why that could not be done."""
+    total = EmbedReport()
+    for base, within in files:
+        try:
+            report = embed_pending(base.model, progress=progress, within=within, engine=engine)
+        except EmbeddingError as error:
+            return total, error.message
+        total.include(report)
+    return total, ""
+
+
+def register(database: Database, source: str, **fields: Any) -> SourceRegistration:
+    """What becomes of a source that is added, with more `fields` of it; its sync stores it.
+
+    Raises:
+        SourceError: there is no such folder.
+        UsageError: the name is blank or taken, the source secret, an address malformed, or text
+            recognition not installed.
+    """
+    settings = fields.get("settings", {})
+    if not can_recognise(settings.get("ocr", "")):
+        raise UsageError(f"text recognition needs what `{INSTALL_OCR}` adds")
+    if (name := fields.get("name")) is not None and not name.strip():
+        raise UsageError("a collection's name must not be blank")
+    registration = SourceRegistration(*stored_source(source), **fields)
+    with database.read() as connection:
+        registration.plan(connection)
+    is_private = bool(settings.get("allow_private"))
+    database.mark.confirm_source(registration.source, is_private=is_private)
+    return registration
+
+
+def stored_source(source: str) -> tuple[str, str]:
+    """How a source is stored, and its default name."""
+    if is_git(source):
+        repository = git_address(source)
+        return repository.stored, repository.name
+    if is_web(source):
+        address = web_address(source)
+        return address, name_of(address)
+    if is_remote(source):
+        raise UsageError(f"{source} is not a kind of source: see `kb add --help`")
+    root = typed_path(source)
+    if not (root.is_dir() or root.is_file()):
+        raise SourceError(f"there is no folder or file {source}", path=str(root))
+    if why := secret_root(root) or _private_key(root):
+        raise UsageError(f"{source} is not added, since secrets are never stored: {why}")
+    # A link keeps the name that was typed, not that of its target.
+    typed = Path(source).expanduser().name
+    name = root.name if typed in ("", ".", "..") or source.lower().startswith("file:") else typed
+    return storable(root), storable(name)
+
+
+def _private_key(root: Path) -> str:
+    if root.is_file():
+        try:
+            read(SourceFile(root.name, root, 0, 0))
+        except SecretFile:
+            return "it is a private key"
+        except SourceError:
+            pass  # the sync reports it
+    return ""
+
+
+def rows_to_sync(workspace: Workspace, names: Sequence[str]) -> list[Row]:
+    """The named collections, or all that have a source. Raises CollectionNotFound, or UsageError if
+    one has no source, or belongs to another branch of a project than the one checked out."""
+    with workspace.database.read() as connection:
+        if names:
+            rows = [workspace.names.collection(connection, name, ALL_KINDS) for name in names]
+            for row in rows:
+                _require_branch(connection, row)
+        else:
+            # A project's external docs are synced by its activation, on its branch at that time.
+            rows = [
+                row
+                for row in workspace.names.collections(connection, ALL_KINDS)
+                if row["source"] and row["project_id"] is None
+            ]
+    for row in rows:
+        if not row["source"]:
+            raise UsageError(
+                f'the collection "{row["name"]}" is filled by tool calls and has no source to sync '
+                "from"
+            )
+    return rows
+
+
+def _require_branch(connection: Connection, row: Row) -> None:
+    """Refuse to fill a project's external docs with the files of another branch."""
+    for project in all_projects(connection):
+        root, branch = Path(on_disk(project["root"])), project["branch"]
+        if project["project_id"] != row["project_id"] or not root.is_dir():
+            continue
+        if (checked_out := git_branch(root)) != branch:
+            raise UsageError(
+                f'the collection "{row["name"]}" holds the branch {branch}, and {checked_out} is '
+                f"checked out in {root}: check out {branch}, or activate the project"
+            )
+
+
+def trust(files: Sequence[Path], names: Sequence[str]) -> list[Reach]:
+    """Let the collections of a file, by default all, read their sources; returns these.
+
+    Args:
+        files: the file; of those behind it, the shards of a file that was cut count as well.
+    """
+    confirmed: dict[Reach, None] = {}
+    for file in files:
+        if not names and file == files[0]:
+            Mark(file).confirm_file()  # before it is opened, which its tables may forbid
+        with Database(file, create=False) as database:
+            with database.read() as connection:
+                if file != files[0] and shard_of(connection) is None:
+                    continue
+                rows = (
+                    [Names({}).collection(connection, name, ALL_KINDS) for name in names]
+                    if names
+                    else all_collections(connection)
+                )
+            if not names:
+                database.mark.confirm_file()
+            reaches = unconfirmed(database, rows)
+            confirm(database, reaches)
+            confirmed.update(dict.fromkeys(reaches))
+    return [*confirmed]

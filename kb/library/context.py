@@ -37,6 +37,8 @@ NAMES = "collection", "collectionId", "documentId", "documentTitle", "url"  # of
 OMITTED_SHARES = 8, 5  # what was left out takes up to 1/8 of a long reply, 1/5 of a short
 OMITTED_CHARACTERS = 200  # of which a short reply is one
 
+Key = tuple[SearchedFile, int]  # of a document: its file and row id
+
 
 class Packing(Workspace):
     def context(
@@ -64,22 +66,20 @@ class Packing(Workspace):
             query, collections, MAX_CANDIDATES, needs_distances=False, documents=shown
         )
         (result,), notice = answer(self, [request])
-        files = list(dict.fromkeys(result.files))
-        rows: dict[tuple[int, int], Any] = {}  # of a search, by the key of their document
+        rows: dict[Key, Any] = {}  # of a search, by the key of their document
         candidates = []
         for file, hit, row in zip(result.files, result.hits, result.rows, strict=True):
-            key = (files.index(file), hit.document_id or 0)
+            key = (file, hit.document_id or 0)
             rows.setdefault(key, row)
             candidates.append(Candidate(key, row["chunkIndex"], hit.score))
-        together = Together(files)
-        of_files: dict[SearchedFile, dict[int, Any]] = {file: {} for file in files}
-        for (number, document), row in rows.items():
-            of_files[files[number]][document] = row
+        of_files: dict[SearchedFile, dict[int, Any]] = {}
+        for (file, document), row in rows.items():
+            of_files.setdefault(file, {})[document] = row
+        together = Together([*of_files])
         with together.read():
             loaded = together.each(_load, of=of_files)
-        origins = {files.index(file): of_file for file, (of_file, _) in loaded.items()}
         texts = {
-            (files.index(file), document_id): text
+            (file, document_id): text
             for file, (_, of_file) in loaded.items()
             for document_id, text in of_file.items()
         }
@@ -95,7 +95,9 @@ class Packing(Workspace):
         omitted = pack(candidates, texts, max_characters - room_for_omitted - len(notice))
 
         documents = [
-            _document(rows[key], text, origins[key[0]]) for key, text in texts.items() if text.parts
+            _document(rows[key], text, loaded[key[0]][0])
+            for key, text in texts.items()
+            if text.parts
         ]
         documents.sort(key=lambda document: -document.score)
         if shown.sort == "date":
@@ -110,28 +112,21 @@ class Packing(Workspace):
 def _document(row: Mapping[str, Any], text: PackedText, origins: Origins) -> ContextDocument:
     parts = []
     for part in text.parts:
-        lines = _lines(text, part.first, part.end)
+        opening = text.passages[part.first]
+        first = opening.start_line
+        last = first + text.text[opening.start : part.end].rstrip().count("\n")
         parts.append(
             ContextPart(
-                **origins.location(text.passages[part.first].document_id, *lines),
+                **origins.location(opening.document_id, first, last),
                 heading=heading_of(text, part.first) or None,
-                start_line=lines[0],
-                end_line=lines[1],
+                start_line=first,
+                end_line=last,
                 content=part.text_of(text),
                 score=part.score,
             )
         )
-    return ContextDocument(
-        collection=row["collection"],
-        collection_id=row.get("collectionId"),
-        document_id=row["documentId"],
-        document_title=row["documentTitle"],
-        url=row.get("url"),
-        date=row.get("date"),
-        score=max(part.score for part in parts),
-        parts=parts,
-        also_in=row.get("alsoIn"),
-    )
+    score = max(part.score for part in parts)
+    return ContextDocument.from_dict({**row, "score": score, "parts": parts})
 
 
 def _load(
@@ -162,16 +157,10 @@ def _load(
     }
 
 
-def _lines(text: PackedText, first: int, end: int) -> tuple[int, int]:
-    opening = text.passages[first]
-    body = text.text[opening.start : end].rstrip()
-    return opening.start_line, opening.start_line + body.count("\n")
-
-
 def _omitted(
     candidates: Sequence[Candidate],
-    rows: Mapping[tuple[int, int], Mapping[str, Any]],
-    texts: dict[tuple[int, int], PackedText],
+    rows: Mapping[Key, Mapping[str, Any]],
+    texts: dict[Key, PackedText],
     max_characters: int,
 ) -> list[OmittedPart]:
     """Where the best of what was left out is, each section once."""
@@ -180,14 +169,9 @@ def _omitted(
         text, row = texts[candidate.document], rows[candidate.document]
         passage = text.passages[candidate.position - 1]
         heading = heading_of(text, candidate.position - 1)
-        part = OmittedPart(
-            collection=row["collection"],
-            document_id=row["documentId"],
-            heading=heading or None,
-            start_line=passage.start_line,
-            end_line=passage.end_line,
-            score=candidate.score,
-        )
+        lines = {"startLine": passage.start_line, "endLine": passage.end_line}
+        place = {"heading": heading or None, **lines, "score": candidate.score}
+        part = OmittedPart.from_dict({**row, **place})
         key = (candidate.document, heading)
         if key in omitted:
             continue

@@ -9,8 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 from kb.errors import DiscoveryNotFound, FileError, NoEmbeddings, UsageError
-from kb.ingest.discoveries import all_discoveries
-from kb.ingest.indexes import Index, find_index
+from kb.ingest.discoveries import all_discoveries, record_discovery
+from kb.ingest.forget import find_discovery, forget_discovery
+from kb.ingest.indexes import (
+    Index,
+    add_document,
+    create_index,
+    find_index,
+)
 from kb.library.workspace import Workspace
 from kb.results.memory import (
     AddedDocument,
@@ -58,8 +64,6 @@ class Memory(Workspace):
         Raises:
             UsageError: it is too short or long, or seems to contain a secret.
         """
-        from kb.ingest.discoveries import record_discovery
-
         return record_discovery(
             *(self.model, content, type, module, source),
             supersedes=supersedes,
@@ -111,8 +115,6 @@ class Memory(Workspace):
         Raises:
             UsageError: several match, or it is in a file that is only read.
         """
-        from kb.ingest.forget import find_discovery, forget_discovery
-
         try:
             return forget_discovery(self.database, discovery)
         except DiscoveryNotFound:
@@ -175,8 +177,6 @@ class Memory(Workspace):
         Raises:
             UsageError: the content is blank or too large, or the metadata are not JSON.
         """
-        from kb.ingest.index_documents import add_document
-
         return add_document(self.file, index, doc_id, content, dict(metadata or {}))
 
     def create_index(
@@ -192,8 +192,6 @@ class Memory(Workspace):
         Raises:
             IndexExists, UnknownBackend: with what there is.
         """
-        from kb.ingest.indexes import create_index
-
         return create_index(self.file, name, backend, IndexOptions(lowercase, min_length))
 
 

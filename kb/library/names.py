@@ -12,8 +12,8 @@ from kb.store.contents import document_paths_from
 from kb.store.database import Database
 
 
-def collection_names(file: Path, prefix: str, limit: int) -> list[str]:
-    """Collections whose names begin with a prefix."""
+def collection_names(file: Path, prefix: str = "", limit: int = -1) -> list[str]:
+    """Collections whose names begin with a prefix; -1 for all."""
     return _read(file, lambda read: collection_names_from(read, prefix, limit))
 
 

@@ -85,9 +85,8 @@ def open_replica(address: str, writer: str) -> Opened:
     """A copy that follows the one at an address; a refused write names `writer` as the place.
     Raises SourceError or UsageError if there is no copy, or the address is malformed."""
     from kb.store.replication import follow
-    from kb.store.replication.destination import parse_destination
 
-    return follow.open_replica(parse_destination(address), writer)
+    return follow.open_replica(address, writer)
 
 
 def holds_nothing(file: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +12,13 @@ from kb.errors import SourceError
 from kb.formats.parse import is_markdown_text
 from kb.ingest.discoveries import all_discoveries
 from kb.ingest.reach import permitted
-from kb.library.resolve import OpenDocument, read_document, read_page
+from kb.library.resolve import OpenDocument, read_document
 from kb.library.workspace import Workspace
 from kb.search.files import SearchedFile
 from kb.search.results import file_of
 from kb.sources.address import local
-from kb.store.citation_graph import citations_made, citations_received
-from kb.store.collections import Names, all_collections
+from kb.store.citation_graph import ENDS, citations_made, citations_received
+from kb.store.collections import all_collections
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
     documents_of_collections,
@@ -71,7 +71,11 @@ def _view(reading: OpenDocument, max_citations: int) -> DocumentView:
     sections = sections_of(connection, stored["document_id"])
     made = citations_made(connection, stored["document_id"], max_citations)
     received = citations_received(connection, stored["document_id"], max_citations)
-    ends = _addresses(file.names, connection, [*made, *received])
+    ids = {row[end] for row in (*made, *received) for end in ENDS} - {None}
+    ends = {
+        id_: {**row, "shown": file.names.called({"name": row["collection"]}).collection}
+        for id_, row in documents_shown(connection, ids).items()
+    }
     sources = {other["name"]: other["source"] for other in all_collections(connection)}
     folder = None
     with contextlib.suppress(SourceError):
@@ -107,14 +111,6 @@ def list_everything(workspace: Workspace) -> tuple[list[dict[str, Any]], Counter
     return rows, counts
 
 
-def list_collection(
-    workspace: Workspace, name: str, limit: int, offset: int
-) -> tuple[Row, list[Row], int]:
-    """A collection's row, some of its documents, and their number."""
-    page = read_page(workspace, name, limit, offset)
-    return page.row, page.documents, page.total
-
-
 def recent_sessions(workspace: Workspace, sessions: int, events: int) -> list[dict[str, Any]]:
     """The newest sessions of all files: what was asked, read and learned in each."""
     rows = []
@@ -137,7 +133,6 @@ def recent_sessions(workspace: Workspace, sessions: int, events: int) -> list[di
 
 
 def statistics_of_calls(workspace: Workspace) -> list[dict[str, Any]]:
-    """Statistics of the calls of each tool, over all files."""
     return call_statistics(logged_calls(connection) for _, connection in _read_each(workspace))
 
 
@@ -160,12 +155,3 @@ def _read_each(workspace: Workspace) -> Iterator[tuple[SearchedFile, Connection]
         if not file.database.in_memory:
             with file.database.read() as connection:
                 yield file, connection
-
-
-def _addresses(names: Names, connection: Connection, citations: Sequence[Row]) -> dict[int, Row]:
-    keys = ("source_document_id", "target_document_id")
-    ids = {row[key] for row in citations for key in keys} - {None}
-    return {
-        id_: {**row, "shown": names.called({"name": row["collection"]}).collection}
-        for id_, row in documents_shown(connection, ids).items()
-    }

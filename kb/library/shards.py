@@ -7,23 +7,143 @@ once. What they propose is merged here.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import copyreg
+import glob
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from kb.errors import FileError, KbError, UsageError
-from kb.ingest.workers import connect, require_extra
-from kb.library.shard_reader import ShardReader
+from kb.ingest.engine import connect, require_extra
 from kb.model_in_use import ModelInUse
 from kb.search.files import LostReadError, SearchedFile
 from kb.settings import VERSION
-from kb.store.collections import Names
-from kb.store.connection import Row
+from kb.store.collections import Names, file_mark
+from kb.store.connection import Connection, Row
+from kb.store.database import AttachedFiles, Database
+from kb.store.vectors import current_model
+
+INTERRUPT_SECONDS = 0.02
+
+# A process has a file open once, whoever asks; and one thread reads, so that a file is read by one
+# connection, whose version tells whether it has changed.
+_attached = AttachedFiles()
+_thread = ThreadPoolExecutor(1, "shards")
+
+copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)))
+
+
+class Listed(NamedTuple):
+    """A file that a worker has."""
+
+    key: str  # the same for all copies of a file, wherever they lie
+    path: str
+    model: Row | None  # its `current_model`
+
+
+class ShardReader:
+    """The files of a worker's machine that match some patterns, open and warm; a Dask actor.
+
+    Args:
+        patterns: of files there, or folders whose `*.db` are meant.
+        version: of the kb that asks: what is sent and answered is one version's.
+
+    Raises:
+        UsageError: another version is installed here.
+    """
+
+    def __init__(self, patterns: Sequence[str], version: str) -> None:
+        if version != VERSION:
+            raise UsageError(f"kb {VERSION} is installed there, {version} here")
+        self._patterns = patterns
+        self._shards: dict[str, Database] = {}
+        self._reading: tuple[object, Connection] | None = None  # which call, and what by
+
+    async def shards(self) -> tuple[list[Listed], list[str]]:
+        """The files that can be read now, and why others cannot."""
+        return await asyncio.get_running_loop().run_in_executor(_thread, self._look)
+
+    async def ask(
+        self,
+        key: str,
+        version: int | None,
+        seconds: float,
+        names: Names,
+        step: Callable[..., T],
+        arguments: Sequence[Any],
+    ) -> tuple[int, T]:
+        """A step on one file, and the file's version; ended after so many seconds.
+
+        Args:
+            version: that the file must still have.
+
+        Raises:
+            FileError: it is not here, cannot be read, or takes too long.
+            LostReadError: it has changed.
+        """
+        call = object()
+        until = time.monotonic() + seconds
+
+        def answer() -> tuple[int, T]:
+            if time.monotonic() > until:
+                raise FileError("nobody waits any more")
+            database = self._shards.get(key)
+            if database is None or not database.is_in_place():
+                self._look()
+                database = self._shards.get(key)
+            if database is None:
+                raise FileError("the file is not there any more")
+            with database.read() as connection:
+                now = connection.version()
+                if version not in (None, now):
+                    raise LostReadError("it has changed")
+                self._reading = call, connection
+                try:
+                    return now, step(
+                        SearchedFile(ModelInUse(database), names), connection, *arguments
+                    )
+                finally:
+                    self._reading = None
+
+        work = asyncio.get_running_loop().run_in_executor(_thread, answer)
+        await asyncio.wait([work], timeout=seconds)
+        while not work.done():
+            if (reading := self._reading) is not None and reading[0] is call:
+                reading[1].apsw.interrupt()
+            await asyncio.sleep(INTERRUPT_SECONDS)
+        return await work
+
+    def _look(self) -> tuple[list[Listed], list[str]]:
+        _attached.paths = sorted({path for each in self._patterns for path in _matching(each)})
+        self._shards = {}
+        listed = []
+        problems = []
+        for database in _attached.databases():
+            try:
+                with database.read() as connection:
+                    key, model = file_mark(connection), current_model(connection)
+            except FileError as error:
+                problems.append(f"Left out: {error.message.rstrip('.')}.")
+                continue
+            if key and key not in self._shards:
+                self._shards[key] = database
+                listed.append(Listed(key, str(database.path), model))
+        return listed, [*_attached.unavailable, *problems]
+
+
+def _matching(pattern: str) -> list[Path]:
+    paths = map(Path, glob.glob(str(Path(pattern).expanduser()), recursive=True))
+    files = [file for path in paths for file in (path.glob("*.db") if path.is_dir() else [path])]
+    return [file.absolute() for file in files if file.is_file()]
+
 
 SECONDS = 5.0  # that a question waits for the workers in all
 LOOK_SECONDS = 2.0  # how often it is asked which workers there are, and what lies there
@@ -37,13 +157,7 @@ T = TypeVar("T")
 class Shards:
     """The files that the workers of a scheduler have; what lies where is looked up now and then.
 
-    Args:
-        address: the scheduler's, as for `kb.ingest.workers.connect`.
-        patterns: of the files on the workers' machines.
-        seconds: how long a question waits for all of them.
-
-    Raises:
-        UsageError: the extra is not installed, or the address is none.
+    Arguments and errors are those of `Workspace.use_shards`.
     """
 
     def __init__(self, address: str, patterns: Sequence[str], seconds: float = SECONDS) -> None:
@@ -52,8 +166,8 @@ class Shards:
         self._address = address
         self._patterns = patterns
         self._client: Any = None
-        self._readers: dict[str, Any] = {}  # actors by the address of their worker
-        self._futures: dict[str, Any] = {}  # which keep them
+        # Actors by the address of their worker, with what keeps them.
+        self._readers: dict[str, tuple[Any, Any]] = {}
         self._holders: dict[str, dict[str, str]] = {}  # by key of a file: paths by worker
         self._models: dict[str, Row | None] = {}
         self._last: dict[tuple[str, str], str] = {}  # the key that was last at a host and a path
@@ -96,12 +210,8 @@ class Shards:
 
     def ask(self, worker: str, *arguments: Any) -> Callable[[float], Any]:
         """Ask a worker; what waits so many seconds for its answer. Raises as `ShardReader.ask`."""
-        future = self._readers[worker].ask(*arguments)
-
-        def wait(seconds: float) -> Any:
-            return future.result(timeout=seconds)
-
-        return wait
+        future = self._readers[worker][0].ask(*arguments)
+        return lambda seconds: future.result(timeout=seconds)
 
     def rest(self, worker: str) -> None:
         """Ask a worker last for a while."""
@@ -110,7 +220,6 @@ class Shards:
     def lose(self, worker: str) -> None:
         """Ask a worker no more, until it is found again."""
         self._readers.pop(worker, None)
-        self._futures.pop(worker, None)
         left = {
             key: {other: path for other, path in paths.items() if other != worker}
             for key, paths in self._holders.items()
@@ -121,7 +230,7 @@ class Shards:
         self._ended.set()
         client, self._client = self._client, None
         if client is not None:
-            self._readers, self._futures = {}, {}
+            self._readers = {}
             with contextlib.suppress(OSError, TimeoutError):
                 client.close(timeout=START_SECONDS)
 
@@ -134,7 +243,7 @@ class Shards:
         """Find out which workers there are and what they have."""
         try:
             if self._client is None or self._client.status != "running":
-                self._readers, self._futures = {}, {}
+                self._readers = {}
                 self._client = connect(self._address, direct=True)
                 self._client.rpc.timeout = REACH_SECONDS
             workers = [*self._client.nthreads(callback_timeout=START_SECONDS)]
@@ -144,7 +253,7 @@ class Shards:
             return
         problems: list[str] = []
         self._start(workers, problems)
-        waiting = {worker: reader.shards() for worker, reader in [*self._readers.items()]}
+        waiting = {worker: reader.shards() for worker, (reader, _) in [*self._readers.items()]}
         holders: dict[str, dict[str, str]] = {}
         for worker, future in waiting.items():
             try:
@@ -166,16 +275,9 @@ class Shards:
         """Give new workers their readers, and forget those of workers that are gone."""
         for worker in self._readers.keys() - {*workers}:
             self._readers.pop(worker, None)
-            self._futures.pop(worker, None)
+        made = ShardReader, self._patterns, VERSION
         new = {
-            worker: self._client.submit(
-                ShardReader,
-                self._patterns,
-                VERSION,
-                actor=True,
-                workers=[worker],
-                pure=False,
-            )
+            worker: self._client.submit(*made, actor=True, workers=[worker], pure=False)
             for worker in workers
             if worker not in self._readers
         }
@@ -187,8 +289,7 @@ class Shards:
                 problems.append(f"The worker {worker} was left out: {_reason(error)}.")
                 continue
             reader._future = None  # for which a call would wait where its worker is lost
-            self._readers[worker] = reader
-            self._futures[worker] = future
+            self._readers[worker] = reader, future
 
 
 class Shard(SearchedFile):

@@ -85,7 +85,7 @@ class Workspace:
 
     @property
     def shards_here(self) -> list[Self]:
-        """The file and those beside it that were cut (`kb.ingest.cut`): all of them are written."""
+        """The file and the shards beside it (`kb.ingest.copying`): all of them are written."""
         with self.database.read() as connection:
             if shard_of(connection) is None:
                 return [self]
@@ -316,11 +316,10 @@ class Workspace:
 
     def problems(self) -> list[Finding]:
         """What keeps the file from answering as it should; a few look-ups."""
-        from kb.models.embedder import BUILDS
         from kb.store.health import quick
 
         with self.database.read() as connection:
-            return quick(connection, BUILDS)
+            return quick(connection)
 
     def waiting_log(self) -> Finding | None:
         """That writes wait beside the `.db` because others keep them from being merged."""

@@ -13,16 +13,12 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from kb.errors import EmbeddingError, UsageError
-from kb.models.embedder import BUNDLED_CALIBRATION, unit_vectors
+from kb.models.embedder import BUNDLED_CALIBRATION, Floats, unit_vectors
 from kb.text.assets import asset
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 KEY_VARIABLE = "KB_MODEL_KEY"
 ATTEMPTS, QUERY_ATTEMPTS = 3, 2
@@ -134,15 +130,15 @@ class AddressEmbedder:
         prefix: Sequence[str] = next(prefixes, ("", ""))
         self._query_prefix, self._passage_prefix = prefix
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str]) -> Floats:
         """As `Embedder.embed`. Raises EmbeddingError."""
         return self._embed([self._passage_prefix + text for text in texts], is_query=False)
 
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed_queries(self, texts: Sequence[str]) -> Floats:
         """As `Embedder.embed_queries`. Raises EmbeddingError."""
         return self._embed([self._query_prefix + text for text in texts], is_query=True)
 
-    def _embed(self, texts: Sequence[str], *, is_query: bool) -> NDArray[np.float32]:
+    def _embed(self, texts: Sequence[str], *, is_query: bool) -> Floats:
         import numpy as np
 
         if not texts:
@@ -163,12 +159,12 @@ class AddressEmbedder:
         self.width = width
         return unit_vectors(vectors)
 
-    def _vectors(self, answer: Any, count: int) -> NDArray[np.float32]:
+    def _vectors(self, answer: Any, count: int) -> Floats:
         import numpy as np
 
         try:
             rows = sorted(answer["data"], key=lambda row: row["index"])
-            vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
+            vectors: Floats = np.array([row["embedding"] for row in rows], dtype=np.float32)
             is_whole = [row["index"] for row in rows] == list(range(count))
         except (KeyError, TypeError, ValueError) as error:
             raise EmbeddingError(

@@ -108,19 +108,19 @@ def read_weights(file: PackageFile) -> Weights:
     import numpy as np
 
     def norm(name: str) -> Norm:
-        return Norm(np.array(file.numbers(f"{name}.w")), np.array(file.numbers(f"{name}.b")))
+        return Norm(np.array(file.tensors[f"{name}.w"]), np.array(file.tensors[f"{name}.b"]))
 
     def linear(layer: str, parts: str, width: int = WIDTH) -> Linear:
         names = [f"{layer}.{part}" for part in parts.split()]
         rows = np.concatenate([dequantize(file.blocks(f"{name}.w", width)) for name in names])
         weights, scales = eight_bits(rows.T)
-        bias = np.concatenate([file.numbers(f"{name}.b") for name in names])
+        bias = np.concatenate([file.tensors[f"{name}.b"] for name in names])
         return Linear(weights, scales, bias)
 
     words = file.blocks("emb.word", WIDTH)
     return Weights(
         words=lambda tokens: dequantize(words[tokens]),
-        positions=file.numbers("emb.pos").reshape(-1, WIDTH) + file.numbers("emb.type")[:WIDTH],
+        positions=file.tensors["emb.pos"].reshape(-1, WIDTH) + file.tensors["emb.type"][:WIDTH],
         embedding_norm=norm("emb.ln"),
         layers=[
             Layer(
@@ -162,7 +162,7 @@ class PackageFile:
     first_token, last_token, unknown_token = 0, 2, 3
 
     def __init__(self, tensors: Mapping[str, NDArray[Any]]) -> None:
-        self._tensors = tensors
+        self.tensors = tensors
         self.piece_text = tensors["piece_text"]  # of all pieces, in UTF-8
         self.piece_ends = tensors["piece_ends"]  # where each ends there, behind a 0
         self.piece_scores: Floats = tensors["piece_scores"]  # log probabilities
@@ -170,7 +170,7 @@ class PackageFile:
     @cached_property
     def replacements(self) -> dict[int, str]:
         """What the tokenizer replaces characters with, by code point."""
-        stored, pieces, at = self._tensors["characters"].tobytes(), {}, 0
+        stored, pieces, at = self.tensors["characters"].tobytes(), {}, 0
         while at < len(stored):  # a code point, a length in characters, and these
             character, length = struct.unpack_from("<IB", stored, at)
             at += 5 + 4 * length
@@ -211,17 +211,13 @@ class PackageFile:
         order = np.argsort(beginnings)
         return order, beginnings[order]
 
-    def numbers(self, name: str) -> Floats:
-        """A tensor of single precision, flat."""
-        return self._tensors[name]
-
     def blocks(self, name: str, width: int) -> NDArray[np.uint8]:
         """A quantized matrix: shape (rows, width / BLOCK, bytes of a block).
 
         A block is a half-precision scale and 16 bytes; the low halves of the bytes are its first
         16 weights, the high halves the others, and 8 stands for 0.
         """
-        return self._tensors[name].reshape(-1, width // BLOCK, _BYTES_A_BLOCK)
+        return self.tensors[name].reshape(-1, width // BLOCK, _BYTES_A_BLOCK)
 
 
 def dequantize(blocks: NDArray[np.uint8]) -> Floats:

@@ -51,15 +51,9 @@ class LateInteraction:
 
 def blend(old: Sequence[float], new: Sequence[float], weight: float) -> list[int]:
     """Positions in their new order: both scores are spread over 0 to 1, then weighted."""
-    scores = [
-        (1 - weight) * before + weight * after
-        for before, after in zip(_spread(old), _spread(new), strict=True)
-    ]
+    scores = [0.0] * len(old)
+    for part, share in ((old, 1 - weight), (new, weight)):
+        low, high = min(part, default=0.0), max(part, default=0.0)
+        for at, score in enumerate(part if high > low else ()):
+            scores[at] += share * ((score - low) / (high - low))
     return sorted(range(len(scores)), key=lambda position: (-scores[position], position))
-
-
-def _spread(scores: Sequence[float]) -> list[float]:
-    if not scores:
-        return []
-    low, high = min(scores), max(scores)
-    return [(score - low) / (high - low) if high > low else 0.0 for score in scores]

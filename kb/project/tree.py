@@ -10,19 +10,20 @@ import contextlib
 import os
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from heapq import merge
 from pathlib import Path
 
 from kb.disk.globs import composed
-from kb.disk.grep import CONTEXT_LINES, SKIPPED_FOLDERS, GrepResult, grep, grep_texts
+from kb.disk.grep import SKIPPED_FOLDERS, grep, grep_texts
 from kb.disk.inside import is_hidden_from_tools, read_inside
 from kb.disk.open_databases import is_open_database
 from kb.disk.secret import begins_as_private_key
 from kb.errors import FileNotFound, PermissionDenied, SourceError
 from kb.project.in_use import ProjectInUse
 from kb.project.source_files import language_of
+from kb.results.code import DISK, STORED, CodeMatches
 from kb.sources.address import document_file, is_remote, kept, local
 from kb.store.connection import Connection, Row
 from kb.store.contents import document_paths, paths_at_both_ends, stored_text
@@ -31,7 +32,6 @@ from kb.text.decode import NoTextError, decode
 from kb.text.nearest import nearest
 from kb.text.times import stored_time
 
-DISK, STORED = "disk", "stored"
 NOT_HERE = "The folder of the documents is not here:"
 
 
@@ -123,9 +123,9 @@ def grep_project(
     file_pattern: str,
     case_sensitive: bool,
     limit: int,
-    context_lines: int = CONTEXT_LINES,
-) -> tuple[GrepResult, str, str]:
-    """Search the project's files: the matches, where they are, and a notice.
+    context_lines: int,
+) -> CodeMatches:
+    """Search the project's files.
 
     If the documents are not here, their stored texts are searched together with the files that are:
     of a project whose documents were moved away, the rest.
@@ -139,7 +139,7 @@ def grep_project(
         first, *others = _databases(project)
         connections = [reads.enter_context(first.read())]
         if documents_are_here(project, connections[0]):
-            return grep(project.root, *search), DISK, ""
+            return grep(project.root, *search)
         connections += [reads.enter_context(database.read()) for database in others]
         texts = merge(
             *(_stored_texts(project, connection) for connection in connections),
@@ -148,17 +148,17 @@ def grep_project(
         result = grep_texts(texts, *search)
     notice = f"{NOT_HERE} what is stored of them was searched."
     if not files_are_here(project):
-        return result, STORED, notice
+        return replace(result, notice=notice)
     here = grep(project.root, *search)
-    result = GrepResult(
-        sorted([*result.matches, *here.matches], key=lambda match: (match.file, match.line))[
-            :limit
-        ],
-        result.total_matches + here.total_matches,
-        result.files_searched + here.files_searched,
-        result.truncated or here.truncated,
+    matches = sorted([*result, *here], key=lambda match: (match.file, match.line))
+    return replace(
+        result,
+        matches=matches[:limit],
+        total_matches=result.total_matches + here.total_matches,
+        files_searched=result.files_searched + here.files_searched,
+        truncated=result.truncated or here.truncated,
+        notice=f"{notice[:-1]}, and the files that are.",
     )
-    return result, STORED, f"{notice[:-1]}, and the files that are."
 
 
 def _databases(project: ProjectInUse) -> list[Database]:

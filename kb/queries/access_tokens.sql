@@ -22,7 +22,12 @@ SELECT EXISTS (SELECT 1 FROM tokens);
 
 -- name: all_tokens
 -- Every token, valid ones first.
-SELECT name, role, requests_per_minute, created_at, expires_at, revoked_at FROM tokens
+SELECT
+  name, role, requests_per_minute, created_at AS created, expires_at AS expires,
+  revoked_at AS revoked,
+  CASE WHEN revoked_at <> '' THEN 'revoked' WHEN expires_at <= :now THEN 'expired' ELSE 'valid'
+  END AS state
+FROM tokens
 ORDER BY revoked_at IS NOT NULL, name, created_at;
 
 -- name: revoke_token!

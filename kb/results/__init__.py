@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kb.results.base import *  # noqa: F403
     from kb.results.care import *  # noqa: F403
     from kb.results.citations import *  # noqa: F403
+    from kb.results.code import *  # noqa: F403
     from kb.results.context import *  # noqa: F403
     from kb.results.documents import *  # noqa: F403
     from kb.results.external import *  # noqa: F403
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 # Making a dataclass takes up to a millisecond, so a search makes only those that it needs.
 _MODULES = (
     *("base", "search", "documents", "citations", "care", "findings"),
-    *("memory", "archives", "external", "context"),
+    *("memory", "code", "archives", "external", "context"),
 )
 
 

@@ -54,33 +54,6 @@ class ForgottenDiscovery(Result):
     notice: str | None = None  # why a trace may be left, and what to do then
 
 
-class CodeMatch(Result):
-    """A matching line; `column` counts from 1 in characters, `before` and `after` are lines."""
-
-    file: str
-    line: int
-    column: int
-    text: str  # of a long line the part around the match, with "…" for the rest
-    before: list[str]
-    after: list[str]
-
-
-class CodeMatches(Listing[CodeMatch]):
-    """The first matches by path and line, and how many lines match in all.
-
-    `searched` is "disk", or "stored" for the texts in the file. `truncated`: time ran out.
-    """
-
-    listed = "matches"
-
-    matches: list[CodeMatch]
-    total_matches: int
-    files_searched: int
-    searched: str
-    truncated: bool | None = None
-    notice: str | None = None
-
-
 BLANK_CONTENT = "Content must be a non-empty string"
 
 

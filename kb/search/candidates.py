@@ -32,7 +32,7 @@ from kb.search.keywords import WordLists, word_lists
 from kb.search.query import Operand, Query, quote
 from kb.search.ranking import ADDRESS, COLUMN_WEIGHTS, frequency_of, fts5_idf, readable_share
 from kb.search.typos import stems_of_words
-from kb.store.citation_keys import page_key
+from kb.store.citations import page_key
 from kb.store.collections import Labels
 from kb.store.connection import Connection
 from kb.store.contents import WHOLE_FILE, Ranges, count_chunks_of, range_around

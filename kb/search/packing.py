@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kb.store.connection import Row
 from kb.text.sentences import cut_at_sentence
@@ -40,7 +40,7 @@ class Passage(NamedTuple):
 class Candidate(NamedTuple):
     """A passage that answers: `document` is the key of its text, `position` counts from 1."""
 
-    document: tuple[int, int]
+    document: Any
     position: int
     score: float
 
@@ -75,7 +75,7 @@ class PackedPart:
 
 def pack(
     candidates: Sequence[Candidate],
-    documents: Mapping[tuple[int, int], PackedText],
+    documents: Mapping[Any, PackedText],
     max_characters: int,
 ) -> list[Candidate]:
     """Fill parts with the best candidates (best first), headings included; returns those left."""

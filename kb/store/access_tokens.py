@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from kb.errors import TokenNotFound, UsageError
+from kb.results.care import TokenStatus
 from kb.results.roles import Role
-from kb.store.connection import Connection, Row
+from kb.store.connection import Connection
 from kb.text.nearest import nearest
 from kb.text.times import stored_time, utc_now
 
 PREFIX = "kb_"  # by which people, and programs that look for secrets, know one
 RANDOM_BYTES = 32
 LONGEST_NAME = 64
-VALID, EXPIRED, REVOKED = "valid", "expired", "revoked"
+VALID, EXPIRED = "valid", "expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +44,17 @@ def add_token(
     days: int | None = None,
     requests_per_minute: int | None = None,
 ) -> str:
-    """Make a token. It is returned this once, and stored nowhere.
-
-    Args:
-        name: of the person or program that it is for.
-        days: after which it is no longer valid.
-
-    Raises:
-        UsageError: the name has a valid token already, or is malformed.
-    """
+    """As `AccessTokens.add_token`. The token is returned this once, and stored nowhere."""
     if not name or len(name) > LONGEST_NAME or not name.isprintable() or " " in name:
         raise UsageError(
             f"{name[:LONGEST_NAME]!r} names nobody: give 1 to {LONGEST_NAME} letters, digits and "
             "signs without blanks, such as anna or ci@build-7"
         )
-    for row in all_tokens(connection):
-        if row["name"] == name and state_of(row) == VALID:
-            raise UsageError(
-                f"{name} has a token already: `kb token revoke {name}` ends it, or give another "
-                "name, such as that of the machine"
-            )
+    if any(token.name == name and token.state == VALID for token in all_tokens(connection)):
+        raise UsageError(
+            f"{name} has a token already: `kb token revoke {name}` ends it, or give another name, "
+            "such as that of the machine"
+        )
     connection.run("revoke_token", name=name, now=utc_now())  # one that has expired
     token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
     expires = datetime.now(UTC) + timedelta(days=days) if days is not None else None
@@ -89,19 +81,13 @@ def has_tokens(connection: Connection) -> bool:
     return bool(connection.value("has_tokens"))
 
 
-def all_tokens(connection: Connection) -> list[Row]:
-    """Every token without its hash; valid ones first, by name."""
-    return connection.rows("all_tokens")
+def all_tokens(connection: Connection) -> list[TokenStatus]:
+    """Whose tokens there are and what they may do, valid ones first, by name."""
+    return [TokenStatus(**row) for row in connection.rows("all_tokens", now=utc_now())]
 
 
 def count_tokens(connection: Connection) -> Counter[str]:
-    return Counter(state_of(row) for row in all_tokens(connection))
-
-
-def state_of(row: Row) -> str:
-    if row["revoked_at"]:
-        return REVOKED
-    return EXPIRED if row["expires_at"] and row["expires_at"] <= utc_now() else VALID
+    return Counter(token.state for token in all_tokens(connection))
 
 
 def valid_hashes(connection: Connection, hashes: Collection[bytes]) -> set[bytes]:
@@ -115,7 +101,7 @@ def revoke_token(connection: Connection, name: str) -> None:
     """End the token of a name. Raises TokenNotFound if it has no valid one."""
     if connection.run("revoke_token", name=name, now=utc_now()):
         return
-    names = [row["name"] for row in all_tokens(connection) if not row["revoked_at"]]
+    names = [token.name for token in all_tokens(connection) if not token.revoked]
     raise TokenNotFound(
         f"{name} has no token that could be revoked.", near=lambda: nearest(name, names)
     )

@@ -83,7 +83,7 @@ def file_mark(connection: Connection) -> str:
 
 
 def shard_of(connection: Connection) -> list[int] | None:
-    """Remainder and divisor of what a shard has (`kb.ingest.cut`); None where nothing was cut."""
+    """Remainder and divisor of what a shard has (`kb.ingest.copying`); None without shards."""
     options = (json.loads(row["options"]) for row in all_collections(connection))
     return next((each["shard"] for each in options if "shard" in each), None)
 

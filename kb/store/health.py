@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from kb.errors import BusyError, DamagedFileError, FileError
+from kb.models.embedder import BUILDS
 from kb.results.findings import BROKEN, HINT, SOUND, Finding
 from kb.store.collections import all_collections
 from kb.store.connection import Connection
@@ -34,18 +35,15 @@ SAMPLES = 64  # passages of a larger one
 _MESSAGES = 20
 
 
-def quick(connection: Connection, packaged_models: Mapping[str, Collection[str]]) -> list[Finding]:
-    """What keeps the file from answering as it should; a few look-ups, no table is read.
-
-    `packaged_models` has the builds of the models that come with kb, by name.
-    """
+def quick(connection: Connection) -> list[Finding]:
+    """What keeps the file from answering as it should; a few look-ups, no table is read."""
     if has_vectors_without_model(connection):
         message = (
             "the row of the model that made the file's vectors is gone: searches use keywords alone"
         )
         return [Finding("model", BROKEN, message, "`kb reembed` makes the vectors anew")]
     model = current_model(connection)
-    if model is None or model["sha256"] in packaged_models.get(model["name"], [model["sha256"]]):
+    if model is None or model["sha256"] in BUILDS.get(model["name"], (model["sha256"],)):
         return []
     message = f"the file's vectors come from another build of the model {model['name']}"
     remedy = f"`kb reembed --model {model['name']}` makes them anew"

@@ -62,10 +62,19 @@ def store_similar(
         return
     best: dict[int, tuple[float, _Paragraph, Row]] = {}
     for paragraph in _paragraphs(parsed, text):
-        for row, similarity in _alike(connection, paragraph):
-            other = row["document_id"]
-            if other not in best or similarity > best[other][0]:
-                best[other] = (similarity, paragraph, row)
+        count = len(paragraph.words)
+        for row in connection.rows(
+            "paragraphs_with_signatures",
+            signatures=paragraph.signatures,
+            least=count * THRESHOLD,
+            most=count / THRESHOLD,
+            limit=MOST_CANDIDATES,
+        ):
+            shared = len(paragraph.words.intersection(array("I", row["words"])))
+            similarity = shared / (count + row["word_count"] - shared)
+            before = best.get(row["document_id"], (THRESHOLD,))[0]
+            if similarity > before:
+                best[row["document_id"]] = (similarity, paragraph, row)
         connection.run(
             "insert_report_paragraph",
             document_id=document_id,
@@ -125,24 +134,6 @@ def word_set(text: str) -> frozenset[str]:
     """The words that are compared: case-folded, pairs of characters of unspaced scripts."""
     pieces = (bigrams(word) if is_unspaced(word) else (word,) for word in words(text.casefold()))
     return frozenset(chain.from_iterable(pieces))
-
-
-def _alike(connection: Connection, paragraph: _Paragraph) -> list[tuple[Row, float]]:
-    count = len(paragraph.words)
-    rows = connection.rows(
-        "paragraphs_with_signatures",
-        signatures=paragraph.signatures,
-        least=count * THRESHOLD,
-        most=count / THRESHOLD,
-        limit=MOST_CANDIDATES,
-    )
-    alike = []
-    for row in rows:
-        shared = len(paragraph.words.intersection(array("I", row["words"])))
-        similarity = shared / (count + row["word_count"] - shared)
-        if similarity > THRESHOLD:
-            alike.append((row, similarity))
-    return alike
 
 
 def _paragraphs(parsed: ParsedDocument, text: str) -> list[_Paragraph]:

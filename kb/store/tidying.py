@@ -58,19 +58,13 @@ def close_ranks(database: Database) -> None:
 
 def tidy_a_little(connection: Connection) -> bool:
     """One step of tidying, for a call that changes one document; whether there is more to do."""
-    more = _merge(connection)
+    *newer, largest = sorted(pages for _, pages in connection.tuples("keyword_segments")) or [0]
+    before = connection.changes()
+    if sum(newer) > MOST_WASTE * largest:
+        connection.run("merge_keyword_index", pages=-STEP)  # a negative number: towards one segment
+    more = connection.changes() - before > 1  # by FTS5's documentation, less is nothing
     connection.release_pages(FREE_SHARE)
     return more
-
-
-def _merge(connection: Connection) -> bool:
-    """Merge some pages of the index if changes have left enough; whether it did."""
-    *newer, largest = sorted(pages for _, pages in connection.tuples("keyword_segments")) or [0]
-    if sum(newer) <= MOST_WASTE * largest:
-        return False
-    before = connection.changes()
-    connection.run("merge_keyword_index", pages=-STEP)  # a negative number: towards one segment
-    return connection.changes() - before > 1  # by FTS5's documentation, less is nothing
 
 
 def surplus_pages(connection: Connection) -> int:

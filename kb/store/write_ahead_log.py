@@ -118,7 +118,8 @@ class WriteAheadLog:
         """Make way for Litestream in time; BusyError when others have read for so long that nobody
         could merge the log."""
         share = self._logged / self._most
-        if share > PAUSED_SHARE and is_being_replicated(self.path):
+        # Litestream runs just now, or was killed without being started again.
+        if share > PAUSED_SHARE and os.path.exists(self._litestream / CONTROL):
             time.sleep(PAUSE_SECONDS * min(share, 1.0) ** 2)
         if log_size(self.path) <= self._most:
             return
@@ -127,21 +128,17 @@ class WriteAheadLog:
         self.merge(connection, replicated=True)
         if (size := log_size(self.path)) > self._most:
             raise BusyError(
-                f"{log_of(self.path)} has grown to {size / 1e6:.0f} MB, since another process has "
-                f"been reading {self.path} all the time: end it (`kb doctor` names it), then try "
-                "again",
+                f"{companion(self.path, '-wal')} has grown to {size / 1e6:.0f} MB, since another "
+                f"process has been reading {self.path} all the time: end it (`kb doctor` names "
+                "it), then try again",
                 path=str(self.path),
             )
-
-
-def log_of(path: Path) -> Path:
-    return companion(path, "-wal")
 
 
 def log_size(path: Path) -> int:
     """The bytes of a file's log; 0 without one, or if it cannot be seen."""
     try:
-        return log_of(path).stat().st_size
+        return companion(path, "-wal").stat().st_size
     except OSError:
         return 0
 
@@ -154,11 +151,6 @@ def litestream_folder(file: Path) -> Path:
 def is_replicated(file: Path) -> bool:
     """Whether a file is copied elsewhere, or will be again when Litestream is back."""
     return os.path.isdir(litestream_folder(file))
-
-
-def is_being_replicated(file: Path) -> bool:
-    """Whether Litestream runs for a file just now, or was killed without being started again."""
-    return os.path.exists(litestream_folder(file) / CONTROL)
 
 
 class WaitingLog(NamedTuple):

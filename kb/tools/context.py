@@ -203,7 +203,8 @@ def read_file(
     """
     from kb.project.signatures import names_in
     from kb.project.source_files import imports, module_of, role_of
-    from kb.project.tree import DISK, read_text
+    from kb.project.tree import read_text
+    from kb.results.code import DISK
 
     file = read_text(call.base.project, path)
     has_dependencies = include_deps and max_depth and file.origin == DISK

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support import ROOT, WINDROSE, Outcome, Run
 
-from kb.disk.aliases import ALIAS_FILES
+from kb.open_file import ALIAS_FILES
 
 COMMANDS = (
     "add sync reembed remove search list get outline section related recent cite graph "

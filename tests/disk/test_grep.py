@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from kb.disk import grep as module
-from kb.disk.grep import CONTEXT_LENGTH, TEXT_LENGTH, GrepMatch, GrepResult, grep, grep_texts
+from kb.disk.grep import CONTEXT_LENGTH, TEXT_LENGTH, grep, grep_texts
 from kb.disk.ripgrep import REGEX_BYTES, list_files, odd_files
 from kb.errors import InvalidPattern, SourceError, UsageError
+from kb.results.code import CodeMatch, CodeMatches
 
 HANG = 60  # seconds, far beyond any limit: only against waiting for ever
 
@@ -174,7 +175,7 @@ def test_there_are_thirty_patterns_and_more() -> None:
 def test_a_match_has_its_place_and_its_neighbours(project: Path) -> None:
     result = grep(project, r"function\s+\w", "", False, 50)
     assert result.matches == [
-        GrepMatch(
+        CodeMatch(
             file="src/main.ts",
             line=3,
             column=8,
@@ -199,7 +200,9 @@ def test_the_files_searched_are_those_that_hold_text_and_are_not_hidden(project:
 
 
 def test_nothing_found_is_a_result(project: Path) -> None:
-    assert grep(project, "zzz-nothing", "", False, 50) == GrepResult([], 0, 18, truncated=False)
+    assert grep(project, "zzz-nothing", "", False, 50) == CodeMatches(
+        matches=[], total_matches=0, files_searched=18, searched="disk"
+    )
 
 
 def test_odd_files_are_those_that_python_reads_differently(tmp_path: Path) -> None:
@@ -542,5 +545,7 @@ def test_no_folder_for_temporary_files_is_needed(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    assert grep(project, "nowhere", "src/main.ts", False, 5) == GrepResult([], 0, 1, False)
+    assert grep(project, "nowhere", "src/main.ts", False, 5) == CodeMatches(
+        matches=[], total_matches=0, files_searched=1, searched="disk"
+    )
     assert "er/b.py" in list_files(project / "src" / "deep", hidden=False, skipped=[]).files

@@ -10,21 +10,22 @@ from typing import Any
 
 import pytest
 
-from kb.disk import grep as module, readings
-from kb.disk.grep import GrepResult, grep
+from kb.disk import grep as module
+from kb.disk.grep import grep
+from kb.results.code import CodeMatches
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_known() -> Iterator[None]:
-    readings._remembered.clear()
+    module._remembered.clear()
     yield
-    readings._remembered.clear()
+    module._remembered.clear()
 
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as written long ago, however new they are."""
-    monkeypatch.setattr(readings, "SETTLED_NS", -(10**18))
+    monkeypatch.setattr(module, "SETTLED_NS", -(10**18))
 
 
 @pytest.fixture
@@ -46,8 +47,8 @@ def found(root: Path, pattern: str = "token") -> list[str]:
     return [match.file for match in grep(root, pattern, "", True, 100).matches]
 
 
-def anew(root: Path, pattern: str, glob: str) -> GrepResult:
-    readings._remembered.clear()
+def anew(root: Path, pattern: str, glob: str) -> CodeMatches:
+    module._remembered.clear()
     return grep(root, pattern, glob, True, 100)
 
 
@@ -72,7 +73,7 @@ def test_of_a_changed_folder_the_changed_files_alone_are_examined(
 ) -> None:
     found(project)
     examined = []
-    find = readings.find_odd
+    find = module.find_odd
 
     def record(root: Path, files: Any, paths: list[str], *rest: Any) -> Any:
         examined.append(paths)
@@ -119,7 +120,14 @@ def test_a_search_that_was_cut_off_does_not_tell_either_what_is_in_a_private_key
             patched.setattr(module, "count_in_folder", cut_off)
             one = grep(tmp_path, "token", "", True, 100)
             other = grep(tmp_path, "no such text", "", True, 100)
-        assert one == other == GrepResult([], 0, searched, truncated=True)
+        nothing = CodeMatches(
+            matches=[],
+            total_matches=0,
+            files_searched=searched,
+            searched="disk",
+            truncated=True,
+        )
+        assert one == other == nothing
         grep(tmp_path, "token", "", True, 100)
 
 
@@ -143,9 +151,9 @@ def test_a_file_that_could_not_be_read_is_tried_again(
 def test_a_glob_does_not_change_what_is_known_of_the_others(project: Path) -> None:
     for glob in ("*.md", "*.dat", "latin*", ""):
         known = grep(project, "token", glob, True, 100)
-        before = dict(readings._remembered)
+        before = dict(module._remembered)
         assert known == anew(project, "token", glob)
-        readings._remembered.update(before)
+        module._remembered.update(before)
 
 
 @pytest.mark.usefixtures("settled")
@@ -153,7 +161,7 @@ def test_a_glob_does_not_change_what_is_known_of_the_others(project: Path) -> No
 def test_what_is_remembered_never_changes_a_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(readings, "_FEW_FILES", few)
+    monkeypatch.setattr(module, "_FEW_FILES", few)
     rng = random.Random(few)
     names = ["a.txt", "b.md", "sub/c.txt", "sub/deep/d.txt", "sub/.env", "img/1.png", ".gitignore"]
     kinds = ("utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-16-le", "utf-16-be")
@@ -169,22 +177,22 @@ def test_what_is_remembered_never_changes_a_result(
             os.utime(place, ns=(0, 2 * number + index))
         pattern, glob = rng.choice(["token", "caf.", "^$", "x{3}"]), rng.choice(["", "*.txt"])
         known = grep(tmp_path, pattern, glob, True, 100)
-        before = dict(readings._remembered)
+        before = dict(module._remembered)
         assert known == anew(tmp_path, pattern, glob)
-        readings._remembered.clear()
-        readings._remembered.update(before)
+        module._remembered.clear()
+        module._remembered.update(before)
 
 
 @pytest.mark.usefixtures("settled")
 def test_no_more_files_are_remembered_than_are_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readings, "FILES_REMEMBERED", 5)
+    monkeypatch.setattr(module, "FILES_REMEMBERED", 5)
     for folder, count in (("a", 3), ("b", 3), ("c", 2), ("d", 6)):
         root = tmp_path / folder
         root.mkdir()
         for number in range(count):
             (root / f"{number}.txt").write_text("token\n")
         assert len(found(root)) == count
-        known = [Path(path).name for path in readings._remembered]
+        known = [Path(path).name for path in module._remembered]
         assert known == {"a": ["a"], "b": ["b"], "c": ["b", "c"], "d": []}[folder]

@@ -20,7 +20,7 @@ from kb.disk.inside import is_hidden_from_tools, resolve_inside
 from kb.errors import PermissionDenied, UsageError
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.sources import folder as sources
 from kb.tools.session import Session
 

@@ -14,7 +14,7 @@ from kb.errors import SourceError
 from kb.formats.research import result_markdown
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.connection import Row
 from kb.store.database import Database
 from kb.tools.archive import search_local_archives

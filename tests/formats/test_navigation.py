@@ -8,7 +8,7 @@ from support import Filler
 
 from kb.formats.outline import ParsedDocument
 from kb.formats.parse import accepts, parse
-from kb.store.citation_graph import broken_links
+from kb.store.citation_graph import links_and_states
 
 MKDOCS = """\
 site_name: Gauge
@@ -108,7 +108,7 @@ def test_links_of_the_navigation_lead_to_pages(fill: Filler) -> None:
         embed=False,
     )
     with kb.database.read() as connection:
-        broken = [(one.document, one.target) for one in broken_links(connection)]
+        broken = [(one.document, one.target) for one in links_and_states(connection)[0]]
     assert broken == [("mkdocs.yml", "docs/gone.md"), ("site/sidebars.js", "/none")]
 
 

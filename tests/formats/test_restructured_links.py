@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from support import Filler
 
 from kb.formats.parse import parse
-from kb.store.citation_graph import broken_links
+from kb.store.citation_graph import links_and_states
 from kb.tools.session import Session
 
 PAGE = """\
@@ -149,7 +149,7 @@ def test_a_sphinx_project_links_its_pages(sphinx: Session) -> None:
             " LEFT JOIN documents AS target ON target.document_id = target_document_id"
             " ORDER BY source.path, line, citation_id"
         ).fetchall()
-        broken = broken_links(connection)
+        broken = links_and_states(connection)[0]
     assert rows == [
         ("source/calm.rst", "guide/wind.rst", "source/guide/wind.rst"),
         ("source/guide/wind.rst", "../calm", "source/calm.rst"),

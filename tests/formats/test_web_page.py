@@ -11,7 +11,7 @@ from kb.formats.convert.completeness import SOURCES, words
 from kb.formats.convert.page import convert
 from kb.formats.parse import parse_converted
 from kb.models.tokens import load_tokenizer
-from kb.store.citation_graph import broken_links, citation_graph
+from kb.store.citation_graph import citation_graph, links_and_states
 
 PROSE = "A rope that bears a load is checked before each watch, by day and by night. " * 6
 
@@ -237,7 +237,7 @@ def test_links_of_a_saved_page_lead_to_the_web_and_links_to_its_address_to_it(
         embed=False,
     )
     with kb.database.read() as connection:
-        assert [one.target for one in broken_links(connection)] == ["c.html"]
+        assert [one.target for one in links_and_states(connection)[0]] == ["c.html"]
         edges = citation_graph(connection, None).edges
     ropes = "docs/saved/Ropes of old.html"
     assert sorted((edge.source, edge.target) for edge in edges) == [

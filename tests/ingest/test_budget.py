@@ -17,9 +17,9 @@ from kb.errors import DocumentTooComplex, UsageError
 from kb.formats.markdown_blocks import PARSER
 from kb.ingest import budget
 from kb.ingest.budget import within_budget
-from kb.ingest.index_documents import add_document
+from kb.ingest.indexes import add_document
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.models.tokens import load_tokenizer
 from kb.tools.session import Session
 

@@ -13,7 +13,7 @@ from kb.cli.context import as_markdown
 from kb.errors import EmbeddingError
 from kb.ingest.discoveries import all_discoveries, detect_type
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.models.english import EnglishEmbedder
 from kb.store.database import Database
 from kb.store.discoveries import stored_discoveries

@@ -7,7 +7,7 @@ from support import HashEmbedder
 
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.database import Database
 from kb.tools.session import open_session
 

@@ -15,7 +15,7 @@ from kb.ingest.discoveries import all_discoveries, record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.forget import forget_discovery
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.search.typos import variants
 from kb.store.database import Database
 from kb.tools.session import Session, open_session

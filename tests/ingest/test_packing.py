@@ -13,7 +13,7 @@ from support import call
 from kb.errors import SourceError
 from kb.ingest.packing import pack_folder
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.results.care import Packed
 from kb.tools.session import Session
 

@@ -19,7 +19,7 @@ from kb.ingest import read_ahead
 from kb.ingest.budget import MAXIMUM_LINES
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.database import Database
 
 KEPT = {
@@ -177,7 +177,7 @@ def test_little_text_is_read_by_one_process(
 
 KILLED = """
 import os, signal, sys
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.ingest import read_ahead
 from kb.ingest.sync import sync_collection
 from kb.store.database import Database

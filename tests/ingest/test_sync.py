@@ -17,12 +17,12 @@ import pytest
 from support import ROOT, Filler, HashEmbedder, another_process, ordinary_user
 
 from kb.errors import CollectionNotFound, FileError, SourceError
-from kb.ingest import prepare as prepare_module, sync as sync_module, sync_run
+from kb.ingest import prepare as prepare_module, sync as sync_module
 from kb.ingest.embed import embed_pending
-from kb.ingest.freshness import look_at
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
+from kb.library.health import look_at
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.collections import all_collections, store_collection, unstored_row
 from kb.store.connection import Connection
@@ -485,7 +485,7 @@ def test_what_a_failed_transaction_took_back_is_not_counted_and_what_is_gone_goe
     def failing(connection: Connection, collection_id: int, new: Any, known: Any) -> None:
         raise ZeroDivisionError("while it is stored")
 
-    monkeypatch.setattr(sync_run, "store_document", failing)
+    monkeypatch.setattr(sync_module, "store_document", failing)
     report = sync(kb, folder)
     assert [error["path"] for error in report.errors] == ["new.md"]
     assert counts(report) == {"removed": 1, "unchanged": 1}
@@ -503,7 +503,7 @@ def test_a_failure_of_the_file_itself_stops_the_sync(
     def full(*_: Any) -> None:
         raise FileError("the disk is full")
 
-    monkeypatch.setattr(sync_run, "store_document", full)
+    monkeypatch.setattr(sync_module, "store_document", full)
     with pytest.raises(FileError, match="disk is full"):
         sync(kb, folder)
 
@@ -517,7 +517,7 @@ DRIVER = f"""
     from pathlib import Path
     sys.path.insert(0, {str(Path(__file__).parents[1])!r})
     from support import HashEmbedder
-    from kb.library.sources import register
+    from kb.library.collecting import register
     from kb.store.database import Database
     from kb.tools.session import Session, open_session
     from kb.ingest.embed import embed_pending

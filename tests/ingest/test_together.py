@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kb.ingest import sync_run
+from kb.ingest import sync as sync_module
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.database import Database
 from kb.store.documents import NewDocument, store_document
 
@@ -41,14 +41,14 @@ def stored_paths(database: Database) -> list[str]:
 def commits_of(database: Database, folder: Path, **options: Any) -> int:
     """The transactions of a first sync that store documents."""
     sizes: set[int] = set()
-    store = sync_run.SyncRun._store_together
+    store = sync_module.SyncRun._store_together
 
-    def noted(run: sync_run.SyncRun, ready: Any) -> None:
+    def noted(run: sync_module.SyncRun, ready: Any) -> None:
         store(run, ready)
         sizes.add(len(stored_paths(database)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sync_run.SyncRun, "_store_together", noted)
+        patch.setattr(sync_module.SyncRun, "_store_together", noted)
         sync_collection(database, register(database, str(folder)), **options)
     return len(sizes)
 
@@ -74,7 +74,7 @@ def test_long_documents_are_stored_at_once(
     written: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sync_run, "MAX_BATCH_CHARACTERS", 10)
+    monkeypatch.setattr(sync_module, "MAX_BATCH_CHARACTERS", 10)
     written(5)
     assert commits_of(database, folder, reads_ahead=True) == 5
 
@@ -91,7 +91,7 @@ def test_a_document_that_cannot_be_stored_takes_none_with_it(
             raise ValueError("a mistake of ours")
         return found
 
-    monkeypatch.setattr(sync_run, "store_document", store)
+    monkeypatch.setattr(sync_module, "store_document", store)
     written(10)
     report = sync_collection(database, register(database, str(folder)), reads_ahead=True)
     assert report.added == 9

@@ -13,7 +13,7 @@ from support import HashEmbedder, call
 
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.server.background import embed_added
 from kb.store.database import Database
 from kb.tools.registry import call_tool

@@ -16,12 +16,11 @@ import pytest
 from support import ROOT, WINDROSE, Filler, HashEmbedder
 
 from kb.errors import UsageError
-from kb.ingest import workers as dask_workers
+from kb.ingest import engine as dask_workers
 from kb.ingest.embed import EmbedReport, embed_pending, reembed
-from kb.ingest.engine import Batch, Threads, Vectors
+from kb.ingest.engine import Batch, DaskWorkers, Threads, Vectors
 from kb.ingest.sync import sync_collection
-from kb.ingest.workers import DaskWorkers
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.models.embedder import Embedder
 from kb.models.english import EnglishEmbedder
 from kb.store.database import Database

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support import HashEmbedder, call
 
-from kb.disk import folder_state
+from kb.disk import watch
 from kb.library.knowledge_base import KnowledgeBase
 from kb.library.opening import on_database
 from kb.store.database import Database
@@ -54,8 +54,8 @@ def base(tmp_path: Path) -> Iterator[KnowledgeBase]:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_state, "SECONDS", 0.0)
-    monkeypatch.setattr(folder_state, "SHARE", 0.0)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "LOOK_SHARE", 0.0)
 
 
 @pytest.mark.usefixtures("always")
@@ -126,7 +126,7 @@ def test_an_archive_whose_folder_is_gone_answers_with_what_is_stored(
 
 @pytest.mark.usefixtures("always")
 def test_a_file_that_lies_in_its_archive_is_no_change_of_it(tmp_path: Path) -> None:
-    folders = folder_state.FolderStates(tmp_path / "kb.db")
+    folders = watch.FolderStates(tmp_path / "kb.db")
     write(tmp_path, "first.md", "barometer")
     assert folders.has_changed(tmp_path, 0.0)
     with opened(tmp_path) as base:
@@ -140,7 +140,7 @@ def test_a_link_to_a_folder_is_not_followed_round_and_round(tmp_path: Path) -> N
     write(elsewhere, "second.md", "hygrometer")
     (folder / "again").symlink_to(folder, target_is_directory=True)
     (folder / "away").symlink_to(elsewhere, target_is_directory=True)
-    folders = folder_state.FolderStates(tmp_path / "kb.db")
+    folders = watch.FolderStates(tmp_path / "kb.db")
     folders.has_changed(folder, 0.0)
     assert not folders.has_changed(folder, 0.0)
     write(elsewhere, "second.md", "anemometer, of brass")

@@ -16,8 +16,8 @@ from support import ROOT, WINDROSE
 
 import kb
 from kb.errors import DocumentNotFound, FileError, UsageError
-from kb.ingest import cut as cutting
-from kb.ingest.cut import is_of_shard
+from kb.ingest import copying
+from kb.ingest.copying import is_of_shard
 from kb.library.knowledge_base import KnowledgeBase
 
 SIZE = 250_000  # bytes of a shard
@@ -198,7 +198,7 @@ def test_what_cannot_be_cut_is_refused_and_leaves_nothing(
         whole.cut(tmp_path / "there", SIZE)
     with pytest.raises(UsageError, match="is no larger than that"):
         whole.cut(tmp_path / "cut", 10**9)
-    copy_tokens = cutting.copy_tokens
+    copy_tokens = copying.copy_tokens
 
     def copy_while_somebody_writes(*connections: object) -> None:
         copy_tokens(*connections)  # type: ignore[arg-type]
@@ -210,7 +210,7 @@ def test_what_cannot_be_cut_is_refused_and_leaves_nothing(
         )
 
     (docs / "new.md").write_text("# New")
-    monkeypatch.setattr(cutting, "copy_tokens", copy_while_somebody_writes)
+    monkeypatch.setattr(copying, "copy_tokens", copy_while_somebody_writes)
     with pytest.raises(FileError, match="written to meanwhile"):
         whole.cut(tmp_path / "cut", SIZE)
     assert not [*tmp_path.glob("cut*")]

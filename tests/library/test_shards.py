@@ -18,12 +18,12 @@ from support import ROOT, WINDROSE
 
 import kb
 from kb.errors import CollectionNotFound, DocumentNotFound, KbError, UsageError
-from kb.ingest import workers as dask_workers
+from kb.ingest import engine as dask_workers
 from kb.library import shards as shards_module
 from kb.library.browsing import read_visible
 from kb.library.knowledge_base import KnowledgeBase
 from kb.library.overview import view_document
-from kb.library.shard_reader import ShardReader
+from kb.library.shards import ShardReader
 
 if find_spec("distributed") is None:
     pytest.skip("the extra dask is not installed", allow_module_level=True)

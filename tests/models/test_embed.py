@@ -17,7 +17,7 @@ from kb.errors import EmbeddingError, ModelMismatchError
 from kb.ingest import embed as embedding, engine
 from kb.ingest.embed import embed_pending, reembed
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.models.choose import make_embedder
 from kb.models.embedder import (
     BUILDS,

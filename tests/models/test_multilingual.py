@@ -17,7 +17,7 @@ from kb.cli.main import main
 from kb.errors import EmbeddingError
 from kb.ingest.embed import embed_pending, reembed
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.models import choose, encoder
 from kb.models.choose import suited_model
 from kb.models.embedder import BUNDLED_MODEL, MULTILINGUAL_MODEL, Embedder

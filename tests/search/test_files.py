@@ -15,14 +15,13 @@ from support import HashEmbedder, call, failure, search
 
 from kb.cli.main import main
 from kb.errors import EmbeddingError, FileError, UsageError
-from kb.evaluation.judged import Judged, measure, run_queries
-from kb.evaluation.score_figures import judged_figures, pages
+from kb.evaluation.judged import Judged, judged_figures, measure, pages, run_queries
+from kb.ingest.copying import move_collection
 from kb.ingest.discoveries import all_discoveries, record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.forget import forget_discovery
-from kb.ingest.move import move_collection
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.search import files
 from kb.search.files import SearchedFile, Together
 from kb.search.policy import SearchRequest

@@ -10,7 +10,7 @@ from rapidfuzz.distance import OSA
 from support import WINDROSE, Filler, call
 
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.search.typos import prefixed, variants
 from kb.store.connection import Connection
 from kb.store.database import Database

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kb.cli.main import main
-from kb.evaluation.judged import Judged
+from kb.evaluation.judged import Judged, best_threshold, judged_figures, made_figures, pages
 from kb.evaluation.questions import (
     MadeQuestion,
     Page,
@@ -14,7 +14,6 @@ from kb.evaluation.questions import (
     read_made_questions,
     write_questions,
 )
-from kb.evaluation.score_figures import best_threshold, judged_figures, made_figures, pages
 from kb.tools.session import Session
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from support import hits_of, search as searched
 
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.models.embedder import Embedder
 from kb.search.files import matching
 from kb.search.query import match_alternatives, parse_query, quote

@@ -20,7 +20,7 @@ from support import ROOT
 
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.database import Database
 from kb.tools.session import open_session
 

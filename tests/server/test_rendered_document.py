@@ -15,7 +15,7 @@ import pytest
 from http_process import HttpServer
 
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.server.page.document import shown_document
 from kb.server.page.highlight import highlight
 from kb.server.page.markdown import TooComplexError, render_markdown

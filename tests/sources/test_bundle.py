@@ -15,10 +15,10 @@ from support import call
 
 from kb.errors import SourceError
 from kb.ingest import prepare
-from kb.ingest.freshness import look_at
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
+from kb.library.health import look_at
 from kb.sources import member as member_module
 from kb.sources.bundle import pack, unpacked
 from kb.sources.folder import walk

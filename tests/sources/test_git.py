@@ -17,7 +17,7 @@ from support import call, git, skip_without_git
 from kb.errors import SourceError, UsageError
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.sources.address import git_address
 from kb.sources.git import complaint
 from kb.tools.session import Session

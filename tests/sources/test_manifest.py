@@ -11,10 +11,10 @@ from sources.web_server import Site, serving
 from support import call, git
 
 from kb.errors import SourceError
-from kb.ingest.freshness import look_at
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
+from kb.library.health import look_at
 from kb.sources.bundle import pack
 from kb.sources.folder import walk
 from kb.sources.manifest import parse_manifest

@@ -16,7 +16,7 @@ from kb.formats.convert.page import convert
 from kb.formats.parse import accepts
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.sources import pages
 from kb.sources.pages import document_path
 from kb.tools.session import Session

@@ -7,9 +7,9 @@ from hypothesis import given, strategies as st
 from support import Filler
 
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.citation_graph import citations_made
-from kb.store.citation_keys import page_key, url_key
+from kb.store.citations import page_key, url_key
 from kb.store.contents import find_document
 from kb.store.documents import delete_collection
 from kb.tools.session import Session

@@ -15,12 +15,11 @@ from support import WINDROSE, Filler
 
 from kb.cli.graph_formats import FORMATS, to_dot, to_graphml, to_html, to_mermaid
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.results.citations import Graph
-from kb.store import graph_picture as graph_picture_module
-from kb.store.citation_graph import broken_links, citation_graph
+from kb.store import citation_graph as module
+from kb.store.citation_graph import citation_graph, drawn_citations, links_and_states, picture_of
 from kb.store.contents import find_document
-from kb.store.graph_picture import graph_picture
 from kb.tools.session import Session
 
 HOSTILE = 'He said: "<b>&amp;</b>" \\ ]] | #1; </script> `x` ü 你'
@@ -187,7 +186,8 @@ def test_mermaid_has_one_line_a_node_and_no_character_of_its_own_syntax(hostile:
 
 def picture(kb: Session, **options: Any) -> dict[str, Any]:
     with kb.database.read() as connection:
-        return graph_picture(connection, lambda *parts: "/".join(parts[:2]), **options)
+        rows = drawn_citations(connection)
+        return picture_of(rows, lambda *parts: "/".join(parts[:2]), **options)
 
 
 def test_a_picture_says_what_documents_say_of_each_other_and_where_they_lie(
@@ -234,7 +234,7 @@ def test_the_sentences_of_a_large_picture_are_bounded(
         for n in range(30)
     }
     kb = fill(files, embed=False)
-    monkeypatch.setattr(graph_picture_module, "MOST_CHARACTERS", 1800)
+    monkeypatch.setattr(module, "MOST_CHARACTERS", 1800)
     pairs = [edge["said"] for edge in picture(kb)["edges"]]
     texts = [one.get("text", "") for own in pairs for one in own]
     assert len(pairs) == len(texts) == 60  # each pair tells a line
@@ -280,7 +280,7 @@ def test_the_html_page_loads_nothing_and_no_title_ends_its_script(
 def test_the_fixture_corpus_has_exactly_two_broken_links(kb: Session) -> None:
     sync_collection(kb.database, register(kb.database, str(WINDROSE)))
     with kb.database.read() as connection:
-        found = [(one.document, one.line, one.target) for one in broken_links(connection)]
+        found = [(one.document, one.line, one.target) for one in links_and_states(connection)[0]]
     assert found == [
         ("guide/getting-started.md", 25, "../how-to/solder-the-board.md"),
         ("how-to/mount-the-mast.md", 37, "Lightning protection"),
@@ -301,7 +301,7 @@ def test_a_link_to_a_file_that_is_there_is_not_broken(fill: Filler, folder: Path
         embed=False,
     )
     with kb.database.read() as connection:
-        found = [(one.line, one.target) for one in broken_links(connection)]
+        found = [(one.line, one.target) for one in links_and_states(connection)[0]]
     assert found == [(1, "../img/c.png"), (2, "../../inside.cfg")]
 
 
@@ -309,7 +309,7 @@ def test_without_the_folder_only_documents_count_as_broken(fill: Filler, folder:
     kb = fill({"a.md": "[p](p.png) [q](q.md) [[r]]"}, embed=False)
     folder.rename(folder.with_name("elsewhere"))
     with kb.database.read() as connection:
-        assert [one.target for one in broken_links(connection)] == ["q.md", "r"]
+        assert [one.target for one in links_and_states(connection)[0]] == ["q.md", "r"]
 
 
 def run(database: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

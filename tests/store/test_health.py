@@ -18,6 +18,7 @@ from kb.errors import FileError
 from kb.ingest.embed import embed_pending, reembed
 from kb.model_in_use import ModelInUse
 from kb.results.findings import BROKEN, HINT, SOUND, Finding
+from kb.store import health
 from kb.store.database import Database
 from kb.store.health import REPAIRS, quick, repair, thorough
 from kb.tools.registry import call_tool
@@ -217,9 +218,14 @@ def vectors(path: Path) -> set[bytes]:
     return {vector for (vector,) in found if isinstance(vector, bytes)}
 
 
-def problems(path: Path, known: dict[str, list[str]] | None = None) -> list[Finding]:
-    with Database(path, create=False) as database, database.read() as connection:
-        return quick(connection, known or {})
+def problems(path: Path, builds: dict[str, list[str]] | None = None) -> list[Finding]:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Database(path, create=False) as database,
+        database.read() as connection,
+    ):
+        patch.setattr(health, "BUILDS", builds or {})
+        return quick(connection)
 
 
 def test_a_deleted_model_row_is_seen_at_once(path: Path, embedder: HashEmbedder) -> None:

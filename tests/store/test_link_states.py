@@ -12,9 +12,8 @@ from kb.cli.graph_formats import to_sarif
 from kb.formats.anchors import PageAnchors
 from kb.formats.parse import parse
 from kb.formats.sites import Settings
-from kb.store.citation_graph import broken_links, citation_graph
+from kb.store.citation_graph import citation_graph, link_states, links_and_states
 from kb.store.database import Database
-from kb.store.link_states import link_states
 from kb.tools.session import Session, open_session
 
 
@@ -82,7 +81,7 @@ def test_missing_sections_and_blocks_are_broken(fill: Filler) -> None:
         "Setup.md#install-2",
     ]
     with kb.database.read() as connection:
-        assert {link.missing for link in broken_links(connection)} == {"section"}
+        assert {link.missing for link in links_and_states(connection)[0]} == {"section"}
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,9 @@ from kb.models.english import EnglishEmbedder
 from kb.results.findings import HINT, SOUND
 from kb.store.database import Database
 from kb.store.replication import litestream
-from kb.store.replication.destination import parse_destination
 from kb.store.replication.follow import open_replica
-from kb.store.replication.litestream import restore
-from kb.store.replication.replicate import stop
-from kb.store.replication.state import finding, replication_state
+from kb.store.replication.litestream import parse_destination, restore
+from kb.store.replication.replicate import finding, replication_state, stop
 from kb.store.write_ahead_log import is_replicated, litestream_folder
 from kb.tools.registry import call_tool, load_tools
 from kb.tools.session import Session, open_session
@@ -142,7 +140,7 @@ def test_what_was_written_comes_back_from_each_kind_of_place(
         assert replicator.end() == 0  # what is not copied yet is copied at the end
         assert destination.address in replicator.said()
     back = tmp_path / "back.db"
-    assert restore(parse_destination(destination.address), back).documents == 3
+    assert restore(destination.address, back).documents == 3
     assert documents_in(back) == ["before", "during", "last"]
     assert not is_replicated(back)
     assert back.read_bytes()[18:20] == b"\1\1"
@@ -168,7 +166,7 @@ def test_killed_replicators_and_servers_lose_nothing(kb: Session, tmp_path: Path
         add(kb, "last")
         replicator.wait_until_copied()
     back = tmp_path / "back.db"
-    restore(parse_destination(address), back)
+    restore(address, back)
     assert documents_in(back) == documents_in(file)
     assert len(documents_in(back)) == 19
 
@@ -177,8 +175,8 @@ def test_a_copy_follows_and_answers_every_tool_that_reads(
     project_of_windrose: Session, model: EnglishEmbedder, tmp_path: Path
 ) -> None:
     written = project_of_windrose
-    copy = parse_destination(str(tmp_path / "copy"))
-    with replicating(written.database.path, copy.address) as replicator:
+    copy = str(tmp_path / "copy")
+    with replicating(written.database.path, copy) as replicator:
         replicator.wait_until_copied()
         database, beside = open_replica(copy, "http://writer:8642/mcp")
         with open_session(
@@ -204,7 +202,7 @@ def test_a_copy_follows_and_answers_every_tool_that_reads(
                 ("context_record", {"content": "We use JWT tokens in cookies"}),
             ):
                 refused = failure(replica, name, **arguments)
-                assert copy.address in refused["error"]
+                assert copy in refused["error"]
                 assert "http://writer:8642/mcp" in refused["error"]
             add(written, "new")
             deadline = time.monotonic() + PATIENCE
@@ -228,7 +226,7 @@ def test_a_replica_says_that_it_may_be_behind_while_the_destination_does_not_ans
             monkeypatch.setenv(name, value)
         with replicating(kb.database.path, made.address) as replicator:
             replicator.wait_until_copied()
-        database, beside = open_replica(parse_destination(made.address), "")
+        database, beside = open_replica(made.address, "")
         session = open_session(database, beside=beside)
         assert "notice" not in call(session, "documents_list_collections")
     with session:
@@ -349,12 +347,12 @@ def test_a_restored_file_goes_on_where_the_lost_one_ended(kb: Session, tmp_path:
         add(kb, "two")
         replicator.wait_until_copied()
     back, again = tmp_path / "back.db", tmp_path / "again.db"
-    restore(parse_destination(address), back)
+    restore(address, back)
     with open_session(Database(back)) as session, replicating(back, address, "--continue") as more:
         more.wait_until_copied()
         add(session, "three")
         more.wait_until_copied()
-    restore(parse_destination(address), again)
+    restore(address, again)
     assert documents_in(again) == ["one", "three", "two"]
 
 
@@ -368,13 +366,12 @@ def test_a_file_comes_back_as_it_was_at_a_time(kb: Session, tmp_path: Path) -> N
         replicator.wait_until_copied()
         add(kb, "two")
         replicator.wait_until_copied()
-    to = parse_destination(address)
-    restore(to, tmp_path / "then.db", then)
+    restore(address, tmp_path / "then.db", then)
     assert documents_in(tmp_path / "then.db") == ["one"]
     with pytest.raises(UsageError, match="is not a time"):
-        restore(to, tmp_path / "never.db", "yesterday")
+        restore(address, tmp_path / "never.db", "yesterday")
     with pytest.raises(SourceError, match=r"there is no copy from 2001.*: name a later time"):
-        restore(to, tmp_path / "never.db", "2001-01-01T00:00:00Z")
+        restore(address, tmp_path / "never.db", "2001-01-01T00:00:00Z")
     assert not (tmp_path / "never.db").exists()
 
 
@@ -410,7 +407,7 @@ def test_a_copy_that_is_made_once_holds_everything(kb: Session, tmp_path: Path) 
         said = run("--db", str(file), "replicate", address, "--once")
         assert f"is copied to {address}" in said
         back = tmp_path / f"{name}.db"
-        restore(parse_destination(address), back)
+        restore(address, back)
         assert documents_in(back) == documents_in(file)
 
 
@@ -430,14 +427,14 @@ def test_a_restored_file_is_open_to_nobody_new(kb: Session, tmp_path: Path, mode
     with replicating(kb.database.path, address) as replicator:
         replicator.wait_until_copied()
     back = tmp_path / "back.db"
-    restore(parse_destination(address), back)
+    restore(address, back)
     assert stat.S_IMODE(back.stat().st_mode) == mode
 
 
 def test_no_file_is_restored_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
     folder = tmp_path / "missing"
     with pytest.raises(FileError, match="does not exist: make it first"):
-        restore(parse_destination(str(tmp_path / "copy")), folder / "kb.db")
+        restore(str(tmp_path / "copy"), folder / "kb.db")
     assert not folder.exists()
 
 
@@ -448,7 +445,7 @@ def test_what_is_there_is_not_written_over_by_a_restore(kb: Session, tmp_path: P
     assert "there is no copy at" in said
     assert not (tmp_path / "new.db").exists()
     with pytest.raises(SourceError, match="there is no copy at"):
-        open_replica(parse_destination(str(tmp_path / "copy")), "")
+        open_replica(str(tmp_path / "copy"), "")
 
 
 def test_a_copy_that_does_not_arrive_is_not_waited_for_without_end(
@@ -459,7 +456,7 @@ def test_a_copy_that_does_not_arrive_is_not_waited_for_without_end(
         replicator.wait_until_copied()
     monkeypatch.setattr("kb.store.replication.follow.FIRST_SECONDS", 0.0)
     with pytest.raises(SourceError, match="has not arrived in 0 s"):
-        open_replica(parse_destination(address), "")
+        open_replica(address, "")
 
 
 def test_a_litestream_of_somebody_elses_is_recognised(kb: Session) -> None:

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.similar import BANDS, THRESHOLD, signatures, word_set
 from kb.tools.session import Session
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import Filler
 
-from kb.store.citation_graph import broken_links
+from kb.store.citation_graph import links_and_states
 from kb.tools.session import Session
 
 
@@ -115,4 +115,4 @@ def test_pictures_are_broken_only_where_they_are_missing(fill: Filler) -> None:
         embed=False,
     )
     with kb.database.read() as connection:
-        assert [one.target for one in broken_links(connection)] == ["gone.png", "none.md"]
+        assert [one.target for one in links_and_states(connection)[0]] == ["gone.png", "none.md"]

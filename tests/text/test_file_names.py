@@ -18,7 +18,7 @@ from kb.disk.git import git_branch
 from kb.disk.watch import FolderWatcher
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.database import Database
 from kb.text.file_names import ESCAPING, on_disk, printable, storable, writable
 from kb.tools.session import open_session

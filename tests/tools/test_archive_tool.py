@@ -11,7 +11,7 @@ from support import HashEmbedder, call
 
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.database import Database
 from kb.tools.registry import call_tool
 from kb.tools.session import Session, open_session

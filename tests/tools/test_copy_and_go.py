@@ -16,7 +16,7 @@ from support import HashEmbedder, call, content_of
 from kb.ingest.discoveries import record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.server.mcp import make_server
 from kb.store.database import Database
 from kb.tools.registry import load_tools

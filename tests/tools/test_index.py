@@ -377,7 +377,7 @@ def test_an_index_in_memory_leaves_nothing_in_the_file(kb: Session, tmp_path: Pa
 def test_a_folder_cannot_take_over_an_index(kb: Session, folder: Path) -> None:
     from kb.errors import UsageError
     from kb.ingest.sync import sync_collection
-    from kb.library.sources import register
+    from kb.library.collecting import register
 
     create(kb, "docs")
     with pytest.raises(UsageError, match="docs"):

@@ -18,7 +18,7 @@ from kb.disk.open_databases import Claim, OpenDatabaseError, opened
 from kb.disk.read import read_bytes
 from kb.errors import FileError
 from kb.ingest.sync import sync_collection
-from kb.library.sources import register
+from kb.library.collecting import register
 from kb.store.database import Database
 from kb.tools.registry import call_tool, load_tools
 from kb.tools.session import Session, open_session

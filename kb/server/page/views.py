@@ -21,6 +21,7 @@ from starlette.types import Scope
 from kb.disk.inside import read_inside
 from kb.errors import KbError, NotFoundError, SectionNotFound, UsageError
 from kb.library import overview
+from kb.library.resolve import read_page
 from kb.results.filters import FilterOptions
 from kb.results.search import score_word
 from kb.server.access_log import exchange_of
@@ -256,7 +257,7 @@ def collection(clients: Clients, request: Request) -> Response:
     """The documents of a collection."""
     session, name = clients.host, request.query_params.get("name", "")
     start = _number(request.query_params.get("start", "0"))
-    row, rows, total = overview.list_collection(session.base, name, DOCUMENTS, start)
+    _, row, rows, total = read_page(session.base, name, DOCUMENTS, start)
     values: dict[str, Any] = {"row": row, "rows": rows, "total": total, "start": start}
     return page("collection.html", name=name, **values, step=DOCUMENTS, here="collections")
 

@@ -27,8 +27,14 @@ from kb.disk.system import copy_contents, lock_shared, replace
 from kb.errors import KbError, SourceError
 from kb.settings import user_cache
 from kb.store.database import AttachedFiles, Database
-from kb.store.replication.destination import Destination
-from kb.store.replication.litestream import explain, newest, start, temporary_configuration
+from kb.store.replication.litestream import (
+    Destination,
+    explain,
+    newest,
+    parse_destination,
+    start,
+    temporary_configuration,
+)
 
 log = logging.getLogger("kb.store.replication")
 
@@ -190,11 +196,13 @@ class Follower:
             complaints[:] = [text]
 
 
-def open_replica(destination: Destination, writer: str) -> tuple[Database, AttachedFiles]:
-    """A file that follows a destination and refuses writes, and what says when it may be behind.
+def open_replica(address: str, writer: str) -> tuple[Database, AttachedFiles]:
+    """A file that follows an address and refuses writes, and what says when it may be behind.
 
-    `writer` says where to write instead. Raises SourceError as `Follower`.
+    `writer` says where to write instead. Raises SourceError as `Follower`, and UsageError if the
+    address is malformed.
     """
+    destination = parse_destination(address)
     where = writer or f"the server of the file that `kb replicate {destination.address}` copies"
     replica = _Replica(
         Follower(destination),
