@@ -85,7 +85,6 @@ class FolderWatcher:
             self._stopping.wait(CHECK_MILLISECONDS / 1000)
 
     def _watch(self, identity: tuple[int, int]) -> None:
-        """Watch until the folder is replaced or gone."""
         from watchfiles import watch
 
         # On macOS events name the real place, elsewhere the one that is watched.

@@ -94,7 +94,6 @@ def copy_file(database: Database, destination: Path, *, share: bool = False) -> 
 
 
 def _forget_private(copy: Database) -> list[str]:
-    """Delete what others need not see; the collections that lose their source."""
     with copy.write() as connection:
         discoveries = stored_discoveries(connection)
         erase_documents(connection, [row["document_id"] for row in discoveries])

@@ -153,8 +153,6 @@ def reembed(
 
 @dataclass(slots=True)
 class _Run:
-    """One pass over the file's chunks with one model."""
-
     database: Database
     embedder: Embedder
     model_id: int

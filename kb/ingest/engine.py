@@ -356,7 +356,6 @@ class _Work:
         self._handed[future] = _Handed(batch, frozenset(fit), tries)
 
     def _look(self, *, at_once: bool = False) -> None:
-        """See which workers there are, and try new ones."""
         if not at_once and time.monotonic() - self._looked < LOOK_SECONDS:
             return
         gone = f"the Dask scheduler at {self._address} is gone"

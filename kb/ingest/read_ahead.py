@@ -165,8 +165,6 @@ class _ReadAhead:
 
 @dataclass(slots=True)
 class _FileAhead:
-    """A file that was read ahead, and the document that is made of it."""
-
     file: SourceFile
     result: ReadFile | Exception
     state: FileState  # as it was read

@@ -332,7 +332,6 @@ def check_models(current: str | None) -> Iterator[Finding]:
 
 
 def _check_disk(path: Path) -> Iterator[Finding]:
-    """Space beside the file, and whether it can be written."""
     folder = path.parent
     try:
         free, size = shutil.disk_usage(folder).free, path.stat().st_size

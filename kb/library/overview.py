@@ -150,7 +150,6 @@ def _folder(file: SearchedFile, connection: Connection, row: Row) -> Path:
 
 
 def _read_each(workspace: Workspace) -> Iterator[tuple[SearchedFile, Connection]]:
-    """Reads each file on disk in turn."""
     for file in workspace.files:
         if not file.database.in_memory:
             with file.database.read() as connection:

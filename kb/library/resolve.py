@@ -116,8 +116,6 @@ def read_document(
 
 
 class _Answer(NamedTuple):
-    """What a file has of a document."""
-
     is_there: bool
     result: Any = None
     shown: str = ""  # what the file calls the collection; "": it has none of the name

@@ -240,7 +240,6 @@ class Shards:
                 self._look()
 
     def _look(self) -> None:
-        """Find out which workers there are and what they have."""
         try:
             if self._client is None or self._client.status != "running":
                 self._readers = {}
@@ -272,7 +271,6 @@ class Shards:
         self._holders, self._problems = holders, problems
 
     def _start(self, workers: Sequence[str], problems: list[str]) -> None:
-        """Give new workers their readers, and forget those of workers that are gone."""
         for worker in self._readers.keys() - {*workers}:
             self._readers.pop(worker, None)
         made = ShardReader, self._patterns, VERSION

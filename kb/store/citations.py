@@ -33,6 +33,7 @@ from kb.text.suffixes import PAGE_SUFFIX
 
 if TYPE_CHECKING:
     from kb.formats.outline import Link, ParsedDocument
+    from kb.store.documents import NewDocument
 
 
 FOLDER_PAGES = {"readme": 2, "index": 3}
@@ -114,20 +115,17 @@ def url_key(url: str) -> str:
 
 def document_keys(
     path: str,
-    title: str,
+    parsed: ParsedDocument,
     metadata: Mapping[str, Any],
     collection_id: int,
-    published: Iterable[tuple[str, str]] = (),
-    labels: Iterable[str] = (),
-    tags: Iterable[str] = (),
-    date: str = "",
+    published: Iterable[tuple[str, str]],
+    date: str,
 ) -> dict[str, int]:
     """Every key that a document answers to, with its rank.
 
     Args:
         metadata: what is stored with it; its captured URL is in `archive`, or it is the front
             matter's `url` or `source`.
-        tags: those in its text, beside those of its metadata.
         published: pairs of a web address and the folder of the collection that is seen there.
     """
     bare = PAGE_SUFFIX.sub("", path)
@@ -146,12 +144,12 @@ def document_keys(
     parts = bare.split("/")
     for start in range(len(parts)):
         add(page_key("/".join(parts[start:])), 0)
-    add(page_key(title), 1)
-    for label in labels:
+    add(page_key(parsed.title), 1)
+    for label in parsed.labels:
         add(label_key(label, collection_id), 0)
     for name, rank in _other_names(bare, metadata):
         add(page_key(name), rank)
-    for tag in (*tags_of(metadata), *tags):
+    for tag in (*tags_of(metadata), *parsed.tags):
         add(f"tag:{normal_tag(tag)}", 0)
     add(f"date:{date}", 0)
     for rank, urls in enumerate(_urls(metadata)):
@@ -223,22 +221,18 @@ def store_citations(
     connection: Connection,
     document_id: int,
     collection_id: int,
-    path: str,
-    parsed: ParsedDocument,
+    new: NewDocument,
     metadata: Mapping[str, Any],
-    text: str,
     date: str,
 ) -> None:
     """Store a document's citations and replace its keys. Call when its own row is stored."""
+    path, parsed = new.path, new.parsed
     options = json.loads(connection.value("collection_options", collection_id=collection_id))
     published = [(str(url), str(folder)) for url, folder, *_ in options.get("published", [])]
     if base_url := options.get("base_url"):
         published.append((str(base_url), ""))
     before = keys_of(connection, document_id)
-    after = document_keys(
-        *(path, parsed.title, metadata, collection_id, published, parsed.labels, parsed.tags),
-        date=date,
-    )
+    after = document_keys(path, parsed, metadata, collection_id, published, date)
     if before != after:
         connection.run("delete_document_keys", document_id=document_id)
         connection.run(
@@ -251,7 +245,7 @@ def store_citations(
         candidates = _candidates(connection, (key for _, key in links))
         is_shared = bool(connection.value("is_shared_collection", collection_id=collection_id))
         citing = _Candidate(document_id, collection_id, path, 0, is_shared)
-        sentences = _Sentences(text)
+        sentences = _Sentences(new.text)
         insert_citations(
             connection,
             (

@@ -95,10 +95,8 @@ def store_document(
     )
     embedded = _insert_chunks(connection, collection_id, document_id, new, old_chunk_ids)
     date = document_date(metadata, new.path) or new.file_date
-    store_citations(
-        connection, document_id, collection_id, new.path, new.parsed, metadata, new.text, date
-    )
-    store_similar(connection, document_id, new.parsed, new.text, metadata)
+    store_citations(connection, document_id, collection_id, new, metadata, date)
+    store_similar(connection, document_id, new, metadata)
     if with_vectors := {*old_chunk_ids, *embedded}:
         rebuild_slabs(connection, with_vectors)
         rebuild_document_vectors(connection, [document_id])

@@ -19,7 +19,6 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from kb.formats.outline import ParsedDocument
 from kb.formats.research import RESEARCH
 from kb.store.citations import insert_citations
 from kb.store.connection import Connection, Row
@@ -28,6 +27,8 @@ from kb.text.terms import bigrams, is_unspaced, words
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from kb.store.documents import NewDocument
 
 THRESHOLD = 0.7
 BANDS, ROWS = 20, 4
@@ -47,11 +48,7 @@ class _Paragraph:
 
 
 def store_similar(
-    connection: Connection,
-    document_id: int,
-    parsed: ParsedDocument,
-    text: str,
-    metadata: Mapping[str, Any],
+    connection: Connection, document_id: int, new: NewDocument, metadata: Mapping[str, Any]
 ) -> None:
     """Store a report's paragraphs, and the implicit citations from it and to it.
 
@@ -61,7 +58,7 @@ def store_similar(
     if not isinstance(archive, dict) or archive.get("source") != RESEARCH:
         return
     best: dict[int, tuple[float, _Paragraph, Row]] = {}
-    for paragraph in _paragraphs(parsed, text):
+    for paragraph in _paragraphs(new):
         count = len(paragraph.words)
         for row in connection.rows(
             "paragraphs_with_signatures",
@@ -136,10 +133,10 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(chain.from_iterable(pieces))
 
 
-def _paragraphs(parsed: ParsedDocument, text: str) -> list[_Paragraph]:
-    lines = text.split("\n")
+def _paragraphs(new: NewDocument) -> list[_Paragraph]:
+    lines = new.text.split("\n")
     paragraphs = []
-    for block in parsed.blocks:
+    for block in new.parsed.blocks:
         if block.kind not in _KINDS:
             continue
         source = "\n".join(lines[block.start_line - 1 : block.end_line])
