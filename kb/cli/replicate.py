@@ -59,9 +59,10 @@ def restore_options(parser: Parser) -> None:
 
 def restore(_: object, options: argparse.Namespace) -> int:
     file = database_paths(options.db)[0]
-    restored = replicating.restore(options.destination, file, options.at)
-    result = {"file": str(file), "bytes": restored.size, "documents": restored.documents}
-    text = f"{file}: {counted(restored.documents, 'document')} ({sized(restored.size)})"
+    documents = replicating.restore(options.destination, file, options.at)
+    size = file.stat().st_size
+    result = {"file": str(file), "bytes": size, "documents": documents}
+    text = f"{file}: {counted(documents, 'document')} ({sized(size)})"
     render.text(result, text, options)
     named = ["--db", str(file)] if options.db else []
     command = shlex.join(["kb", *named, "replicate", options.destination, "--continue"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from kb.library.workspace import Workspace
 from kb.results.care import TokenStatus
@@ -51,7 +50,7 @@ class AccessTokens(Workspace):
         with self.database.read() as connection:
             return access_tokens.has_tokens(connection)
 
-    def find_holder(self, shown: Sequence[str]) -> tuple[tuple[Any, bytes] | None, bool]:
+    def find_holder(self, shown: Sequence[str]) -> tuple[tuple[TokenStatus, bytes] | None, bool]:
         """The holder of the first valid token with the token's hash, and whether the file asks for
         tokens: it does once it has had one, even if all are revoked.
         """

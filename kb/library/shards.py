@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from kb.errors import FileError, KbError, UsageError
@@ -41,12 +41,9 @@ _thread = ThreadPoolExecutor(1, "shards")
 copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)))
 
 
-class Listed(NamedTuple):
-    """A file that a worker has."""
-
-    key: str  # the same for all copies of a file, wherever they lie
-    path: str
-    model: Row | None  # its `current_model`
+# A file that a worker has: its key, the same for all copies of it wherever they lie, its path, and
+# its `current_model`.
+Listed = tuple[str, str, Row | None]
 
 
 class ShardReader:
@@ -135,7 +132,7 @@ class ShardReader:
                 continue
             if key and key not in self._shards:
                 self._shards[key] = database
-                listed.append(Listed(key, str(database.path), model))
+                listed.append((key, str(database.path), model))
         return listed, [*_attached.unavailable, *problems]
 
 
@@ -262,10 +259,10 @@ class Shards:
                 problems.append(f"The worker {worker} was left out: {_reason(error)}.")
                 continue
             problems += of_worker
-            for file in listed:
-                holders.setdefault(file.key, {})[worker] = file.path
-                self._models[file.key] = file.model
-                self._last[urlsplit(worker).hostname or "", file.path] = file.key
+            for key, path, model in listed:
+                holders.setdefault(key, {})[worker] = path
+                self._models[key] = model
+                self._last[urlsplit(worker).hostname or "", path] = key
         if not self._last:
             problems.append(f"No worker at {self._address} has a file that --shards names.")
         self._holders, self._problems = holders, problems

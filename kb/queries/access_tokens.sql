@@ -12,7 +12,9 @@ WHERE revoked_at IS NULL;
 
 -- name: token_by_hash
 -- The valid token that has this hash.
-SELECT name, role, requests_per_minute FROM tokens
+SELECT name, role, requests_per_minute, created_at AS created, expires_at AS expires,
+       revoked_at AS revoked, 'valid' AS state
+FROM tokens
 WHERE token_hash = :token_hash AND revoked_at IS NULL
   AND (expires_at IS NULL OR expires_at > :now);
 

@@ -6,7 +6,6 @@ import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from kb.errors import TokenNotFound, UsageError
@@ -20,15 +19,6 @@ PREFIX = "kb_"  # by which people, and programs that look for secrets, know one
 RANDOM_BYTES = 32
 LONGEST_NAME = 64
 VALID, EXPIRED = "valid", "expired"
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A valid token, as the server treats whoever shows it."""
-
-    name: str
-    role: Role
-    requests_per_minute: int | None  # None: as the server has it
 
 
 def hash_of(token: str) -> bytes:
@@ -70,10 +60,10 @@ def add_token(
     return token
 
 
-def find_token(connection: Connection, token: str) -> Token | None:
+def find_token(connection: Connection, token: str) -> TokenStatus | None:
     """The token with this secret; None if it is not valid here."""
     row = connection.row("token_by_hash", token_hash=hash_of(token), now=utc_now())
-    return Token(**row) if row else None
+    return TokenStatus(**row) if row else None
 
 
 def has_tokens(connection: Connection) -> bool:

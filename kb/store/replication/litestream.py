@@ -314,14 +314,8 @@ def newest(destination: Destination) -> Newest | None:
     return Newest(int(plan["max_txid"], 16), datetime.fromisoformat(last["timestamp"]))
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    size: int
-    documents: int
-
-
-def restore(address: str, file: Path, at: str = "") -> Restored:
-    """Write the file from its copy at an address.
+def restore(address: str, file: Path, at: str = "") -> int:
+    """Write the file from its copy at an address; how many documents it has.
 
     It gets the permissions of the copy in a folder. No other place keeps them, so the file is then
     for its owner alone.
@@ -363,8 +357,7 @@ def restore(address: str, file: Path, at: str = "") -> Restored:
         with database.write():
             pass  # the last to leave an ordinary file gives it its own kind of journal
         with database.read() as connection:
-            documents = sizes(connection)["documents"]
-    return Restored(file.stat().st_size, documents)
+            return sizes(connection)["documents"]
 
 
 def explain(output: str, destination: Destination, at: str = "") -> str:
