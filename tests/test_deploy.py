@@ -47,7 +47,7 @@ def commands() -> list[list[str]]:
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_the_command_lines_are_taken(command: list[str]) -> None:
     options = parse(command)
-    assert options.command in ("serve.serve", "token.token")
+    assert options.command in ("serve.serve", "care.token")
     if options.command == "serve.serve":
         assert options.http
         assert options.db_folder

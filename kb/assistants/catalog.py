@@ -1,8 +1,10 @@
-"""The assistants that kb installs into, one record each in `kb/assets/assistants.toml`."""
+"""The assistants that kb installs into, one record each in `kb/assets/assistants.toml`, and the
+command that starts kb: this very program from anywhere, or kb on any machine."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +13,10 @@ from types import ModuleType
 from typing import Any, Literal
 
 from kb.assistants import jsonc, toml
-from kb.assistants.texts import look_up
+from kb.assistants.config_file import look_up
 from kb.text.assets import asset
 
-PROJECT, HOME, ROOT = "project", "home", "root"
+PROJECT, HOME = "project", "home"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,12 @@ def _first_there(paths: Sequence[Path]) -> Path:
     return next((path for path in paths if path.exists()), (beside or paths)[0])
 
 
+def files_of(assistant: Assistant, project: Path) -> dict[str, Path]:
+    """The configurations that a client reads, by whose they are."""
+    files = {"user": user_file(assistant, Machine()), PROJECT: project_file(assistant, project)}
+    return {scope: path for scope, path in files.items() if path is not None}
+
+
 def make_entry(assistant: Assistant, command: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
     """A client's entry for the server."""
     extra = dict(assistant.extra)
@@ -138,3 +146,50 @@ def servers_keys(assistant: Assistant, values: Mapping[str, Any]) -> Sequence[st
         if isinstance(inner, Mapping) and "command" not in inner
         else assistant.keys
     )
+
+
+PROGRAM_NAMES = ("kb", "kbfile")
+DISTRIBUTION = "kbfile"
+# Runners that keep a package, without installing it, where it may be gone tomorrow: then the runner
+# is the command.
+_RUNNERS = {
+    ("uv", "archive-v0"): ("uvx", DISTRIBUTION),
+    ("uv", "builds-v0"): ("uvx", DISTRIBUTION),
+    ("pipx", ".cache"): ("pipx", "run", DISTRIBUTION),
+}
+
+
+def program(argument: str | None = None, executable: str | None = None) -> list[str]:
+    """The absolute command, without arguments, of the program `argument` (by default sys.argv[0]).
+    Links are not followed: `~/.local/bin/kb` stays right when an upgrade moves its target."""
+    called = Path(argument if argument is not None else sys.argv[0])
+    python = executable or sys.executable
+    for (name, folder), (runner, *rest) in _RUNNERS.items():
+        if {name, folder} <= set(Path(python).parts) and (path := shutil.which(runner)):
+            return [os.path.abspath(path), *rest]
+    if called.stem in PROGRAM_NAMES and called.suffix in ("", ".exe"):
+        if called.is_file():
+            return [os.path.abspath(called)]
+        if path := shutil.which(called.name):
+            return [os.path.abspath(path)]
+    # -P: a folder named kb in the working folder is not this program.
+    return [python, "-P", "-m", "kb"]
+
+
+def shared_program(command: Sequence[str], executable: str | None = None) -> list[str]:
+    """The command for a file that a project shares, without anything of this machine in it: the
+    program's name if it is on the path, else uv, which fetches it. `command` is of `program`."""
+    folders = {os.path.dirname(executable or sys.executable), os.path.dirname(command[0])}
+    for name in PROGRAM_NAMES:
+        path = shutil.which(name)
+        if path and os.path.dirname(os.path.abspath(path)) in folders:
+            return [name]
+    return ["uvx", DISTRIBUTION]
+
+
+def is_ours(command: Sequence[str]) -> bool:
+    """Whether a command starts kb, this one or another installation."""
+    names = [Path(part.replace("\\", "/")).name.removesuffix(".exe") for part in command]
+    if "serve" not in names:
+        return False
+    return any(name in PROGRAM_NAMES for name in names[: names.index("serve")])

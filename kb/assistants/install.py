@@ -1,24 +1,27 @@
-"""Put the server into a client's configuration, and take it out again.
+"""Put the server into a client's configuration, and lines that make an assistant use it into the
+file that it reads; and take both out again.
 
-A change concerns one entry; all else stays byte for byte. The previous content is kept beside the
-file as long as kb is in it: removing kb from a file that nobody else has touched restores it.
+A change of the configuration concerns one entry; all else stays byte for byte. The previous content
+is kept beside the file as long as kb is in it: removing kb from a file that nobody else has touched
+restores it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kb.assistants import config_file
-from kb.assistants.catalog import Assistant, command_of, make_entry, servers_keys
-from kb.assistants.config_file import ConfigText, placed
-from kb.assistants.program import is_ours
-from kb.assistants.texts import Malformed, look_up
+from kb.assistants.catalog import Assistant, command_of, is_ours, make_entry, servers_keys
+from kb.assistants.config_file import ConfigText, Malformed, look_up, placed
 from kb.errors import UsageError
+from kb.text.assets import asset
 
 ADDED, CHANGED, UNCHANGED, REMOVED, ABSENT = "added", "changed", "unchanged", "removed", "absent"
 
@@ -134,13 +137,15 @@ def _as_before(
     backup: ConfigText,
 ) -> bytes | None:
     """The file without the entry; None if nothing is left of a file that kb made."""
-    if backup.data is not None and _only_adds(assistant, old, keys, entry, backup):
-        return backup.data
+    before: Mapping[str, Any] = {}
+    if backup.data is not None:
+        with contextlib.suppress(Malformed):
+            before = assistant.format.read(backup.text)
+            if look_up(before, keys) is None:
+                added = assistant.format.put(backup.text, keys, dict(entry))
+                if backup.encoded(added) == old.data:  # nobody else has touched it
+                    return backup.data
     text = assistant.format.remove(old.text, keys)
-    try:
-        before = assistant.format.read(backup.text) if backup.data is not None else {}
-    except Malformed:
-        before = {}
     # Objects that were made for the entry are removed too.
     for depth in range(len(keys) - 1, 0, -1):
         inside = look_up(assistant.format.read(text), keys[:depth])
@@ -151,17 +156,53 @@ def _as_before(
     return old.encoded(text)
 
 
-def _only_adds(
-    assistant: Assistant,
-    old: ConfigText,
-    keys: Sequence[str],
-    entry: Mapping[str, Any],
-    backup: ConfigText,
-) -> bool:
-    """Whether the file is exactly the backup with the entry added."""
-    try:
-        if look_up(assistant.format.read(backup.text), keys) is not None:
-            return False
-        return backup.encoded(assistant.format.put(backup.text, keys, dict(entry))) == old.data
-    except Malformed:
+# The lines for AGENTS.md and the like that make an assistant use the server.
+BEGIN, END = "<!-- kb: begin -->", "<!-- kb: end -->"
+LINES: str = asset("agents")["lines"]
+# Without a line end after it: the file had none before the lines came, and gets none again.
+_BLOCK = re.compile(
+    rf"(?P<before>\r?\n)?{re.escape(BEGIN)}.*?{re.escape(END)}(?P<after>\r?\n)?", re.DOTALL
+)
+
+
+def write_lines(path: Path) -> bool:
+    """Put the lines at the end of a file, or in place of older ones; False: they are there. Raises
+    ConfigurationError if the file cannot be read or written, as `erase_lines`."""
+    old = config_file.read(path)
+    before = config_file.text_of(old)
+    line_end = "\r\n" if "\r\n" in before else "\n"
+    lines = LINES.strip().replace("\n", line_end)
+    if (block := _BLOCK.search(before)) is not None:
+        around = (block["before"] or "", block["after"] or "")
+        text = before[: block.start()] + lines.join(around) + before[block.end() :]
+    elif not before or before.endswith("\n"):
+        text = before + (line_end if before else "") + lines + line_end
+    else:
+        text = before + 2 * line_end + lines
+    if text == before:
         return False
+    config_file.require_writable(path)
+    config_file.replace(old, old.encoded(text))
+    return True
+
+
+def has_lines(path: Path) -> bool:
+    """Whether a file has our lines, current or older ones."""
+    return _BLOCK.search(config_file.text_of(config_file.read(path))) is not None
+
+
+def erase_lines(path: Path) -> bool:
+    """Remove the lines, and a file of nothing else; False: they are not there."""
+    old = config_file.read(path)
+    before = config_file.text_of(old)
+    if (block := _BLOCK.search(before)) is None:
+        return False
+    config_file.require_writable(path)
+    start = before[: block.start()]
+    if not block["after"]:
+        start = start.removesuffix("\n").removesuffix("\r")
+    if text := start + before[block.end() :]:
+        config_file.replace(old, old.encoded(text))
+    else:
+        config_file.delete(old)
+    return True

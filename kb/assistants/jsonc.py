@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kb.assistants.texts import Malformed, line_and_column, look_up, says_the_same
+from kb.assistants.config_file import Malformed, line_and_column, look_up, says_the_same
+from kb.text.json_text import without_comments
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?(?:\*/|\Z)|\s+|.', re.DOTALL)
 _SPACE = r"(?:\s|(?>//[^\r\n]*|/\*(?s:.)*?\*/))*"  # atomic: comments are not reconsidered
 _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 
@@ -28,7 +28,7 @@ def read(text: str) -> dict[str, Any]:
         try:
             values: Any = load(text)  # most files have no comments, and some have megabytes
         except json.JSONDecodeError:
-            blanked = _blanked(text)
+            blanked = without_comments(text)
             if not blanked.strip():
                 return {}
             values = load(blanked)
@@ -174,21 +174,3 @@ def _indent_of_line(text: str, position: int) -> str:
 def _refuse(text: str, name: str) -> None:
     """Refuse NaN and the infinities, which Python reads and JSON lacks."""
     raise Malformed(f"{name} is not a JSON value", *line_and_column(text, text.find(name)))
-
-
-def _blanked(text: str) -> str:
-    """The text with spaces for comments and trailing commas, each character in its place."""
-    parts: list[str] = []
-    before, comma = "", None  # the last sign, and the index of a comma after a value
-    for token in _TOKEN.finditer(text):
-        sign = token[0]
-        if sign.startswith(("//", "/*")):
-            sign = re.sub(r"[^\r\n]", " ", sign)
-        parts.append(sign)
-        if sign.isspace():
-            continue
-        if comma is not None and sign in "}]":
-            parts[comma] = " "
-        comma = len(parts) - 1 if sign == "," and before not in ("", ",", "{", "[") else None
-        before = sign
-    return "".join(parts)

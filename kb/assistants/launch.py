@@ -12,16 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from kb.assistants.catalog import (
-    ASSISTANTS,
-    HOME,
-    PROJECT,
-    Assistant,
-    Machine,
-    command_of,
-    project_file,
-    user_file,
-)
+from kb.assistants.catalog import ASSISTANTS, HOME, PROJECT, Assistant, command_of, files_of
 from kb.assistants.install import installed
 from kb.errors import KbError
 from kb.results.findings import BROKEN, HINT, SOUND, Finding
@@ -97,13 +88,8 @@ def look_at_assistants(project: Path) -> Iterator[Finding]:
     """Start the server as each client that has it installed does, and check that it answers."""
     any_installed = False
     for assistant in ASSISTANTS.values():
-        files = {
-            Place(project): user_file(assistant, Machine()),
-            Place(project, is_project_file=True): project_file(assistant, project),
-        }
-        for place, path in files.items():
-            if path is None:
-                continue
+        for scope, path in files_of(assistant, project).items():
+            place = Place(project, is_project_file=scope == PROJECT)
             try:
                 entries = installed(assistant, path)
             except KbError as error:

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kb.assistants.texts import Malformed, line_and_column, look_up, says_the_same
+from kb.assistants.config_file import Malformed, line_and_column, look_up, says_the_same
 
 _PLACE = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -1,26 +1,34 @@
-"""`kb tools`, `kb tool`, `kb status`, `kb copy`, `kb pack`, `kb split` and `kb merge`."""
+"""`kb tools` and `kb tool`, and what keeps a file: `kb status`, `kb copy`, `kb pack`, `kb split`,
+`kb merge`, `kb token`, `kb datasette`, `kb replicate` and `kb restore`."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
+import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from kb.cli import render, serve
-from kb.cli.arguments import Parser, byte_count
-from kb.cli.progress import progress
-from kb.errors import EmbeddingError, UsageError
+from kb.cli.commands import Parser, byte_count, positive
+from kb.cli.render import progress
+from kb.errors import EmbeddingError, FileError, UsageError
+from kb.library import replicating
 from kb.models.embedder import sends_to
-from kb.results.care import CutFile, MovedCollections
+from kb.results.care import MovedCollections
+from kb.results.roles import READ, ROLES, WRITE
 from kb.server.background import embed_added
+from kb.settings import PACKAGE, database_paths
 from kb.text.counted import counted, sized
 from kb.text.json_text import JsonError, parse_json
 from kb.tools.session import Session
 
 
 def list_tools_options(parser: Parser) -> None:
-    parser.example = "kb tools"
     parser.table_format()
 
 
@@ -54,7 +62,6 @@ def list_tools(_: Session, options: argparse.Namespace) -> int:
 
 
 def call_options(parser: Parser) -> None:
-    parser.example = 'kb tool documents_search \'{"query": "retry", "limit": 3}\''
     parser.argument("name", "NAME", "as `kb tools` lists it")
     json = 'arguments as a JSON object, or "-" to read them from stdin'
     parser.argument("arguments", "JSON", json, nargs="?", default="{}")
@@ -86,14 +93,21 @@ def call(session: Session, options: argparse.Namespace) -> int:
 
 
 def status_options(parser: Parser) -> None:
-    parser.example = "kb status --calls"
     parser.flag("--calls", "how often, how well and how fast tools were called")
     parser.table_format()
 
 
 def status(session: Session, options: argparse.Namespace) -> int:
     if options.calls:
-        return _status_of_calls(session, options)
+        rows = [calls.to_dict() for calls in session.base.tool_calls()]
+        shown = [
+            {**row, "errors": ", ".join(f"{code} {n}" for code, n in row["errors"].items())}
+            for row in rows
+        ]
+        columns = ("tool", "calls", "successRate", "p50", "p95", "p99", "errors")
+        render.table({"calls": rows}, shown, columns, options)
+        render.remark("" if rows else "no calls yet", options)
+        return 0 if rows else 1
     files = [file.to_dict() for file in session.base.status()]
     if session.base.lost:
         render.say(session.base.lost)
@@ -144,7 +158,13 @@ def _show_status(result: dict[str, Any], options: argparse.Namespace) -> None:
         columns = ("collection", "kind", "documents", "passages", "embedded", "source", "synced")
         render.table(result, result["collections"], columns, options)
         return
-    lines = [heading, *facts, *map(_line_of_collection, result["collections"]), *read]
+    lines = [heading, *facts]
+    for row in result["collections"]:
+        source = f" from {row['source']}" if row["source"] else ""
+        synced = f", synced {row['synced']}" if row["synced"] else ""
+        documents = counted(row["documents"], "document")
+        lines.append(f"  {row['collection']}: {documents}{source}{synced}")
+    lines += read
 
     def on_terminal() -> None:
         from kb.cli import terminal
@@ -156,26 +176,7 @@ def _show_status(result: dict[str, Any], options: argparse.Namespace) -> None:
     render.text(result, "\n".join(lines), options, on_terminal)
 
 
-def _line_of_collection(row: dict[str, Any]) -> str:
-    source = f" from {row['source']}" if row["source"] else ""
-    synced = f", synced {row['synced']}" if row["synced"] else ""
-    return f"  {row['collection']}: {counted(row['documents'], 'document')}{source}{synced}"
-
-
-def _status_of_calls(session: Session, options: argparse.Namespace) -> int:
-    rows = [calls.to_dict() for calls in session.base.tool_calls()]
-    shown = [
-        {**row, "errors": ", ".join(f"{code} {n}" for code, n in row["errors"].items())}
-        for row in rows
-    ]
-    columns = ("tool", "calls", "successRate", "p50", "p95", "p99", "errors")
-    render.table({"calls": rows}, shown, columns, options)
-    render.remark("" if rows else "no calls yet", options)
-    return 0 if rows else 1
-
-
 def pack_options(parser: Parser) -> None:
-    parser.example = "kb pack docs -o docs.tar.gz"
     parser.add_argument("folder", metavar="FOLDER")
     parser.add_argument("-o", "--output", metavar="BUNDLE", type=Path, required=True)
     parser.option("--name", None, "its name; by default the folder's", default="")
@@ -203,7 +204,6 @@ def pack(session: Session, options: argparse.Namespace) -> int:
 
 
 def copy_options(parser: Parser) -> None:
-    parser.example = "kb copy handbook.db"
     parser.argument("destination", "DEST", "a new file, or a folder", type=Path)
     share = "for others: without questions, reads, discoveries and paths of this machine"
     parser.flag("--share", share)
@@ -219,7 +219,6 @@ def copy(session: Session, options: argparse.Namespace) -> int:
 
 
 def split_options(parser: Parser) -> None:
-    parser.example = "kb split team.db handbook"
     parser.argument("file", "FILE", "made when it is missing", type=Path)
     parser.argument("names", "NAME", "collections to move", nargs="*")
     by_size = (
@@ -235,13 +234,11 @@ def split(session: Session, options: argparse.Namespace) -> int:
         raise UsageError("name the collections to move, or the size of shards by --by-size")
     with progress(options) as show:
         if options.by_size:
-            cut = session.base.cut(options.file, options.by_size, progress=show)
-            return _show_shards(cut, options)
-        moved = session.base.split(options.file, options.names, progress=show)
-    return _show_moved(moved, options)
-
-
-def _show_shards(shards: CutFile, options: argparse.Namespace) -> int:
+            shards = session.base.cut(options.file, options.by_size, progress=show)
+        else:
+            moved = session.base.split(options.file, options.names, progress=show)
+    if not options.by_size:
+        return _show_moved(moved, options)
     lines = [
         f"{shard.file}: {counted(shard.documents, 'document')} ({sized(shard.bytes)})"
         for shard in shards
@@ -253,7 +250,6 @@ def _show_shards(shards: CutFile, options: argparse.Namespace) -> int:
 
 
 def merge_options(parser: Parser) -> None:
-    parser.example = "kb merge team.db"
     parser.argument("file", "FILE", "the other file", type=Path)
     parser.argument("names", "NAME", "collections (default: all)", nargs="*")
 
@@ -276,3 +272,181 @@ def _show_moved(results: MovedCollections, options: argparse.Namespace) -> int:
     if not options.quiet or options.json:
         render.text(results.to_dict(), "\n".join(lines), options)
     return 0 if results.moved else 1
+
+
+ADD, LIST, REVOKE, FORGET = ACTIONS = ("add", "list", "revoke", "forget")
+TOKEN_COLUMNS = ("name", "role", "state", "created", "expires", "revoked", "requestsPerMinute")
+
+
+def token_options(parser: Parser) -> None:
+    action = (
+        "add (the token is printed this once), list, revoke (at once, also for a server that "
+        "runs), or forget those that are revoked or have expired"
+    )
+    parser.argument("action", "ACTION", action, choices=ACTIONS)
+    parser.argument("names", "NAME", "the person or program it is for", nargs="*")
+    role = f"what it may do with the file: {READ} (default) or {WRITE}"
+    parser.option("--role", None, role, choices=ROLES, default=READ)
+    parser.option("--days", "N", "how long it is valid", type=positive)
+    limit = "requests a minute (default: as the server has it)"
+    parser.option("--limit", "N", limit, type=positive)
+    parser.table_format()
+
+
+def token(session: Session, options: argparse.Namespace) -> int:
+    names: list[str] = options.names
+    if options.action in (ADD, REVOKE) and not names:
+        raise UsageError(f"say whose: kb token {options.action} NAME")
+    if options.action in (LIST, FORGET) and names:
+        raise UsageError(f"kb token {options.action} takes no name")
+    if options.action == LIST:
+        rows = [token.to_dict() for token in session.base.list_tokens()]
+        blank = [{key: "" if row[key] is None else row[key] for key in row} for row in rows]
+        render.table({"tokens": rows}, blank, TOKEN_COLUMNS, options)
+        render.remark("" if rows else "no tokens: `kb token add NAME` makes one", options)
+        return 0 if rows else 1
+    if options.action == ADD:
+        if len(names) > 1:
+            raise UsageError("one token at a time: it is printed this once")
+        made = session.base.add_token(
+            names[0], options.role, days=options.days, requests_per_minute=options.limit
+        )
+        render.text({"name": names[0], "role": options.role, "token": made}, made, options)
+        if not options.quiet:
+            render.remark(
+                f"{names[0]} may {options.role}. This is the only time that the token is shown; "
+                "its owner's client sends it as `Authorization: Bearer TOKEN`",
+                options,
+            )
+    elif options.action == REVOKE:
+        session.base.revoke_tokens(*names)
+        render.text({"revoked": names}, f"revoked: {', '.join(names)}", options)
+    else:
+        forgotten = session.base.forget_tokens()
+        render.text({"forgotten": forgotten}, f"forgotten: {forgotten}", options)
+        if not session.base.asks_for_tokens():
+            render.remark("this file asks for no tokens any more", options)
+    return 0
+
+
+PROGRAM = "datasette"
+PORT = 8001
+
+
+def datasette_options(parser: Parser) -> None:
+    parser.flag("--print", "print the command that starts it, and do not", dest="show")
+    parser.option("--port", "N", f"where it listens ({PORT})", type=positive, default=PORT)
+    parser.flag("--open", "open the browser too")
+
+
+def datasette(session: Session, options: argparse.Namespace) -> int:
+    """Write Datasette's configuration, and start it or print how."""
+    file = Path(session.database.path).absolute()
+    # The .gitignore beside the file covers this name.
+    metadata_file = file.with_name(f"{file.name}.datasette.json")
+    try:
+        metadata_file.write_text(json.dumps(metadata(file.stem), indent=2), encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"cannot write {metadata_file}: {error.strerror}") from error
+    beside = shutil.which(PROGRAM, path=str(Path(sys.executable).parent))  # of this environment
+    program = shutil.which(PROGRAM) or beside
+    command = [
+        *([program] if program else ["uvx", "--from", f"{PROGRAM}<1", PROGRAM]),
+        *("serve", str(file), "--metadata", str(metadata_file)),
+        *(["--config", str(metadata_file)] if program and _has_config(program) else []),
+        *("--port", str(options.port)),
+        *(["--open"] if options.open else []),
+    ]
+    if options.show:
+        result = {"metadata": str(metadata_file), "command": command}
+        render.text(result, shlex.join(command), options)
+        return 0
+    if program is None:
+        raise FileError(
+            "Datasette is not installed: `pipx install datasette` does it, or run "
+            f"{shlex.join(command)}"
+        )
+    session.close()
+    return subprocess.run(command, check=False).returncode
+
+
+def metadata(name: str) -> dict[str, Any]:
+    """The metadata of a file by its name in Datasette."""
+    import yaml  # here: other commands need none
+
+    text = (PACKAGE / "assets" / "datasette.yaml").read_text(encoding="utf-8")
+    general: dict[str, Any] = yaml.safe_load(text)
+    of_file = {key: general.pop(key) for key in ("tables", "queries")}
+    return {**general, "databases": {name: of_file}}
+
+
+def _has_config(program: str) -> bool:
+    """Whether it is Datasette 1.0 or later, which reads queries from its configuration alone. To
+    earlier ones the option means something else."""
+    done = subprocess.run(
+        [program, "--version"], capture_output=True, encoding="utf-8", check=False
+    )
+    version = re.search(r"version (\d+)\.", done.stdout)
+    return version is not None and int(version[1]) >= 1
+
+
+def replicate_options(parser: Parser) -> None:
+    destination = (
+        "a folder, sftp://USER@HOST/FOLDER, or s3://BUCKET/FOLDER?endpoint=URL; without it: "
+        "show how far the copy is, and exit with 1 when it is behind"
+    )
+    parser.argument("destination", "DESTINATION", destination, nargs="?")
+    goes_on = "go on with the copy that is there: one of this file, or this file was restored of it"
+    parser.flag("--continue", goes_on, dest="goes_on")
+    parser.flag("--once", "bring the copy up to date, and end")
+    parser.flag("--stop", "end it for good: the .db alone is complete again")
+
+
+def replicate(_: object, options: argparse.Namespace) -> int:
+    file = database_paths(options.db)[0]
+    if options.stop:
+        if options.destination is not None or options.goes_on or options.once:
+            raise UsageError("--stop stands alone")
+        is_complete = replicating.stop(file)
+        lacks = "" if is_complete else "; what was written last may be missing there"
+        result = {"file": str(file), "replicated": False, "complete": is_complete}
+        text = f"{file} is replicated no more; the copy stays where it is{lacks}"
+        render.text(result, text, options)
+        return 0
+    if options.destination is None:
+        state = replicating.require_state(file)
+        remedy = f"; {state.remedy()}" if state.is_behind else ""
+        render.text(state.as_dict(), f"{state.sentence()}{remedy}", options)
+        return int(state.is_behind)
+
+    def tell(line: str) -> None:
+        if not options.quiet:
+            render.say(line)
+
+    try:
+        replicating.replicate(
+            file, options.destination, tell, goes_on=options.goes_on, once=options.once
+        )
+    except (KeyboardInterrupt, SystemExit):
+        if (reached := replicating.replication_state(file)) is not None:
+            tell(f"ended: {reached.sentence()}; {reached.remedy()}")
+    return 0
+
+
+def restore_options(parser: Parser) -> None:
+    parser.argument("destination", "DESTINATION", "as `kb replicate` was told")
+    at = "as it was then, such as 2026-11-28T12:00:00Z (default: the newest)"
+    parser.option("--at", "TIME", at, default="")
+
+
+def restore(_: object, options: argparse.Namespace) -> int:
+    file = database_paths(options.db)[0]
+    documents = replicating.restore(options.destination, file, options.at)
+    size = file.stat().st_size
+    result = {"file": str(file), "bytes": size, "documents": documents}
+    text = f"{file}: {counted(documents, 'document')} ({sized(size)})"
+    render.text(result, text, options)
+    named = ["--db", str(file)] if options.db else []
+    command = shlex.join(["kb", *named, "replicate", options.destination, "--continue"])
+    render.remark(f"`{command}` goes on from here", options)
+    return 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kb.cli import render
-from kb.cli.arguments import Parser, Words
+from kb.cli.commands import Parser, Words
 from kb.cli.exit_codes import FAILURE, NOTHING_FOUND
-from kb.cli.progress import progress
+from kb.cli.render import progress
 from kb.errors import UsageError
 from kb.settings import database_paths
 from kb.text.controls import flat
@@ -38,7 +38,6 @@ def _add_workers(to: argparse._ActionsContainer) -> None:
 
 
 def add_options(parser: Parser) -> None:
-    parser.example = 'kb add docs --exclude "drafts/**"'
     sources = (
         "a folder, a file, a bundle (.tar.gz, .zip ...), file://; the http address of a "
         "page, sitemap, llms.txt, manifest or bundle; or a repository: git+https://, "
@@ -80,25 +79,6 @@ def add(session: Session, options: argparse.Namespace) -> int:
         if getattr(options, option) and len(options.sources) > 1:
             shown = option.replace("_", "-")
             raise UsageError(f"--{shown} is for one collection: add each source by itself")
-    with progress(options) as show:
-        results = session.base.add(
-            *options.sources,
-            name=options.name,
-            kind=options.kind,
-            include=options.include,
-            exclude=options.exclude,
-            description=options.description,
-            settings=_settings(options),
-            embed=not options.no_embed,
-            progress=show,
-        )
-    _show_sync(results, options)
-    if results.has_failed or session.base.problems():
-        return FAILURE
-    return 0 if all(synced.is_stored for synced in results) else NOTHING_FOUND
-
-
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
     pairs = [
         text.rpartition("=") if "=" in text else (text, "", "") for text in options.published_at
     ]
@@ -109,11 +89,25 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "url_field": options.url_field,
         "published": [[address, folder.strip("/")] for address, _, folder in pairs],
     }
-    return {key: value for key, value in settings.items() if value}
+    with progress(options) as show:
+        results = session.base.add(
+            *options.sources,
+            name=options.name,
+            kind=options.kind,
+            include=options.include,
+            exclude=options.exclude,
+            description=options.description,
+            settings={key: value for key, value in settings.items() if value},
+            embed=not options.no_embed,
+            progress=show,
+        )
+    _show_sync(results, options)
+    if results.has_failed or session.base.problems():
+        return FAILURE
+    return 0 if all(synced.is_stored for synced in results) else NOTHING_FOUND
 
 
 def sync_options(parser: Parser) -> None:
-    parser.example = "kb sync docs"
     parser.argument("names", "NAME", "default: all collections", nargs="*")
     parser.flag("--force", "read every file again; an empty folder empties its collection")
     how = parser.add_mutually_exclusive_group()
@@ -157,7 +151,6 @@ def _ask_about_sources(
 
 
 def trust_options(parser: Parser) -> None:
-    parser.example = "kb trust docs"
     names = "collections (default: all, and the file counts as one that you made)"
     parser.argument("names", "NAME", names, nargs="*")
 
@@ -183,7 +176,6 @@ def trust(_: object, options: argparse.Namespace) -> int:
 
 
 def move_options(parser: Parser) -> None:
-    parser.example = "kb move docs manual"
     parser.argument("name", "NAME")
     parser.argument("folder", "FOLDER", "the folder, file or repository they are in")
     _add_no_embed(parser)
@@ -199,7 +191,6 @@ def move(session: Session, options: argparse.Namespace) -> int:
 
 
 def remove_options(parser: Parser) -> None:
-    parser.example = "kb remove docs"
     parser.argument("name", "NAME")
     only = "only this document, which came by a tool call"
     parser.argument("document", "DOC", only, nargs="?")
@@ -218,7 +209,6 @@ def remove(session: Session, options: argparse.Namespace) -> int:
 
 
 def reembed_options(parser: Parser) -> None:
-    parser.example = "kb reembed --model multilingual-e5-small-q4"
     _add_workers(parser)
 
 

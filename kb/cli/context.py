@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kb.cli import render
-from kb.cli.arguments import Parser, Text
+from kb.cli.commands import Parser, Text
 from kb.cli.exit_codes import NOTHING_FOUND
 from kb.errors import NoEmbeddings, UsageError
 from kb.results.memory import ForgottenDiscovery, RecordedDiscovery
@@ -23,7 +23,6 @@ _TYPES_SHOWN = "pattern, rule, decision or issue"
 
 
 def record_options(parser: Parser) -> None:
-    parser.example = 'kb record "Decided to retry three times, then to give up" --module network'
     parser.argument("text", "TEXT", 'a sentence or two, or "-" to read stdin')
     _add_type(parser, f"{_TYPES_SHOWN} (default: told from the words)")
     parser.option("--module", "NAME", "the part it is about", default="")
@@ -77,7 +76,6 @@ def _say_outcome(
 
 
 def recall_options(parser: Parser) -> None:
-    parser.example = 'kb recall "how often do we retry?"'
     parser.argument("query", "QUERY", "without it: all, by module", nargs="*", action=Text)
     _add_type(parser, f"only {_TYPES_SHOWN}")
     parser.option("--module", "NAME", "only of this part", default="")
@@ -132,7 +130,6 @@ def as_markdown(discoveries: Sequence[dict[str, Any]]) -> str:
 
 
 def forget_options(parser: Parser) -> None:
-    parser.example = "kb forget 3f9c2a7b"
     parser.argument("id", "ID", "as `kb recall` shows it; its beginning is enough")
 
 
@@ -143,7 +140,6 @@ def forget(session: Session, options: argparse.Namespace) -> int:
 
 
 def grep_options(parser: Parser) -> None:
-    parser.example = 'kb grep "retry_?count" --glob "src/**/*.py"'
     parser.argument("pattern", "PATTERN", "a regular expression")
     parser.option("--glob", "GLOB", 'only files such as "src/**/*.ts"', default="")
     parser.flag("-s --case-sensitive", "tell A from a")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kb.cli import render
-from kb.cli.arguments import Parser, positive
-from kb.cli.progress import progress
+from kb.cli.commands import Parser, positive
+from kb.cli.render import progress
 from kb.errors import SourceError, UsageError
 from kb.evaluation.judged import (
     HEADING_MEASURE,
@@ -39,7 +39,6 @@ from kb.tools.session import Session
 
 
 def evaluate_options(parser: Parser) -> None:
-    parser.example = "kb eval --count 20"
     judged = (
         "a judged collection in BEIR layout, or a file of questions (default: questions that "
         "are made from the documents: names, titles, near-misses, unrelated ones)"

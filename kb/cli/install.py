@@ -1,40 +1,61 @@
-"""`kb install`, `kb uninstall`."""
+"""`kb install`, `kb uninstall` and `kb doctor`."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kb.assistants import instructions
 from kb.assistants.catalog import (
     ASSISTANTS,
     Assistant,
     Machine,
     command_of,
+    files_of,
+    program,
     project_file,
+    shared_program,
     user_file,
 )
 from kb.assistants.install import (
     ABSENT,
+    LINES,
     Change,
     apply,
+    erase_lines,
+    has_lines,
     installed,
     plan_install,
     plan_uninstall,
     snippet,
+    write_lines,
 )
-from kb.assistants.launch import Answer, Place, server_command, serves_one_project, start_once
-from kb.assistants.program import program, shared_program
+from kb.assistants.launch import (
+    Answer,
+    Place,
+    look_at_assistants,
+    server_command,
+    serves_one_project,
+    start_once,
+)
 from kb.cli import render
-from kb.cli.arguments import Parser
-from kb.errors import KbError, UsageError
+from kb.cli.commands import Parser
+from kb.cli.exit_codes import FAILURE
+from kb.cli.render import Show, progress
+from kb.errors import EmbeddingError, KbError, UsageError
+from kb.library.health import check_configuration, check_program, look_at_file, mend
+from kb.library.names import collection_names
+from kb.models.choose import make_embedder
+from kb.results.findings import BROKEN, HINT, SOUND, Finding
+from kb.server.running import running_server
 from kb.settings import DATABASE_VARIABLES, database_paths, find_project
+from kb.text.counted import counted
 
 
 def install_options(parser: Parser) -> None:
-    parser.example = "kb install claude-code --dry-run"
     names = f"{', '.join(ASSISTANTS)}; without it: where kb is installed"
     parser.argument("client", "CLIENT", names, nargs="?", choices=ASSISTANTS)
     _add_place_options(parser)
@@ -43,7 +64,6 @@ def install_options(parser: Parser) -> None:
 
 
 def uninstall_options(parser: Parser) -> None:
-    parser.example = "kb uninstall claude-code --dry-run"
     parser.argument("client", "CLIENT", choices=ASSISTANTS)
     _add_place_options(parser)
 
@@ -95,7 +115,12 @@ def install(_: object, options: argparse.Namespace) -> int:
     if backup is not None:
         result["backup"] = str(backup)
     if options.instructions:
-        result["instructions"] = _write_instructions(assistant, place)
+        if not assistant.instructions:
+            raise UsageError(
+                f"{assistant.title} reads no file of instructions: leave --instructions out"
+            )
+        file = place.project / assistant.instructions
+        result["instructions"] = {"file": str(file), "written": write_lines(file)}
     lines = _report(assistant, place, change, answer, backup)
     lines += _instructions_report(assistant, place, result.get("instructions"))
     render.text(result, "\n".join(lines), options)
@@ -119,7 +144,7 @@ def uninstall(_: object, options: argparse.Namespace) -> int:
         lines = [f"{assistant.title}: kb is not in {change.path}"]
     if options.instructions and assistant.instructions:
         file = place.project / assistant.instructions
-        erased = instructions.erase(file)
+        erased = erase_lines(file)
         result["instructions"] = str(file) if erased else None
         lines += [f"the lines for assistants are out of {file}"] if erased else []
     render.text(result, "\n".join(lines), options)
@@ -178,15 +203,6 @@ def _report(
     return lines
 
 
-def _write_instructions(assistant: Assistant, place: Place) -> dict[str, Any] | None:
-    if not assistant.instructions:
-        raise UsageError(
-            f"{assistant.title} reads no file of instructions: leave --instructions out"
-        )
-    file = place.project / assistant.instructions
-    return {"file": str(file), "written": instructions.write(file)}
-
-
 def _instructions_report(
     assistant: Assistant, place: Place, done: dict[str, Any] | None
 ) -> list[str]:
@@ -197,13 +213,13 @@ def _instructions_report(
         return [
             f"the lines that make it use kb {'are now' if done['written'] else 'were'} in {file}"
         ]
-    if instructions.are_in(file):
+    if has_lines(file):
         return []
     return [
         f"so that it uses kb by itself, put these lines into {file} (or repeat this with "
         "--instructions):",
         "",
-        instructions.LINES.rstrip(),
+        LINES.rstrip(),
     ]
 
 
@@ -211,13 +227,7 @@ def _list_assistants(options: argparse.Namespace) -> int:
     rows = []
     project = find_project()
     for assistant in ASSISTANTS.values():
-        files = {
-            "user": user_file(assistant, Machine()),
-            "project": project_file(assistant, project),
-        }
-        for scope, path in files.items():
-            if path is None:
-                continue
+        for scope, path in files_of(assistant, project).items():
             try:
                 names = installed(assistant, path)
                 state = ", ".join(names) if names else "-"
@@ -228,3 +238,72 @@ def _list_assistants(options: argparse.Namespace) -> int:
             )
     render.table({"clients": rows}, rows, ("client", "scope", "installed as", "file"), options)
     return 0
+
+
+_MARKS = {SOUND: ("ok", "green"), HINT: ("hint", "yellow"), BROKEN: ("BROKEN", "bold red")}
+
+
+def doctor_options(parser: Parser) -> None:
+    fix = "mend what can be mended without losing anything: indexes, vectors, orphan rows"
+    parser.flag("--fix", fix)
+    parser.flag("--full", "look through all of a large file too, not at samples of it")
+
+
+def doctor(_: object, options: argparse.Namespace) -> int:
+    paths = database_paths(options.db)
+    path = paths[0]
+    fixed = _fix(path, options) if options.fix else []
+    with progress(options) as show:  # ends before printing: a bar would draw over the lines
+        findings = list(_look(paths, full=options.full or options.fix, show=show))
+    broken = [finding for finding in findings if finding.state == BROKEN]
+    if options.json:
+        result: dict[str, Any] = {
+            "sound": not broken,
+            "file": str(path),
+            **({"files": [*map(str, paths)]} if len(paths) > 1 else {}),
+            "findings": [finding.as_dict() for finding in findings],
+        }
+        render.print_json(result | {"fixed": fixed} if options.fix else result)
+        return FAILURE if broken else 0
+    for finding in findings:
+        if finding.state != SOUND or not options.quiet:
+            mark, style = _MARKS[finding.state]
+            render.labelled(mark, style, f"{finding.check}: {finding.message}")
+            if finding.remedy:
+                render.labelled("", "", f"-> {finding.remedy}")
+    if broken:
+        can = sum(bool(finding.repair) for finding in broken)
+        more = f"; --fix mends {can} of them" if can and not options.fix else ""
+        render.say(f"{len(broken)} of {len(findings)} checks found something broken{more}")
+    elif not options.quiet:
+        hints = counted(sum(finding.state == HINT for finding in findings), "hint")
+        render.say(f"all is sound ({counted(len(findings), 'check')}, {hints})")
+    return FAILURE if broken else 0
+
+
+def _look(paths: Sequence[Path], *, full: bool, show: Show) -> Iterator[Finding]:
+    project = find_project()
+    yield from check_program()
+    for path in paths:
+        server = running_server(path, project)
+        is_offered = server is not None and server.is_reachable
+        yield from look_at_file(path, is_offered=is_offered, full=full, progress=show)
+    yield from check_configuration(project, set().union(*map(collection_names, paths)))
+    yield from look_at_assistants(project)
+
+
+def _fix(path: Path, options: argparse.Namespace) -> list[str]:
+    """Mend what is safe to mend; what was mended, in words."""
+    embedder = partial(make_embedder, threads=options.threads, allow_download=options.download)
+    fixed = []
+    with progress(options) as show:
+        try:
+            for what in mend(path, embedder, show):
+                fixed.append(what)
+                if not options.json:
+                    print(f"mended: {what}")
+        except EmbeddingError as error:
+            render.say(f"the passages still wait for their vectors: {error.message}")
+        except KbError as error:
+            render.say(f"not mended: {error.message}")
+    return fixed

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kb.cli import render
-from kb.cli.arguments import WrongUse
-from kb.cli.commands import PATH_OPTIONS, parse
+from kb.cli.commands import PATH_OPTIONS, WrongUse, parse
 from kb.cli.exit_codes import DONE, FAILURE, INTERRUPTED, NOTHING_FOUND, WRONG_USE
 from kb.cli.streams import OutputError, ending_on_signals, prepare_streams, written_output
 from kb.disk.read import system_error
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _outcome(arguments: list[str]) -> int:
     """Run the command and print what went wrong; the exit code."""
     if SHELL_ASKS in os.environ:
-        from kb.cli.completion import complete
+        from kb.cli.commands import complete
 
         complete()
     try:
@@ -63,7 +62,12 @@ def _outcome(arguments: list[str]) -> int:
             return _run(options)
     except KbError as error:
         if options.command == "care.call" and not isinstance(error, UsageError):
-            return _tool_failure(error, options.name)
+            from kb.tools.registry import failure_shape, load_tools
+
+            tool = load_tools().get(options.name)
+            print(render.as_json(failure_shape(error.as_result(), tool.family if tool else "")))
+            _print_error(error, as_json=False)
+            return NOTHING_FOUND
         _print_error(error, as_json=options.json)
         if isinstance(error, NotFoundError):
             return NOTHING_FOUND
@@ -100,16 +104,6 @@ def _run(options: argparse.Namespace) -> int:
     from kb.cli.run import run_command
 
     return run_command(options)
-
-
-def _tool_failure(error: KbError, name: str) -> int:
-    """Print what prevents a tool's call in the shape of the tool's own errors."""
-    from kb.tools.registry import failure_shape, load_tools
-
-    tool = load_tools().get(name)
-    print(render.as_json(failure_shape(error.as_result(), tool.family if tool else "")))
-    _print_error(error, as_json=False)
-    return NOTHING_FOUND
 
 
 def _print_error(error: KbError, *, as_json: bool, program: str = "kb") -> None:

@@ -1,18 +1,22 @@
 """What people and pipes see: tables and colour on a terminal, plain text in a pipe, or JSON.
 
-The result of a command goes to stdout; anything else is a line on stderr that begins with `kb:`.
-Rich is imported on a terminal only (`kb.cli.terminal`).
+The result of a command goes to stdout; anything else is a line on stderr that begins with `kb:`, or
+a bar while something takes long. Rich is imported on a terminal only (`kb.cli.terminal`).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from kb.cli.streams import coloured
 from kb.text.controls import escaped_in_json, flat
 from kb.text.file_names import writable
 
@@ -46,12 +50,6 @@ def text(
         on_terminal()
     elif plain:
         print(plain, end="" if plain.endswith("\n") else "\n")
-
-
-def is_read_as_it_comes(options: argparse.Namespace) -> bool:
-    """Whether a person reads along, so that a better answer may follow a first one."""
-    plain = not options.json and getattr(options, "format", None) in (None, "table")
-    return plain and not options.quiet and sys.stdout.isatty()
 
 
 def say(sentence: str, *, program: str = "kb", style: str = NOTICE) -> None:
@@ -88,24 +86,112 @@ def table(
     kind = "json" if options.json else getattr(options, "format", None) or "table"
     if kind == "json":
         print_json(result)
-    elif kind in ("csv", "tsv"):
-        separated(rows, columns, kind)
-    elif not sys.stdout.isatty():
-        for row in rows:
-            print("\t".join(flat(row.get(column, "")) for column in columns))
-    elif rows:
+    elif rows and kind == "table" and sys.stdout.isatty():
         from kb.cli import terminal
 
         terminal.table([[flat(row.get(column, "")) for column in columns] for row in rows], columns)
+    else:
+        separated(rows, columns, kind)
 
 
 def separated(rows: Sequence[dict[str, Any]], columns: Sequence[str], kind: str) -> None:
-    """Print rows under their headers, for other programs; TSV, without quotes, on one line each."""
+    """Print rows for other programs: under headers as CSV, or as TSV, without quotes, on one line
+    each, and without headers as a table."""
     if kind == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([row.get(column, "") for column in columns] for row in rows)
         return
-    print("\t".join(columns))
+    if kind == "tsv":
+        print("\t".join(columns))
     for row in rows:
         print("\t".join(flat(row.get(column, "")) for column in columns))
+
+
+Show = Callable[[str, int, int], None]
+
+NOTICE_SECONDS = 1.5  # before a command says that it takes longer
+
+
+class Notice:
+    """One line on stderr about a step that takes long: what is done, and how much longer."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._is_silent = options.quiet or options.json
+        self._timer: threading.Timer | None = None
+        self._stage = ""
+        self._began = 0.0
+
+    def begin(self, look: Callable[[], tuple[str, float]]) -> None:
+        """Begin a step; `look` says what is done, and for how many seconds in all (0: unknown)."""
+        self.end()
+        self._look = look
+        self._began = time.monotonic()
+        if not self._is_silent:
+            self._timer = threading.Timer(NOTICE_SECONDS, self._say)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """The progress of the step, as a callback of `progress`."""
+        if stage != self._stage:
+            self._stage = stage
+            self.begin(lambda: (stage, 0.0))
+        elapsed = time.monotonic() - self._began
+        if done:
+            seconds = elapsed / done * total
+            self._look = lambda: (f"{stage}: {done:,} of {total:,}", seconds)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _say(self) -> None:
+        doing, seconds = self._look()
+        left = max(seconds - (time.monotonic() - self._began), 1)
+        minutes = f"{left / 60:.0f} min" if left < 5400 else f"{left / 3600:.1f} h"
+        more = f"about {f'{left:.0f} s' if left < 90 else minutes} more"
+        say(f"{doing}, {more if seconds else 'which takes a while'}")
+
+
+@contextlib.contextmanager
+def progress(options: argparse.Namespace) -> Iterator[Show]:
+    """A progress callback: a bar on stderr when that is a terminal, else one notice."""
+    notice: Notice = options.notice
+    if options.quiet or not sys.stderr.isatty():
+        yield notice.show
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:.1f}/s" if task.speed else "")
+
+    columns = (
+        TextColumn("{task.description:>10}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(file=coloured(sys.stderr)), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            notice.end()
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)
+
+        yield show

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kb.cli import render
-from kb.cli.arguments import Parser, add_shards, positive
+from kb.cli.commands import Parser, add_shards, positive
 from kb.disk.open_databases import opened
 from kb.disk.secret import is_secret
 from kb.errors import SourceError, UsageError
@@ -25,7 +25,6 @@ TOKEN_LIMIT = 600
 
 
 def serve_options(parser: Parser) -> None:
-    parser.example = "kb serve --watch"
     http = (
         "serve several clients over HTTP, at /mcp (default: 127.0.0.1:8642); beyond this "
         f"machine with tokens: see kb token, or {TOKEN_VARIABLE} and --token-file"
@@ -63,7 +62,6 @@ def serve_options(parser: Parser) -> None:
 
 
 def ui_options(parser: Parser) -> None:
-    parser.example = "kb ui --no-open"
     http = "where on this machine (default: 127.0.0.1:8642, or any free port)"
     parser.option("--http", "HOST:PORT", http, default="")
 
@@ -123,7 +121,7 @@ def serve(session: Session, options: argparse.Namespace) -> NoReturn:
 
 def _serve_folder(session: Session, options: argparse.Namespace) -> NoReturn:
     from kb.server import run
-    from kb.server.folder import files_in
+    from kb.server.endpoint import files_in
 
     folder = options.db_folder.expanduser()
     names = files_in(folder)
@@ -155,7 +153,7 @@ def _require_sense(options: argparse.Namespace) -> None:
 
 
 def _settings(options: argparse.Namespace) -> HttpSettings:
-    from kb.server.access_log import make_writer
+    from kb.server.access import make_writer
     from kb.server.http import HttpSettings
 
     place = options.access_log

@@ -82,11 +82,11 @@ def coloured(stream: TextIO) -> Any:
 
 def prepare_streams() -> None:
     """Make stdin, stdout and stderr usable, whatever the caller left of them."""
-    # Otherwise the next file to be opened would get the number of a closed stream, and its text.
-    # A closed stdin is empty; printing to a closed stdout fails.
-    _take_place(STDIN, os.O_RDONLY, "stdin")
-    _take_place(STDOUT, os.O_RDONLY, "stdout")
-    _take_place(STDERR, os.O_WRONLY, "stderr")
+    # A closed stream is None. The next file to be opened would get its number, and its text. A
+    # closed stdin is empty; printing to a closed stdout fails.
+    for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is None:
+            _put_null_device(number, os.O_WRONLY if number == STDERR else os.O_RDONLY)
     if sys.stdin is None:
         sys.stdin = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
     sys.stdout = _writing(sys.stdout, STDOUT, _Output)
@@ -101,17 +101,18 @@ def written_output() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of a pipe has left (`kb list | head`): no error, but nothing more to write.
-        _abandon_output()
+        _put_null_device(sys.stdout.fileno(), os.O_WRONLY)
     except OutputError:
-        _abandon_output()
+        _put_null_device(sys.stdout.fileno(), os.O_WRONLY)
         raise
 
 
-def _abandon_output() -> None:
-    """Discard what is still to be printed."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _put_null_device(number: int, flags: int) -> None:
+    """Open the null device in place of a stream."""
+    opened = os.open(os.devnull, flags)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
 
 
 @contextlib.contextmanager
@@ -151,20 +152,14 @@ def _come_again(lost: sys.UnraisableHookArgs) -> None:
     again.start()
 
 
-def _take_place(number: int, flags: int, name: str) -> None:
-    """Open the null device in place of a closed stream, which is None in Python."""
-    if getattr(sys, name) is not None:
-        return
-    opened = os.open(os.devnull, flags)
-    if opened != number:
-        os.dup2(opened, number)
-        os.close(opened)
-
-
 def _writing(stream: TextIO | None, number: int, kind: type[io.FileIO]) -> io.TextIOWrapper:
-    if isinstance(stream, io.TextIOWrapper) and not _is_descriptor(stream, number):
-        stream.reconfigure(errors=ESCAPING)  # a test or another program put it there
-        return stream
+    if isinstance(stream, io.TextIOWrapper):
+        descriptor = -1
+        with contextlib.suppress(OSError, ValueError):
+            descriptor = stream.fileno()
+        if descriptor != number:
+            stream.reconfigure(errors=ESCAPING)  # a test or another program put it there
+            return stream
     if stream is not None:
         stream.flush()
     return _Visible(
@@ -174,10 +169,3 @@ def _writing(stream: TextIO | None, number: int, kind: type[io.FileIO]) -> io.Te
         line_buffering=number == STDERR or os.isatty(number),
         write_through=number == STDERR,
     )
-
-
-def _is_descriptor(stream: io.TextIOWrapper, number: int) -> bool:
-    try:
-        return stream.fileno() == number
-    except (OSError, ValueError):
-        return False

@@ -83,26 +83,19 @@ def document(text: str, title: str, *, as_markdown: bool) -> None:
 
 def bar(share: float, cells: int = BAR_CELLS, style: str = "green") -> Text:
     """A share, 0 to 1, as a bar; in ASCII on a terminal without block letters."""
-    full, empty = ("█", "░") if _takes_blocks() else ("#", ".")
+    full, empty = "█░"
+    try:
+        "█░".encode(console().encoding)
+    except (LookupError, UnicodeEncodeError):
+        full, empty = "#."
     filled = round(share * cells)
     return Text.assemble((full * filled, style), (empty * (cells - filled), "dim"))
 
 
-def _takes_blocks() -> bool:
-    try:
-        "█░".encode(console().encoding)
-    except (LookupError, UnicodeEncodeError):
-        return False
-    return True
-
-
 def search_group(file: str, title: str, address: str) -> None:
     """Print the document that the following rows belong to."""
-    shown = console()
-    shown.print(
-        Text.assemble((flat(file), _linked("bold cyan", address)), "  ", (title, "bold")),
-        soft_wrap=True,
-    )
+    line = Text.assemble((flat(file), _linked("bold cyan", address)), "  ", (title, "bold"))
+    console().print(line, soft_wrap=True)
 
 
 def search_row(
@@ -126,23 +119,18 @@ def search_row(
     if heading:
         line.append("  ").append(heading, style="bold")
     shown.print(line)
-    shown.print(Padding(_with_marks(row["snippet"], row["marks"]), (0, 0, 0, 4)))
+    snippet, text, done = row["snippet"], Text(), 0
+    for start, end in row["marks"]:
+        text.append(visible(snippet[done:start]))
+        text.append(visible(snippet[start:end]), style="bold yellow")
+        done = end
+    shown.print(Padding(text.append(visible(snippet[done:])), (0, 0, 0, 4)))
     if explanation:
         shown.print(Padding(Text(flat(explanation), style="dim"), (0, 0, 0, 4)))
 
 
 def _linked(style: str, address: str) -> Style:
     return Style.parse(style) + Style(link=address or None)
-
-
-def _with_marks(snippet: str, marks: Sequence[tuple[int, int]]) -> Text:
-    shown = Text()
-    done = 0
-    for start, end in marks:
-        shown.append(visible(snippet[done:start]))
-        shown.append(visible(snippet[start:end]), style="bold yellow")
-        done = end
-    return shown.append(visible(snippet[done:]))
 
 
 def status(heading: str, facts: Sequence[str], collections: Sequence[dict[str, Any]]) -> None:

@@ -2,13 +2,16 @@
 
 Markdown files may have the header lines `# Research: <query>`, `# Source: [title](url)`,
 `## Captured: <date>` and `Date: <date>`. `metadata.json` stands beside `<md5>/content.md`, a
-captured page, and `queries/<id>/result.json`, a research result.
+captured page, and `queries/<id>/result.json`, a research result, which becomes Markdown. Programs
+name its keys differently: the text is taken from the usual ones, a list of hits becomes a section
+for each, and a list of sources becomes links, which count as citations.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,10 +21,9 @@ from typing import Any
 
 from kb.disk.read import MAXIMUM_DOCUMENT, read_bytes, reason
 from kb.errors import SourceError
-from kb.formats.dates import first_iso_date, read_date
 from kb.formats.front_matter import read_front_matter
+from kb.formats.metadata import RESEARCH, URL_CONTENT, first_iso_date, read_date
 from kb.formats.outline import ParsedDocument
-from kb.formats.research import RESEARCH, URL_CONTENT, result_markdown
 from kb.sources.folder import Report, SourceFile, SourceText, Withhold, read, walk
 from kb.text.json_text import JsonError, parse_json
 from kb.text.suffixes import PAGE_SUFFIXES
@@ -141,21 +143,16 @@ def archive_facts(
     title = "" if parsed.front_matter.get("title") else query or link_title
     if not title and parsed.title == file.path.rsplit("/", 1)[-1]:
         title = _first_text(metadata, "title", "name") or (urls[0] if urls else "")
+    is_web = str(parsed.front_matter.get("url", "")).startswith("http")
+    is_page = bool(urls or _HASH_FOLDER.fullmatch(file.path)) or is_web
+    is_report = query or file.path.endswith(f"/{RESULT_FILE}") or not is_page
     return ArchiveFacts(
-        source=options.get("source") or _kind(file.path, query, urls, parsed.front_matter),
+        source=options.get("source") or (RESEARCH if is_report else URL_CONTENT),
         date=_date(file, date_text, parsed.front_matter, metadata),
         urls=tuple(dict.fromkeys([*urls, *_named_links(source.text, options.get("url_field"))])),
         query=query,
         title=title,
     )
-
-
-def _kind(path: str, query: str, urls: Sequence[str], front: Mapping[str, Any]) -> str:
-    if path.endswith(f"/{RESULT_FILE}") or query:
-        return RESEARCH
-    if urls or _HASH_FOLDER.fullmatch(path) or str(front.get("url", "")).startswith("http"):
-        return URL_CONTENT
-    return RESEARCH
 
 
 def _header(text: str) -> tuple[str, str, list[str], str]:
@@ -214,3 +211,87 @@ def _is_pair(file: SourceFile) -> bool:
 
 def _beside(file: SourceFile) -> Path:
     return file.location.with_name(METADATA_FILE)
+
+
+_TEXTS = (
+    *("content", "report", "result", "answer", "response", "markdown", "text", "output"),
+    *("summary", "body", "snippet", "description", "message"),
+)
+_LISTS = ("results", "hits", "items", "data", "choices", "documents")
+_SOURCES = ("sources", "citations", "references", "urls", "links")
+_ADDRESSES = ("url", "link", "href", "source")
+
+
+def result_markdown(value: Any, query: str) -> str:
+    """The text of a result under its query as heading, its sources as a list of links."""
+    if isinstance(value, Mapping) and not query:
+        query = _plain_text(value.get("query"))
+    body = _body(value)
+    lines = [body]
+    sources = _sources(value)
+    if sources:
+        lines.append("## Sources\n\n" + "\n".join(f"- {source}" for source in sources))
+    if query and not body.startswith("# "):
+        lines.insert(0, f"# Research: {' '.join(query.split())}")
+    return "\n\n".join(line for line in lines if line) + "\n"
+
+
+def _body(value: Any) -> str:
+    if isinstance(value, str):
+        return _plain_text(value)
+    if isinstance(value, list):
+        return "\n\n".join(filter(None, map(_entry, value)))
+    if not isinstance(value, Mapping):
+        return ""
+    for key in (*_TEXTS, *_LISTS):
+        if key in value and (text := _body(value[key])):
+            return text
+    rest = {key: part for key, part in value.items() if key not in (*_SOURCES, "query")}
+    # Unknown keys: keep the text searchable as it is, without its addresses becoming links.
+    return f"```json\n{json.dumps(rest, ensure_ascii=False, indent=2)}\n```" if rest else ""
+
+
+def _entry(value: Any) -> str:
+    """One hit of a list: its title, linked, as heading, and its text."""
+    if not isinstance(value, Mapping):
+        return _body(value)
+    title, url = _plain_text(value.get("title")), _address(value)
+    body = next((text for key in _TEXTS if (text := _body(value.get(key)))), "")
+    heading = _link(title, url)
+    return "\n\n".join(filter(None, (f"## {heading}" if heading else "", body)))
+
+
+def _sources(value: Any) -> list[str]:
+    if not isinstance(value, Mapping):
+        return []
+    sources = next((value[key] for key in _SOURCES if isinstance(value.get(key), list)), None)
+    if sources is None:
+        return _sources(value.get("result"))
+    return list(filter(None, map(_source_link, sources)))
+
+
+def _source_link(value: Any) -> str:
+    if isinstance(value, str):
+        return f"<{value}>" if value.startswith(("http://", "https://")) else _plain_text(value)
+    if not isinstance(value, Mapping):
+        return ""
+    return _link(_plain_text(value.get("title") or value.get("name")), _address(value))
+
+
+def _link(title: str, url: str) -> str:
+    return f"[{title}](<{url}>)" if title and url else f"<{url}>" if url else title
+
+
+def _address(value: Mapping[str, Any]) -> str:
+    for key in _ADDRESSES:
+        address = value.get(key)
+        if isinstance(address, str) and address.startswith(("http://", "https://")):
+            return address.split()[0].strip("<>")
+    return ""
+
+
+def _plain_text(value: Any) -> str:
+    if not isinstance(value, str):
+        return ""
+    clean = value.encode("utf-8", "replace").decode("utf-8")
+    return clean.replace("\r\n", "\n").replace("\r", "\n").strip()

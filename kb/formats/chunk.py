@@ -1,9 +1,10 @@
 """A parsed document -> chunks: ranges of its text, each small enough for the embedding model.
 
-A chunk stays within one section and holds whole blocks where they fit. A longer section is cut
-where its content says: of the best kind of cut that leaves a chunk well filled, the one whose
-following text hashes lowest. An edit then mostly moves only the cuts beside it; were chunks filled
-to the brim, it could move every cut up to the section's end.
+A chunk stays within one section and holds whole blocks where they fit. A definition that fits stays
+whole, with those inside it; small ones in a row share a chunk, whose section is the one around
+them. A longer section is cut where its content says: of the best kind of cut that leaves a chunk
+well filled, the one whose following text hashes lowest. An edit then mostly moves only the cuts
+beside it; were chunks filled to the brim, it could move every cut up to the section's end.
 """
 
 from __future__ import annotations
@@ -11,23 +12,22 @@ from __future__ import annotations
 import unicodedata
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, groupby, pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kb.formats.front_matter import front_matter_title
-from kb.formats.leads import NO_LEAD
 from kb.formats.outline import Block, ParsedDocument, Range, Section
-from kb.formats.pieces import MAXIMUM_CHARACTERS, Piece, Source, split_blocks
-from kb.formats.tokens import token_count
-from kb.formats.units import terms_of, units_of
+from kb.formats.pieces import MAXIMUM_CHARACTERS, NO_LEAD, Piece, Source, split_blocks, token_count
 from kb.formats.wordless import has_words
 from kb.text.headings import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
 
 MAXIMUM_TOKENS = 256  # what all-MiniLM-L6-v2 reads, with [CLS] and [SEP]
 
@@ -92,7 +92,13 @@ def chunk(text: str, document: ParsedDocument, tokenizer: Tokenizer) -> tuple[Ch
         path = section.heading_path if section else ""
         return max(tokens / budget(path), (end - start) / MAXIMUM_CHARACTERS)
 
-    for unit in units_of(document, fill):
+    units = (
+        _packed(_tree(document, unit), fill)
+        if any(block.kind == "definition" for block in unit.blocks)
+        else [unit]
+        for unit in _of_headings(document)
+    )
+    for unit in chain.from_iterable(units):
         section = unit.section
         path = section.heading_path if section else ""
         terms = {
@@ -222,17 +228,18 @@ class _Packing:
             return last
         if self._tail <= last:
             return self._halve(first, last)
-        full = [i for i in range(first + 1, last + 1) if self._is_full(first, i)]
+        full = [
+            i
+            for i in range(first + 1, last + 1)
+            if (fill := self._fill(first, i)) >= MINIMUM_FILL
+            or (fill >= ANCHOR_FILL and self._hash(i) < _ANCHOR_HASH)
+        ]
         good = [i for i in full if not self._is_tiny(i)]
         if not good:
             good = [i for i in range(first + 1, last + 1) if not self._is_tiny(i)][-1:]
             if not good or self._fill(first, good[0]) < TINY_FILL:
                 good = full or [last]
         return max(good, key=lambda i: (self._pieces[i].cut, -self._hash(i), i))
-
-    def _is_full(self, first: int, last: int) -> bool:
-        fill = self._fill(first, last)
-        return fill >= MINIMUM_FILL or (fill >= ANCHOR_FILL and self._hash(last) < _ANCHOR_HASH)
 
     def _is_tiny(self, first: int) -> bool:
         """Whether a chunk that starts here must end almost at once, before a large piece."""
@@ -251,3 +258,112 @@ class _Packing:
     def _hash(self, i: int) -> int:
         piece = self._pieces[i]
         return zlib.crc32(self._text[piece.start : piece.end].encode())
+
+
+SHARED_FILL = 0.2  # of a passage that small definitions share
+SHORT_FILL = 0.1  # of an introduction that shares one with the first definition
+
+# How full a passage of a section is with these blocks; above 1 it does not fit.
+Fill = Callable[[Section | None, Sequence[Block]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Blocks that are cut together, and the section whose headings stand in front of them."""
+
+    section: Section | None
+    blocks: list[Block]
+
+
+@dataclass(slots=True)
+class _Node:
+    section: Section | None
+    parts: list[Block | _Node] = field(default_factory=list)
+
+
+def terms_of(document: ParsedDocument, block: Block) -> list[Section]:
+    """The terms that a definition's block belongs to, innermost first."""
+    sections = document.sections
+    position = bisect_right(sections, block.start_line, key=attrgetter("start_line")) - 1
+    terms: list[Section] = []
+    above: int | None = position
+    while above is not None and sections[above].term_end_line:
+        if sections[above].end_line >= block.start_line:
+            terms.append(sections[above])
+        above = sections[above].parent
+    return terms
+
+
+def _of_headings(document: ParsedDocument) -> Iterator[Unit]:
+    """The blocks of each section with a body, after empty headings above it."""
+    headings = (section for section in document.sections if not section.term_end_line)
+    section: Section | None = None
+    blocks: list[Block] = []
+    for block in document.blocks:
+        if block.kind == "front_matter":
+            continue
+        if block.kind == "heading":
+            following = next(headings)
+            has_body = not blocks or blocks[-1].kind != "heading"
+            if blocks and (has_body or section is None or following.parent != section.position):
+                yield Unit(section, blocks)
+                blocks = []
+            section = following
+        blocks.append(block)
+    if blocks:
+        yield Unit(section, blocks)
+
+
+def _tree(document: ParsedDocument, unit: Unit) -> _Node:
+    root = _Node(unit.section)
+    path = [root]
+    for block in unit.blocks:
+        terms = terms_of(document, block) if block.kind == "definition" else []
+        for depth, term in enumerate(reversed(terms), start=1):
+            if len(path) <= depth or path[depth].section is not term:
+                del path[depth:]
+                path.append(_Node(term))
+                path[-2].parts.append(path[-1])
+        del path[len(terms) + 1 :]
+        path[-1].parts.append(block)
+    return root
+
+
+def _packed(node: _Node, fill: Fill) -> list[Unit]:
+    """The units of a node: a definition that fits is one, small ones share one."""
+    section = node.section
+    whole = list(_blocks_of(node))
+    if section is not None and section.term_end_line and fill(section, whole) <= 1:
+        return [Unit(section, whole)]
+    units: list[Unit] = []
+    opening: list[Block] = []  # headings without text, or a short introduction
+    is_open = False  # whether a small definition may join the last unit
+    for is_block, parts in groupby(node.parts, lambda part: isinstance(part, Block)):
+        if is_block:
+            blocks = [part for part in parts if isinstance(part, Block)]
+            is_short = not units and fill(section, blocks) < SHORT_FILL
+            opening, is_open = (blocks if is_short else []), False
+            units += [] if is_short else [Unit(section, blocks)]
+            continue
+        for part in parts:
+            assert isinstance(part, _Node)
+            first, *others = _packed(part, fill)
+            is_small = not others and fill(section, first.blocks) < SHARED_FILL
+            before = opening or (units[-1].blocks if is_open and is_small else [])
+            together = [*before, *first.blocks]
+            if not before or fill(section, together) > 1:
+                units += [Unit(section, opening), first] if opening else [first]
+            elif opening:
+                is_heading = all(block.kind in ("heading", "reference") for block in opening)
+                units.append(Unit(first.section if is_heading else section, together))
+            else:
+                units[-1] = Unit(section, together)
+            units += others
+            is_open = is_small and fill(section, units[-1].blocks) < SHARED_FILL
+            opening = []
+    return units + ([Unit(section, opening)] if opening else [])
+
+
+def _blocks_of(node: _Node) -> Iterator[Block]:
+    for part in node.parts:
+        yield from (part,) if isinstance(part, Block) else _blocks_of(part)

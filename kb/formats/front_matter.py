@@ -1,4 +1,9 @@
-"""The values at the very start of a file, in YAML, TOML or JSON, as values that JSON can hold."""
+"""The values at the very start of a file, in YAML, TOML or JSON, as values that JSON can hold.
+
+`title: Rust: a tour`, `- @scope/pkg` or a stray `%` void a whole YAML document. What is not valid
+is read entry by entry, each as YAML by itself, and where that fails its value is its text: a bad
+line costs one line at most.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,133 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any
 
 import yaml
 
-from kb.formats.front_matter_lines import read_lines
 from kb.text.decode import encodable
+
+MAXIMUM_KEY = 200  # characters
+MAXIMUM_VALUE = 2_000  # characters of a value that is kept as it was written
+_MOST_NESTED = 8  # mappings in mappings
+
+_COLON = re.compile(r":(?=[ \t]|$)")
+_NO_KEY = re.compile(r"[#\[\]{},|>?%\s]|-(?:\s|$)")
+_CONTINUES = re.compile(r"\s|-(?:\s|$)|[\[\]{},\"']|$")
+_BLOCK_SCALAR = re.compile(r"[|>][0-9+-]{0,2}")
+_ITEM = re.compile(r"[ \t]*-(?:[ \t]+|$)")
+# What stands between the commas of a list in brackets: quoted, or free of commas.
+_FLOW_ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,]*)\s*(?:,|$)""")
+
+
+def _read_yaml_lines(source: str) -> tuple[dict[str, Any], list[int]]:
+    """Return the values, and the lines (from 0) that gave none."""
+    reader = _LineReader()
+    return reader.mapping(list(enumerate(source.split("\n"))), 0), reader.left_out
+
+
+class _LineReader:
+    def __init__(self) -> None:
+        self.left_out: list[int] = []
+
+    def mapping(self, lines: Sequence[tuple[int, str]], depth: int) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for entry in _entries(lines):
+            entry_values = _read_entry("\n".join(text for _, text in entry))
+            if entry_values is None:
+                entry_values = self._as_written(entry, depth)
+            if entry_values is None:
+                self.left_out += [number for number, _ in entry]
+            else:
+                values |= entry_values
+        return values
+
+    def _as_written(self, entry: Sequence[tuple[int, str]], depth: int) -> dict[str, Any] | None:
+        parts = _key_and_value(entry[0][1])
+        if parts is None:
+            return None
+        key, value = parts
+        body = [(number, text) for number, text in entry[1:] if text.strip()]
+        read: Any
+        if value and not _BLOCK_SCALAR.fullmatch(value):
+            read = _inline(" ".join([value, *(text.strip() for _, text in body)]))
+        elif value or not body:
+            read = "\n".join(text.strip() for _, text in body)
+        elif _ITEM.match(body[0][1]):
+            read = [self._item(text) for text in _items([text for _, text in body])]
+        elif depth < _MOST_NESTED:
+            spaced = [(number, text.expandtabs(2)) for number, text in body]
+            indent = min(len(text) - len(text.lstrip()) for _, text in spaced)
+            read = self.mapping([(number, text[indent:]) for number, text in spaced], depth + 1)
+        else:
+            return None
+        return {key: read} if _size(read) <= MAXIMUM_VALUE else None
+
+    def _item(self, text: str) -> Any:
+        # Under this key everything is text, `1.10` and `yes` too.
+        value = _read_entry(f"title: {text}")
+        return _unquoted(text) if value is None else value["title"]
+
+
+def _entries(lines: Sequence[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    entry: list[tuple[int, str]] = []
+    for number, text in lines:
+        if not entry and (not text.strip() or text.startswith("#")):
+            continue
+        is_key = not text[:1].isspace() and _key_and_value(text) is not None
+        if entry and (text.startswith("#") or (_CONTINUES.match(text) and not is_key)):
+            entry.append((number, text))
+            continue
+        if entry:
+            yield entry
+        entry = [(number, text)]
+    if entry:
+        yield entry
+
+
+def _key_and_value(line: str) -> tuple[str, str] | None:
+    colon = _COLON.search(line)
+    if colon is None or _NO_KEY.match(line) or colon.start() > MAXIMUM_KEY:
+        return None
+    key = _unquoted(line[: colon.start()].strip())
+    if not key.isprintable():
+        return None
+    return (key, line[colon.end() :].strip()) if key else None
+
+
+def _inline(text: str) -> Any:
+    if text.startswith("[") and text.endswith("]"):
+        items = [match[1].strip() for match in _FLOW_ITEM.finditer(text[1:-1])]
+        return [_unquoted(item) for item in items if item]
+    return _unquoted(text)
+
+
+def _unquoted(text: str) -> str:
+    quote = text[:1]
+    if len(text) > 1 and quote in ("'", '"') and text.endswith(quote) and quote not in text[1:-1]:
+        return text[1:-1]
+    return text
+
+
+def _items(texts: Sequence[str]) -> Iterator[str]:
+    item: list[str] = []
+    for text in texts:
+        dash = _ITEM.match(text)
+        if dash and item:
+            yield " ".join(item)
+            item = []
+        item.append(text[dash.end() :].strip() if dash else text.strip())
+    yield " ".join(item)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return 0  # each of its values was measured by itself
+    return len(value) if isinstance(value, str) else sum(len(str(item)) for item in value)
+
 
 # A longer block is no front matter: a thematic break at the top must not swallow the text.
 MAXIMUM_CHARACTERS = 65_536
@@ -73,14 +196,20 @@ def read_front_matter(text: str) -> FrontMatter:
     between `+++` without a line of TOML.
     """
     if _JSON.match(text):
-        return _read_object(text[:MAXIMUM_CHARACTERS])
+        head = text[:MAXIMUM_CHARACTERS]
+        try:
+            values, end = json.JSONDecoder().raw_decode(head)
+            values = _plain(values)
+        except (ValueError, RecursionError):
+            return NO_FRONT_MATTER
+        rest = re.compile(r"[ \t]*(?:\n|\Z)").match(head, end)
+        return _front_matter(text[: rest.end()], values) if rest else NO_FRONT_MATTER
     match = _BLOCK.match(text, 0, MAXIMUM_CHARACTERS)
     # A match that ends at the limit may have cut a longer line short.
     if match is None or match.end() == MAXIMUM_CHARACTERS < len(text):
         return NO_FRONT_MATTER
     source = match["source"]
     language = match["language"] or ("yaml" if match["dashes"] else "toml")
-    values: Any = {}
     notice = ""
     try:
         values = _READERS[language](source)
@@ -90,7 +219,13 @@ def read_front_matter(text: str) -> FrontMatter:
         values, left_out = _BY_LINES[language](source)
         if not values and not match["dashes"]:
             return NO_FRONT_MATTER
-        notice = _notice(language, error, len(values), left_out)
+        how = "was read line by line" if values else "was ignored"
+        notice = f"The front matter is not valid {language.upper()} and {how}: {_describe(error)}."
+        if values and left_out:
+            # Counted from 0 and from the line after the opening fence.
+            numbers = ", ".join(str(number + 2) for number in left_out[:MOST_LINES_NAMED])
+            more = ", ..." if len(left_out) > MOST_LINES_NAMED else ""
+            notice += f" Left out: line{'s' if len(left_out) > 1 else ''} {numbers}{more}."
     return _front_matter(match[0], values, notice)
 
 
@@ -104,17 +239,6 @@ def front_matter_title(values: dict[str, Any]) -> str:
     """Return the `title` value as one line of text, "" when there is none."""
     title = values.get("title")
     return " ".join(title.split()) if isinstance(title, str) else ""
-
-
-def _notice(language: str, error: Exception, count: int, left_out: list[int]) -> str:
-    how = "was read line by line" if count else "was ignored"
-    text = f"The front matter is not valid {language.upper()} and {how}: {_describe(error)}."
-    if count and left_out:
-        # Counted from 0 and from the line after the opening fence.
-        lines = ", ".join(str(number + 2) for number in left_out[:MOST_LINES_NAMED])
-        more = ", ..." if len(left_out) > MOST_LINES_NAMED else ""
-        text += f" Left out: line{'s' if len(left_out) > 1 else ''} {lines}{more}."
-    return text
 
 
 def _describe(error: Exception) -> str:
@@ -139,16 +263,6 @@ def _read_yaml(source: str) -> Any:
         return _Reader(loader).value(loader.get_single_node())  # no node: nothing but comments
     finally:
         loader.dispose()
-
-
-def _read_object(text: str) -> FrontMatter:
-    try:
-        values, end = json.JSONDecoder().raw_decode(text)
-        values = _plain(values)
-    except (ValueError, RecursionError):
-        return NO_FRONT_MATTER
-    rest = re.compile(r"[ \t]*(?:\n|\Z)").match(text, end)
-    return _front_matter(text[: rest.end()], values) if rest else NO_FRONT_MATTER
 
 
 def _read_toml(source: str) -> Any:
@@ -274,7 +388,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "json": lambda source: _plain(json.loads(source)),
 }
 _BY_LINES: Mapping[str, Callable[[str], tuple[dict[str, Any], list[int]]]] = {
-    "yaml": lambda source: read_lines(source, _read_entry),
+    "yaml": _read_yaml_lines,
     "toml": _read_toml_lines,
     "json": lambda _: ({}, []),
 }

@@ -3,8 +3,11 @@
 Inline and reference links, autolinks (`<https://...>` and, as GitHub does, a bare `https://...`
 in the text), wiki links (`[[Page]]`, `[[Page#part|text]]`), roles of MyST, links inside or behind
 footnotes, and the `url` and `source` of the front matter; and in HTML `<a href>` and `<img src>`.
-Never from code or comments. A picture of Markdown's own is no citation, and neither is a link to a
-mail address.
+Never from code, comments (Obsidian's too), math or templates. A picture of Markdown's own is no
+citation, and neither is a link to a mail address.
+
+A template may stand where a link leads, and holds blanks, brackets and quotes, at which the address
+of a link would end: they are written otherwise while links are looked for. Lengths and lines stay.
 """
 
 from __future__ import annotations
@@ -21,10 +24,72 @@ from markdown_it.common.utils import normalizeReference
 from markdown_it.rules_inline import StateInline, autolink, html_inline, link
 from markdown_it.token import Token
 
-from kb.formats.hidden_text import LinkText, as_written, visible
 from kb.formats.outline import Link
 from kb.text.sentences import context_of
 from kb.text.suffixes import MARKDOWN_SUFFIXES
+
+# A text, its first line from 0, and the label of the footnote that all of it belongs to, if any.
+LinkText = tuple[str, int, str | None]
+
+_BLOCK_MARKS = ("%%", "$$")  # they may stand paragraphs apart
+_SHORT_CODE_SPAN = re.compile(r"(`+)(?!`).{0,300}?(?<!`)\1(?!`)", re.DOTALL)
+# As in Pandoc: no blank inside the signs, no digit behind them.
+_MATH = re.compile(r"(?<![\\$\w])\$(?=[^\s$])(?:(?!\]\()[^$\n]){0,500}(?<![\s\\])\$(?![\d$])")
+_BRACKET_MATH = re.compile(
+    r"\\(?:\[(?:(?!\]\().){0,300}?\\\]|\((?:(?!\]\().){0,300}?\\\))", re.DOTALL
+)
+_TEMPLATE = re.compile(r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}")
+_IN_ADDRESSES = " \t()<>\"'`[]\\"
+_WRITTEN_OTHERWISE = {ord(sign): 0xE0A0 + place for place, sign in enumerate(_IN_ADDRESSES)}
+_BACK = {place: sign for sign, place in _WRITTEN_OTHERWISE.items()}
+
+
+def may_hold_link(content: str) -> bool:
+    """Whether a block's text can hold a link, the mark of a footnote, or the end of a comment."""
+    has_brackets = "[" in content and "]" in content
+    return has_brackets or any(mark in content for mark in ("://", "<", "((", "}`", *_BLOCK_MARKS))
+
+
+def visible(texts: Sequence[LinkText]) -> Iterator[LinkText]:
+    """The texts with blanks in place of what is hidden."""
+    texts = [(_without_marks_in_code(text), line, note) for text, line, note in texts]
+    left = [sum(text.count(mark) for text, *_ in texts) for mark in _BLOCK_MARKS]
+    is_inside = [False] * len(_BLOCK_MARKS)
+    for text, line, note in texts:
+        for number, mark in enumerate(_BLOCK_MARKS):
+            if not (is_inside[number] or left[number] > 1):
+                continue
+            parts = text.split(mark)
+            shown = []
+            for index, part in enumerate(parts):
+                if index:
+                    left[number] -= 1
+                    is_inside[number] = not is_inside[number] and left[number] > 0
+                    shown.append("  ")
+                shown.append(_blank(part) if is_inside[number] else part)
+            text = "".join(shown)
+        if "$" in text:
+            text = _MATH.sub(_blanked, text)
+        if "\\[" in text or "\\(" in text:
+            text = _BRACKET_MATH.sub(_blanked, text)
+        if "{{" in text or "{%" in text:
+            text = _TEMPLATE.sub(lambda match: match[0].translate(_WRITTEN_OTHERWISE), text)
+        yield text, line, note
+
+
+def _without_marks_in_code(text: str) -> str:
+    if "`" not in text or not ("%%" in text or "$" in text):
+        return text
+    return _SHORT_CODE_SPAN.sub(lambda span: span[0].translate({36: " ", 37: " "}), text)
+
+
+def _blanked(match: re.Match[str]) -> str:
+    return _blank(match[0])
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
 
 # Inline parsing can be quadratic: longer paragraphs are read in pieces, cut at line ends.
 MAXIMUM_INLINE = 8_000
@@ -82,9 +147,7 @@ def _pieces(content: str, shown: str) -> Iterator[tuple[str, str, int]]:
 # Inline rules: those that matter for links, with positions. markdown-it keeps none.
 
 
-def _positioned(
-    rule: Callable[[StateInline, bool], bool],
-) -> Callable[[StateInline, bool], bool]:
+def _positioned(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
     def positioned(state: StateInline, silent: bool) -> bool:
         start, count = state.pos, len(state.tokens)
         if not rule(state, silent):
@@ -277,11 +340,15 @@ def _links_of(
         return
     definitions = list(_FOOTNOTE.finditer(content)) if "[^" in content else []
     for token in opened:
-        url = as_written(str(token.attrs["href"])).strip()
+        url = str(token.attrs["href"]).translate(_BACK).strip()
         start, end = token.meta["start"], token.meta["end"]
         if url in ("", "#") or OTHER_SCHEME.match(url):
             continue
-        low, high, label = _footnote_span(definitions, start, len(content))
+        # The part of the block around the link that belongs together, and its footnote's label.
+        following = bisect_right(definitions, start, key=lambda match: match.start())
+        before = definitions[following - 1] if following else None
+        low, label = (before.end(), before["label"]) if before else (0, None)
+        high = definitions[following].start() if following < len(definitions) else len(content)
         label = label if label is not None else note
         kind = token.info if token.info in _OWN_KINDS else ""
         if not kind and token.markup == "autolink":
@@ -301,18 +368,6 @@ def _links_of(
             context_of(content, start, end, low, high),
         )
         yield made, label if label is None else f"{label}\n{url}"
-
-
-def _footnote_span(
-    definitions: Sequence[re.Match[str]], position: int, length: int
-) -> tuple[int, int, str | None]:
-    """The part of a block around a position that belongs together, and its footnote's label."""
-    following = bisect_right(definitions, position, key=lambda match: match.start())
-    high = definitions[following].start() if following < len(definitions) else length
-    if not following:
-        return 0, high, None
-    definition = definitions[following - 1]
-    return definition.end(), high, definition["label"]
 
 
 def _with_sentences(footnotes: Mapping[str, Link], texts: Sequence[LinkText]) -> Iterator[Link]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import yaml
 
 from kb.formats.outline import Body, Heading, Link, line_blocks, one_line
-from kb.formats.syntax_tree import Node, TooComplexError, deadline, parse_source, text
+from kb.formats.source_code import Node, TooComplexError, deadline, parse_source, text
 
 _GRAMMARS = {
     "sidebars.js": "javascript",

@@ -52,9 +52,13 @@ def read(text: str, lines: Sequence[str], path: str = "") -> Body:
     targets |= {heading.lstrip("# ").casefold() for heading in reader.headings.values()}
     links = tuple(_inside(link, targets) for link in reader.links)
     body = read_markdown(markdown, lines, has_front_matter=False)
-    terms = tuple(_definitions(body.blocks, lines))
-    body = replace(body, front_matter=reader.values, links=links, definitions=terms)
-    return replace(body, labels=tuple(reader.labels))
+    return replace(
+        body,
+        front_matter=reader.values,
+        links=links,
+        labels=tuple(reader.labels),
+        definitions=tuple(_definitions(body.blocks, lines)),
+    )
 
 
 def _definitions(blocks: Iterable[Block], lines: Sequence[str]) -> Iterator[Heading]:
@@ -105,14 +109,24 @@ class _Reader:
 
     def line(self, number: int, line: str) -> str:
         if self._block:
-            return self._in_block(line)
+            block = _BLOCK.match(line)
+            if block and block["end"].lower() == "end" and block["name"].lower() == self._block:
+                self._block = ""
+                return _FENCE
+            return line
         if number in self.headings:
             self._is_drawer = False
             self._add_text(number, line, begins=True)
             self.end_text()
             return self.headings[number]
         if self._is_drawer:
-            return self._in_drawer(line)
+            stripped = line.strip()
+            if stripped.upper() == ":END:":
+                self._is_drawer = False
+            elif id_ := re.fullmatch(r":ID:\s*(\S+)", stripped, re.IGNORECASE):
+                self.values.setdefault("id", id_[1])
+                self.labels.append(id_[1])
+            return ""
         if block := _BLOCK.match(line):
             return self._begin(block)
         if keyword := _KEYWORD.match(line):
@@ -155,27 +169,11 @@ class _Reader:
             return f"{item['indent']}{mark}{_shown(item['rest'])}"
         return _shown(line)
 
-    def _in_block(self, line: str) -> str:
-        block = _BLOCK.match(line)
-        if block and block["end"].lower() == "end" and block["name"].lower() == self._block:
-            self._block = ""
-            return _FENCE
-        return line
-
     def _begin(self, block: re.Match[str]) -> str:
         name = block["name"].lower()
         if block["end"].lower() == "begin" and name in _CODE_BLOCKS:
             self._block = name
             return _FENCE + (block["rest"].split(" ", 1)[0] if name == "src" else "")
-        return ""
-
-    def _in_drawer(self, line: str) -> str:
-        stripped = line.strip()
-        if stripped.upper() == ":END:":
-            self._is_drawer = False
-        elif id_ := re.fullmatch(r":ID:\s*(\S+)", stripped, re.IGNORECASE):
-            self.values.setdefault("id", id_[1])
-            self.labels.append(id_[1])
         return ""
 
     def _keep(self, name: str, value: str) -> None:

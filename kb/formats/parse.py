@@ -18,7 +18,6 @@ from typing import Any
 from kb.disk.read import MAXIMUM_DOCUMENT
 from kb.formats.convert.formats import HTML, MANUAL, Format, format_of
 from kb.formats.convert.result import REMARKS, Converted
-from kb.formats.definitions import with_terms
 from kb.formats.front_matter import front_matter_title, read_front_matter
 from kb.formats.navigation import NAVIGATION_FILES
 from kb.formats.outline import (
@@ -28,6 +27,7 @@ from kb.formats.outline import (
     first_prose,
     line_blocks,
     one_line,
+    with_terms,
 )
 from kb.formats.source_code import grammar_of
 from kb.text.suffixes import text_format
@@ -72,10 +72,11 @@ def parse(text: str, path: str) -> ParsedDocument:
     lines = _lines(text)
     name = PurePosixPath(path).name
     kind = "navigation" if name in NAVIGATION_FILES else _named_format(name) or looks_like(text)
-    read = _read_plain_text
     if module := _READERS.get(kind):
-        read = import_module(f"kb.formats.{module}").read
-    body = read(text, lines, path)
+        body: Body = import_module(f"kb.formats.{module}").read(text, lines, path)
+    else:
+        blocks = line_blocks(lines)
+        body = Body((), blocks, first_prose(blocks, lines, str), {})
     return _document(body, lines, path, one_line(front_matter_title(body.front_matter)))
 
 
@@ -111,11 +112,6 @@ def _document(body: Body, lines: Sequence[str], path: str, title: str) -> Parsed
         labels=body.labels,
         tags=body.tags,
     )
-
-
-def _read_plain_text(text: str, lines: Sequence[str], path: str) -> Body:
-    blocks = line_blocks(lines)
-    return Body((), blocks, first_prose(blocks, lines, str), {})
 
 
 # Each with a function `read`; only files of a format pay for what its reader imports.

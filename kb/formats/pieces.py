@@ -1,7 +1,14 @@
 """The blocks of a document -> pieces: lines, sentences or parts of them, none to be cut further.
 
 A block that fits into a chunk is one piece. Text without words is in none (`wordless.py`). `Source`
-tokenizes the text once, and counts the tokens of any range.
+tokenizes the text once, and counts the tokens of any range. A word's tokens depend on nothing but
+the word, and most words of a text have been met before: each is tokenized once and looked up
+afterwards.
+
+A passage that begins inside a block may need something in front of it to be understood: a row of a
+long table the header, an item the line that says what is listed, code the sentence before it. Such
+a lead is a range of the document's text, which is embedded, indexed and shown with the passage; the
+passage keeps its lines.
 """
 
 from __future__ import annotations
@@ -12,17 +19,292 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cache
-from itertools import islice, pairwise
+from functools import cache, cached_property, lru_cache
+from itertools import chain, islice, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from kb.formats.leads import NO_LEAD, Leads, introduction
 from kb.formats.outline import Block, ParsedDocument, Range
-from kb.formats.tokens import token_starts
 from kb.formats.wordless import wordless_ranges
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from tokenizers import Tokenizer
+
+
+# Characters cut in one call: 10 MB of base64 at once took 3 GB of memory, and a million Chinese
+# characters take twice the time of their parts. A part ends behind one of these, where words always
+# end. A very long stretch without any is cut anywhere: no model knows such a word.
+_AT_ONCE = 1 << 14
+_LONGEST_STRETCH = 1 << 16
+_WORD_ENDS = ("\n", " ", "。", ",", ".", "/", "-")
+
+# What is between two of these is cut in the same way whatever stands beside it, and punctuation of
+# ASCII is always a token by itself. Other spaces and control characters are left to the tokenizer.
+_SPACES = " \t\n\r"
+_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+_WORD = re.compile(rf"[^{_SPACES}{re.escape(_PUNCTUATION)}]+|[{re.escape(_PUNCTUATION)}]")
+_SPACE, _INSIDE, _ALONE = range(3)
+_KINDS = bytes(
+    _SPACE if chr(code) in _SPACES else _ALONE if chr(code) in _PUNCTUATION else _INSIDE
+    for code in range(129)
+)
+# Words are what is left of the UTF-8 when spaces and punctuation are blanks, in half the time of a
+# regular expression. Texts with `_OTHER_BLANKS`, at which bytes are cut too, are left to that.
+_AS_BLANKS = bytes(
+    code if code > 0x7F or _KINDS[code] == _INSIDE else ord(" ") for code in range(256)
+)
+_OTHER_BLANKS = ("\v", "\f")
+
+_MOST_REMEMBERED = 100_000  # words, which take about 10 MB
+_LONGEST_REMEMBERED = 30  # bytes; longer words, as Chinese has them, are hardly met again
+
+# The tokens of a word: for each 2 * its first character + whether the tokenizer takes it for the
+# beginning of a word, for it may find several words in what we take for one.
+_Tokens = tuple[int, ...]
+
+
+def token_starts(text: str, start: int, tokenizer: Tokenizer) -> tuple[array[int], bytearray]:
+    """The place of each token of a text from `start` on, and whether it opens a word."""
+    import numpy as np
+
+    words = _words_of(tokenizer)
+    starts, opens = array("Q"), bytearray()
+    while start < len(text):
+        end = _end_of_part(text, start)
+        tokens = words.tokens(text[start:end])
+        tokens += 2 * start
+        starts.frombytes((tokens >> 1).astype(np.uint64).tobytes())
+        opens += (tokens & 1).astype(np.uint8).tobytes()
+        start = end
+    return starts, opens
+
+
+def token_count(text: str, tokenizer: Tokenizer) -> int:
+    """How many tokens a short text has."""
+    return _words_of(tokenizer).count(text)
+
+
+class _Words:
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        special = [re.escape(t.content) for t in tokenizer.get_added_tokens_decoder().values()]
+        self._odd = re.compile("|".join([*special, *_OTHER_BLANKS]))
+        self._odd_word = re.compile("|".join([*special, _WORD.pattern]))
+        self._tokenizer = tokenizer
+        self._cuts: dict[bytes, _Tokens] = {}
+        self._different: dict[_Tokens, _Tokens] = {}  # most words share theirs with others
+
+    def tokens(self, text: str) -> NDArray[np.int64]:
+        import numpy as np
+
+        if self._odd.search(text):
+            matches = list(self._odd_word.finditer(text))
+            places = np.array([match.start() for match in matches], np.int64)
+            is_word = np.ones(len(matches), bool)
+            words = [match[0].encode() for match in matches]
+        else:
+            utf8 = text.encode()
+            codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+            kind = np.frombuffer(_KINDS, np.uint8)[np.minimum(codes, 128)]
+            begins = kind != _SPACE
+            begins[1:] &= (kind[1:] == _ALONE) | (kind[:-1] != _INSIDE)
+            places = np.flatnonzero(begins)
+            is_word = kind[places] == _INSIDE
+            words = utf8.translate(_AS_BLANKS).split()
+        cuts = self._look_up(words)
+        counts = np.ones(len(places), np.int64)
+        counts[is_word] = np.fromiter(map(len, cuts), np.int64, len(cuts))
+        tokens = np.ones(counts.sum(), np.int64)
+        tokens[np.repeat(is_word, counts)] = np.fromiter(chain.from_iterable(cuts), np.int64)
+        tokens += np.repeat(2 * places, counts)
+        return tokens
+
+    def count(self, text: str) -> int:
+        if self._odd.search(text):
+            return len(self.tokens(text))
+        utf8 = text.encode()
+        signs = len(utf8) - len(utf8.translate(None, _PUNCTUATION.encode()))
+        return signs + sum(map(len, self._look_up(utf8.translate(_AS_BLANKS).split())))
+
+    def _look_up(self, words: list[bytes]) -> list[_Tokens]:
+        if len(self._cuts) > _MOST_REMEMBERED:
+            self._cuts = {}  # another thread may be at work with the old one
+        cached = cuts = self._cuts
+        different = set(words)
+        if missing := different.difference(cached):
+            fresh = dict(self._tokenized(list(missing)))
+            cached |= {word: cut for word, cut in fresh.items() if len(word) <= _LONGEST_REMEMBERED}
+            cuts = {word: cached[word] for word in different - missing} | fresh
+        return list(map(cuts.__getitem__, words))
+
+    def _tokenized(self, words: Sequence[bytes]) -> Iterator[tuple[bytes, _Tokens]]:
+        """Each word with its tokens, by one call of the tokenizer."""
+        joined = b" ".join(words).decode()
+        encoding = self._tokenizer.encode(joined, add_special_tokens=False)
+        numbers = [None, *encoding.word_ids]
+        opens = [number != before for before, number in pairwise(numbers)]
+        starts = [start for start, _ in encoding.offsets]
+        first = begin = 0
+        for word, text in zip(words, joined.split(" "), strict=True):
+            end = begin + len(text)
+            last = first
+            while last < len(starts) and starts[last] < end:
+                last += 1
+            cut = tuple(2 * (starts[i] - begin) + opens[i] for i in range(first, last))
+            yield word, self._different.setdefault(cut, cut)
+            first, begin = last, end + 1
+
+
+@lru_cache(maxsize=4)
+def _words_of(tokenizer: Tokenizer) -> _Words:
+    return _Words(tokenizer)
+
+
+def _end_of_part(text: str, start: int) -> int:
+    limit, longest = start + _AT_ONCE, start + _LONGEST_STRETCH
+    if limit >= len(text):
+        return len(text)
+    for mark in _WORD_ENDS:
+        if end := text.rfind(mark, start, limit) + 1:
+            return end
+    further = [text.find(mark, limit, longest) + 1 for mark in _WORD_ENDS]
+    return min(filter(None, further), default=min(longest, len(text)))
+
+
+NO_LEAD: Range = (0, 0)
+
+LONGEST_INTRODUCTION = 200  # characters of a sentence; of a longer one its end
+_MOST_HEADER_LINES = 6
+_LINE_END = re.compile("\n")
+_LONGEST_HTML_HEADER = 2_000
+
+_INTRODUCED = frozenset({"list_item", "fence", "code", "table", "directive"})
+_INTRODUCTION_END = re.compile(r"[.!?…:][\"'”’»)\]*_]*\s+(?=\S)|[。！？：][”’」』）]*(?=\S)")
+_RULE_SIGNS = frozenset("-=|+: \t>")
+_ASCIIDOC_TABLE = re.compile(r"^[|,:!]={3,}[ \t]*$")
+_HTML_HEADER = re.compile(r"<thead\b.*?</thead>|<tr\b(?:(?!</tr>).)*?<th\b.*?</tr>", re.I | re.S)
+_ITEM = re.compile(r"[ \t]*(?:[-*+•]|\(?(?:\d{1,9}|[A-Za-z#])[.)])[ \t]+\S")
+
+
+def introduction(text: str, block: Range, kind: str) -> Range:
+    """The last sentence of a block that may introduce the next one."""
+    if kind != "paragraph":
+        return NO_LEAD
+    start, end = block
+    end = start + len(text[start:end].rstrip())
+    low = max(start, end - LONGEST_INTRODUCTION)
+    places = [match.end() for match in _INTRODUCTION_END.finditer(text, low, end)]
+    if not places and low > start:
+        space = text.find(" ", low, end)
+        places = [space + 1 if space >= 0 else low]
+    return (places[-1] if places else start), end
+
+
+class Leads:
+    """The leads of one block, by where a passage begins in it."""
+
+    def __init__(
+        self, text: str, block: Range, kind: str, introduced_by: Range, terms: Sequence[Range] = ()
+    ) -> None:
+        self._text, self._block, self._kind = text, block, kind
+        self._intro = introduced_by if kind in _INTRODUCED else NO_LEAD
+        self._term = terms[0] if terms else NO_LEAD
+        # A definition that goes on belongs to its term, one that begins to the term around it.
+        self._intro = next((term for term in terms if term[0] < block[0]), self._intro)
+
+    def at(self, place: int) -> Range:
+        """The lead of a passage that begins at this position."""
+        if place <= self._block[0]:
+            return self._intro
+        number = bisect_right(self._inner, place, key=itemgetter(0))
+        return self._inner[number - 1][1] if number else self._intro
+
+    @property
+    def different(self) -> set[Range]:
+        return {self._intro, *(lead for _, lead in self._inner)}
+
+    @cached_property
+    def _inner(self) -> list[tuple[int, Range]]:
+        # Most blocks fit into a passage, and nobody asks what their lines hang on.
+        if self._term != NO_LEAD:
+            return [(max(self._term[1], self._block[0]), self._term)]
+        return list(_inside(self._text, self._block, self._kind, self._intro))
+
+
+def _inside(text: str, block: Range, kind: str, intro: Range) -> Iterator[tuple[int, Range]]:
+    """From which position on which lead applies, after the block's beginning."""
+    lines = _lines(text, block)
+    if len(lines) < 2:
+        return
+    header = NO_LEAD
+    if kind in ("table", "paragraph"):
+        header = _header(text, lines)
+    elif kind == "html":
+        table_end = min(block[1], block[0] + _LONGEST_HTML_HEADER)
+        match = _HTML_HEADER.search(text, block[0], table_end)
+        if match and "<table" in text[block[0] : match.end()].lower():
+            header = match.span()
+    if header != NO_LEAD:
+        yield header[1], header
+    elif kind in ("fence", "directive"):
+        if re.search(r"\w", text[slice(*lines[0])]):  # it names the language, or the title
+            opening = lines[0] if intro == NO_LEAD else (intro[0], lines[0][1])
+            yield lines[1][0], opening
+    elif kind in ("list_item", "paragraph"):
+        yield from _hanging(text, lines, intro, is_list=kind == "list_item")
+
+
+def _hanging(
+    text: str, lines: Sequence[Range], intro: Range, *, is_list: bool
+) -> Iterator[tuple[int, Range]]:
+    """Indented lines belong to the item or line above them."""
+    above: list[tuple[int, Range]] = []  # indentation and line of what a line may hang on
+    for number, line in enumerate(lines):
+        indent = _trimmed(text, line)[0] - line[0]
+        opens = _ITEM.match(text, *line) is not None if is_list else indent == 0
+        if opens or number == 0:
+            above = [line_above for line_above in above if line_above[0] < indent]
+        inner = [line_above for at, line_above in above if at < indent]
+        if number:
+            yield line[0], inner[-1] if inner else intro
+        if opens or number == 0:
+            above.append((indent, _trimmed(text, line)))
+
+
+def _header(text: str, lines: Sequence[Range]) -> Range:
+    """The header row of a table: above a rule, between two, or the first of an AsciiDoc table."""
+    texts = [text[start:end] for start, end in lines[:_MOST_HEADER_LINES]]
+    rules = [number for number, line in enumerate(texts) if _is_rule(line)]
+    if rules and rules[0] == 1 and "|" in texts[0]:
+        return _trimmed(text, lines[0])
+    if len(rules) > 1 and rules[0] == 0 and "=" in texts[rules[1]] and rules[1] > 1:
+        return _trimmed(text, (lines[1][0], lines[rules[1] - 1][1]))
+    opening = next((i for i, line in enumerate(texts) if _ASCIIDOC_TABLE.match(line)), len(texts))
+    if opening + 1 < len(texts) and len(lines) > opening + 2 and not _is_rule(texts[opening + 1]):
+        return _trimmed(text, lines[opening + 1])
+    return NO_LEAD
+
+
+def _is_rule(line: str) -> bool:
+    signs = set(line)
+    return bool(signs & {"-", "="}) and signs <= _RULE_SIGNS
+
+
+def _lines(text: str, block: Range) -> list[Range]:
+    """The lines of a block that are not blank."""
+    start, end = block
+    ends = [start - 1, *(m.start() for m in _LINE_END.finditer(text, start, end)), end]
+    lines = [(before + 1, after) for before, after in pairwise(ends)]
+    return [(first, last) for first, last in lines if text[first:last].strip()]
+
+
+def _trimmed(text: str, line: Range) -> Range:
+    start, end = line
+    raw = text[start:end]
+    start += len(raw) - len(raw.lstrip())
+    return start, start + len(raw.strip())
+
 
 MAXIMUM_CHARACTERS = 2000  # of a chunk: a word of any length can be a single [UNK]
 
@@ -106,14 +388,6 @@ class Source:
         if start < end:
             yield start, end
 
-    def cut_to(self, lead: Range, tokens: int) -> Range:
-        """The beginning of a lead, in at most so many tokens."""
-        start, end = lead
-        if self.token_count(start, end) <= tokens:
-            return lead
-        fitting = list(self.word_starts(start, end, tokens))
-        return self.trimmed(start, fitting[-1]) if fitting else NO_LEAD
-
     def trimmed(self, start: int, end: int) -> tuple[int, int]:
         """Take blanks off both ends, but not the first line's indentation."""
         text = self.text[start:end].rstrip()
@@ -184,7 +458,9 @@ def _split_part(
 
     @cache
     def measure(lead: Range) -> tuple[Range, int]:
-        lead = source.cut_to(lead, most_of_lead)
+        if source.token_count(*lead) > most_of_lead:  # its beginning is enough
+            fitting = list(source.word_starts(*lead, most_of_lead))
+            lead = source.trimmed(lead[0], fitting[-1]) if fitting else NO_LEAD
         return lead, source.token_count(*lead)
 
     lead, tokens = measure(leads.at(start))

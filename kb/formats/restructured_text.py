@@ -69,10 +69,16 @@ def read(text: str, lines: Sequence[str], path: str) -> Body:
     try:
         titles, definitions = read_outline(text, references.substitutions)
     except RestructuredTextError as error:
-        blocks = line_blocks(lines)
+        runs = line_blocks(lines)
         notice = f"The file could not be read as reStructuredText, so it has no headings: {error}."
-        return Body((), blocks, first_prose(blocks, lines, str), {}, (notice,), links, labels)
-    blocks = list(read_blocks(lines, titles))
+        return Body((), runs, first_prose(runs, lines, str), {}, (notice,), links, labels)
+    blocks: list[Block] = []
+    last = 0
+    for title in titles:
+        blocks += _runs(lines, last + 1, title.start_line - 1)
+        blocks.append(Block(title.start_line, title.end_line, "heading"))
+        last = title.end_line
+    blocks += _runs(lines, last + 1, len(lines))
     shown = partial(plain_text, substitutions=references.substitutions)
     summary = first_prose(blocks, lines, shown)
     return Body(titles, blocks, summary, {}, (), links, labels, definitions=tuple(definitions))
@@ -96,8 +102,12 @@ def read_outline(text: str, substitutions: Mapping[str, str] = _NOTHING) -> Outl
     document.kb_outline = Outline([], [])
     document.kb_substitutions = substitutions
     machine = _OutlineMachine(state_classes=_STATES, initial_state="Body")
+    # Leaves inline text as it is, so that no role runs; `plain_text` cleans what is shown. Not a
+    # subclass: docutils reads the patterns of the class itself.
+    inliner: Any = states.Inliner()
+    inliner.parse = lambda text, *_: ([nodes.Text(text)], [])
     try:
-        machine.run(_Lines(lines, source=""), document, inliner=_inliner())
+        machine.run(_Lines(lines, source=""), document, inliner=inliner)
     # docutils has no common exception; whatever it raises must not stop a sync.
     except Exception as error:
         raise RestructuredTextError(str(error) or type(error).__name__) from error
@@ -105,17 +115,8 @@ def read_outline(text: str, substitutions: Mapping[str, str] = _NOTHING) -> Outl
     return outline
 
 
-def read_blocks(lines: Sequence[str], titles: Sequence[Heading]) -> Iterator[Block]:
-    """The blocks; an indented run stays with the line above it, as code with what announces it."""
-    last = 0
-    for title in titles:
-        yield from _runs(lines, last + 1, title.start_line - 1)
-        yield Block(title.start_line, title.end_line, "heading")
-        last = title.end_line
-    yield from _runs(lines, last + 1, len(lines))
-
-
 def _runs(lines: Sequence[str], first: int, last: int) -> Iterator[Block]:
+    """Blocks; an indented run stays with the line above it, as code with what announces it."""
     start = end = 0
     kind = ""
     for number in range(first, last + 1):
@@ -155,14 +156,6 @@ def _settings() -> Any:
     settings.report_level = settings.halt_level = 5  # above "severe": report and stop at nothing
     settings.warning_stream = False
     return settings
-
-
-def _inliner() -> Any:
-    """Leave inline text as it is, so that no role runs; `plain_text` cleans what is shown."""
-    # Not a subclass: docutils reads the patterns of the class itself.
-    inliner: Any = states.Inliner()
-    inliner.parse = lambda text, *_: ([nodes.Text(text)], [])
-    return inliner
 
 
 class _Lines(StringList):

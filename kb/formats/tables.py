@@ -56,14 +56,8 @@ def _first_record(text: str, separator: str) -> tuple[list[str], int] | None:
         names = [one_line(name) for name in next(reader)]
     except (csv.Error, StopIteration):
         return None
-    if not any(names) or any(_is_number(name) for name in names):
-        return None
-    return names, reader.line_num
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
+    for name in names:
+        with contextlib.suppress(ValueError):
+            float(name.replace(",", "."))
+            return None
+    return (names, reader.line_num) if any(names) else None

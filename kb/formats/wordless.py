@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, pairwise
 
 from kb.formats.outline import Range
 from kb.text.terms import has_word, pictographs
@@ -54,7 +55,13 @@ def has_words(text: str) -> bool:
 
 
 def _candidates(text: str) -> Iterator[Range]:
-    lines = list(_long_lines(text))
+    # The lines that have room for a stretch: few, where every character would be asked.
+    ends = accumulate(len(line) + 1 for line in text.split("\n"))
+    lines = [
+        (start, end - 1)
+        for start, end in pairwise(chain((0,), ends))
+        if end - 1 - start >= SHORTEST_STRETCH
+    ]
     stretches = [
         match.span()
         for line in lines
@@ -72,15 +79,6 @@ def _candidates(text: str) -> Iterator[Range]:
     for match in _DATA_LINES.finditer(text):
         if _has_few_words(match[0]):
             yield match.span()
-
-
-def _long_lines(text: str) -> Iterator[Range]:
-    """The lines that have room for a stretch: few, where every character would be asked."""
-    start = 0
-    for line in text.split("\n"):
-        if len(line) >= SHORTEST_STRETCH:
-            yield start, start + len(line)
-        start += len(line) + 1
 
 
 def _blanked(text: str, ranges: Sequence[Range]) -> str:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from kb.disk.read import reason
 from kb.errors import CollectionNotFound, FileError, UsageError
+from kb.formats.metadata import RESEARCH
 from kb.formats.parse import parse
-from kb.formats.research import RESEARCH
 from kb.ingest.forget import erase_documents, write_anew
 from kb.ingest.reach import take_along
 from kb.ingest.report import Progress, no_progress

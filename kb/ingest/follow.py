@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kb.disk.watch import FolderWatcher
 from kb.errors import KbError, SourceError
-from kb.formats.research import RESEARCH, URL_CONTENT
+from kb.formats.metadata import RESEARCH, URL_CONTENT
 from kb.ingest.embed import embed_pending
 from kb.ingest.reach import unconfirmed
 from kb.ingest.registration import SourceRegistration

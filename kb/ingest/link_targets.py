@@ -20,9 +20,8 @@ from urllib.parse import unquote
 from kb.disk.read import read_bytes
 from kb.disk.ripgrep import list_files
 from kb.disk.skipped import NOISY_FOLDERS
-from kb.formats.anchors import HOOKS
 from kb.formats.outline import Link
-from kb.formats.sites import Settings, Site, generators, literal_address
+from kb.formats.sites import HOOKS, Settings, Site, generators, literal_address
 from kb.store.citations import (
     documents_for_links,
     labels_of_collection,

@@ -34,10 +34,9 @@ from kb.formats.chunk import Chunk, chunk
 from kb.formats.convert.address import saved_address
 from kb.formats.convert.formats import Format, format_of
 from kb.formats.convert.process import Converter
-from kb.formats.dates import file_date
+from kb.formats.metadata import URL_CONTENT, file_date
 from kb.formats.outline import ParsedDocument
 from kb.formats.parse import MAXIMUM_CONVERTED, accepts, parse, parse_converted, unnamed_format
-from kb.formats.research import URL_CONTENT
 from kb.ingest.budget import within_budget
 from kb.models.tokens import load_tokenizer
 from kb.sources.address import git_address, is_git, is_web, local

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kb.formats.research import RESEARCH
+from kb.formats.metadata import RESEARCH
 from kb.library.searching import look_at_archives
 from kb.library.workspace import Workspace
 from kb.results.archives import (

@@ -26,7 +26,7 @@ from kb.store.contents import collection_range, count_waiting, counts_by_kind
 from kb.text.counted import counted
 
 if TYPE_CHECKING:
-    from kb.project.config import ActiveProject
+    from kb.project.in_use import ActiveProject
 
 DEFAULT_LIMIT = 10
 UNFINISHED = (

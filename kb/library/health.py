@@ -26,7 +26,7 @@ from kb.model_in_use import ModelInUse
 from kb.models.choose import how_to_get, make_embedder, packaged_models
 from kb.models.embedder import Embedder, sends_to
 from kb.open_file import load_aliases
-from kb.project.config import allowed_folders, find_config, load_project
+from kb.project.in_use import allowed_folders, find_config, load_project
 from kb.results.findings import BROKEN, HINT, SOUND, Finding
 from kb.search.rows import copies
 from kb.settings import DATABASE_VARIABLES, VERSION, paths_named_by

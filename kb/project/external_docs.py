@@ -12,7 +12,7 @@ from kb.ingest.registration import Plan, Registration
 from kb.ingest.report import Progress, SyncReport
 from kb.ingest.sync import sync_collection
 from kb.model_in_use import ModelInUse
-from kb.project.config import ActiveProject, ExternalDocs, Project
+from kb.project.in_use import ActiveProject, ExternalDocs, Project
 from kb.store.collections import store_collection, unstored_row
 from kb.store.connection import Connection
 from kb.store.database import Database

@@ -16,8 +16,7 @@ from kb.disk.read import read_bytes
 from kb.errors import ModuleNotFound, SourceError
 from kb.ingest.discoveries import all_discoveries
 from kb.project.in_use import ProjectInUse
-from kb.project.source_files import language_of, module_of, role_of
-from kb.project.tree import files_are_here
+from kb.project.tree import files_are_here, language_of, module_of, role_of
 from kb.sources.folder import SourceFile, walk
 from kb.store.contents import documents_of_collections
 from kb.store.database import Database

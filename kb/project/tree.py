@@ -1,7 +1,10 @@
-"""The project's files as the tools see them: on disk if they are there, else as stored.
+"""The project's files as the tools see them: on disk if they are there, else as stored; what a
+source file is: its language, its imports, its module and its role in the project; and what it shows
+of another: signatures and documentation of the names it uses.
 
 A knowledge base file that was copied elsewhere has no files beside it, but the texts of all its
-documents. Paths are the same in both: a stored document is named by its place in the project.
+documents. Paths are the same in both: a stored document is named by its place in the project. All
+but the imports of a source file depends on its path alone, by `kb/assets/source-files.toml`.
 """
 
 from __future__ import annotations
@@ -9,25 +12,45 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from heapq import merge
+from itertools import chain, groupby
 from pathlib import Path
+from posixpath import splitext
+from typing import NamedTuple
 
 from kb.disk.globs import composed
 from kb.disk.grep import SKIPPED_FOLDERS, grep, grep_texts
 from kb.disk.inside import is_hidden_from_tools, read_inside
 from kb.disk.open_databases import is_open_database
 from kb.disk.secret import begins_as_private_key
-from kb.errors import FileNotFound, PermissionDenied, SourceError
+from kb.errors import FileNotFound, ImportsFailed, PermissionDenied, SourceError
+from kb.formats.source_code import (
+    Node,
+    Siblings,
+    TooComplexError,
+    deadline,
+    declared,
+    first_line,
+    grammar_of,
+    name_of,
+    parse_source,
+    text,
+)
+from kb.project.imports import imported_files
+from kb.project.imports.project import Project, SyntaxProblem
 from kb.project.in_use import ProjectInUse
-from kb.project.source_files import language_of
 from kb.results.code import DISK, STORED, CodeMatches
 from kb.sources.address import document_file, is_remote, kept, local
 from kb.store.connection import Connection, Row
 from kb.store.contents import document_paths, paths_at_both_ends, stored_text
 from kb.store.database import Database
+from kb.text.assets import asset
 from kb.text.decode import NoTextError, decode
 from kb.text.nearest import nearest
 from kb.text.times import stored_time
@@ -242,3 +265,215 @@ def _inner(place: str, path: str) -> str:
     if place in ("", path):
         return posixpath.basename(path) if place else path
     return path.removeprefix(f"{place}/") if path.startswith(f"{place}/") else ""
+
+
+class Tables(NamedTuple):
+    """The contents of `kb/assets/source-files.toml`."""
+
+    languages: dict[str, str]  # by ending
+    roles: list[tuple[str, re.Pattern[str]]]
+    containers: set[str]
+    tests: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A file of the project that another one imports."""
+
+    path: str  # relative to the root
+    type: str = "import"
+    level: int = 1
+
+
+def imports(root: Path, path: str) -> list[Dependency]:
+    """The project's files that a file imports, in order of appearance.
+
+    Leaves out what is not part of the project: the standard library, installed packages, names that
+    lead nowhere. A file in a language without grammar imports nothing.
+
+    Raises:
+        ImportsFailed: the file is binary, or a syntax error may hide imports.
+        PermissionDenied, FileNotFound, FileTooLarge: as `read_inside`.
+    """
+    file = read_inside(root, path)
+    try:
+        source = decode(file.data).text.encode()
+        names = imported_files(Project(root), file.path, language_of(file.path), source)
+        # An image or a font is imported too, but nobody can read it.
+        return [Dependency(name) for name in names if language_of(name)]
+    except (SyntaxProblem, NoTextError) as error:
+        raise ImportsFailed("Failed to parse imports", path=path, details=str(error)) from error
+
+
+def language_of(path: str) -> str:
+    """The language of a file by its name, in lower case; "" if unknown."""
+    name = posixpath.basename(path)
+    if language := asset("source-files")["names"].get(name):
+        return str(language)
+    if name.startswith(("Dockerfile.", "Makefile.")):
+        return name.split(".")[0].lower()
+    _, dot, ending = name.rpartition(".")
+    return _tables().languages.get(ending.lower(), "") if dot else ""
+
+
+def module_of(path: str) -> str:
+    """The part of the project that a file belongs to: its nearest folder with a telling name, or
+    "root". Folders such as `src` or `lib` tell nothing, and test folders only if there is no
+    other."""
+    folders = [folder for folder in posixpath.dirname(path).split("/") if folder not in ("", ".")]
+    telling = [folder for folder in folders if folder.lower() not in _tables().containers]
+    subjects = [folder for folder in telling if folder.lower() not in _tables().tests]
+    return next(reversed(subjects or telling or ["root"]))
+
+
+def role_of(path: str) -> str:
+    """What a file is for, by the first that fits of: test, config, documentation, types (only
+    declarations), migration, style, data, entry (where a program or package starts), script; "core"
+    for all other code."""
+    path = posixpath.normpath(path)
+    for role, rule in _tables().roles:
+        if rule.search(path):
+            return role
+    return "core"
+
+
+@cache
+def _tables() -> Tables:
+    stored = asset("source-files")
+    languages = {e: name for name, endings in stored["endings"].items() for e in endings.split()}
+    roles = [(role, re.compile(rule, re.VERBOSE)) for role, rule in stored["roles"].items()]
+    return Tables(languages, roles, set(stored["containers"].split()), set(stored["tests"].split()))
+
+
+SHORT_FILE = 400  # characters: cutting would save nothing
+MAX_DATA_LINES = 12  # of a struct, an enumeration, a constant
+MAX_DEPTH = 8  # of nodes that just wrap definitions
+MAX_LINE = 300  # characters
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_RENAMED = re.compile(r"(\w+)\s+as\s+(\w+)")
+_CONSTRUCTORS = frozenset({"__init__", "constructor", "initialize", "new"})
+# Bodies that are left out or searched; every other body is data, such as a struct's fields.
+_CODE = frozenset({"block", "statement_block", "compound_statement", "constructor_body"})
+_CONTAINERS = frozenset({"class_body", "declaration_list"})
+_VALUES = frozenset(
+    {
+        *("assignment", "variable_declarator", "const_spec", "var_spec", "const_item"),
+        *("static_item", "preproc_def", "preproc_function_def", "declaration", "type_definition"),
+        *("function_signature", "field_declaration"),
+    }
+)
+
+
+def names_in(shown: str, whole: str) -> set[str]:
+    """The names that some lines of a file use, and the originals of those that it renames."""
+    names = set(_WORD.findall(shown))
+    return names | {name for name, alias in _RENAMED.findall(whole) if alias in names}
+
+
+def signatures(path: str, source: str, names: set[str]) -> str:
+    """The signatures of those names that a file defines, or the lines that re-export them. Of a
+    class come its fields, its constructor and those methods that are named too. A short file
+    comes whole; one without a grammar shows nothing."""
+    grammar = grammar_of(splitext(path)[1].lower())
+    if len(source) <= SHORT_FILE or grammar is None:
+        return source if len(source) <= SHORT_FILE else ""
+    language, symbols = grammar
+    until = deadline()
+    try:
+        tree = parse_source(language, source.encode(), until)
+        outline = _Outline(symbols, names, until)
+        root = tree.root_node
+        shown = set(chain(*outline.lines(root, 0))) or _handed_on(root, names, path)
+    except (TooComplexError, RecursionError):
+        return ""
+    lines = source.split("\n")
+    parts = [
+        "\n".join(
+            line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
+            for line in (lines[number - 1] for _, number in run)
+        )
+        for _, run in groupby(enumerate(sorted(shown)), lambda pair: pair[1] - pair[0])
+    ]
+    return "\n…\n".join(parts)
+
+
+class _Outline:
+    def __init__(self, symbols: frozenset[str], names: set[str], until: float) -> None:
+        self._symbols = symbols
+        self._names = names
+        self._until = until
+        self._siblings = Siblings()
+
+    def lines(self, node: Node, depth: int) -> Iterator[range]:
+        for child in node.named_children:
+            if time.thread_time() > self._until:
+                raise TooComplexError("too many definitions")
+            if child.type == "impl_item":  # Rust: methods, if their type is named
+                if self._names.intersection(_WORD.findall(name_of(child)[len("impl") :])):
+                    yield from self.lines(child, depth + 1)
+            elif (name := self._defined(child)) == "":
+                if depth < MAX_DEPTH and child.type not in _CODE - {"block"}:
+                    yield from self.lines(child, depth + 1)
+            elif name in self._names or name in _CONSTRUCTORS or _is_default(child):
+                yield from self._definition(child, depth)
+
+    def _defined(self, node: Node) -> str:
+        """The name that a node defines, or ""."""
+        name = name_of(node) if node.type in self._symbols else ""
+        if not name and node.type in _VALUES:
+            fields = (node.child_by_field_name(field) for field in ("left", "name"))
+            name = text(
+                next(filter(None, fields), declared(node.child_by_field_name("declarator")))
+            )
+        return name.rpartition(".")[2]
+
+    def _definition(self, node: Node, depth: int) -> Iterator[range]:
+        start, end = first_line(node, self._siblings), node.end_point.row + 1
+        value = node.child_by_field_name("value")
+        body = (node if value is None else value).child_by_field_name("body")
+        is_class = "class" in node.type or "module" in node.type
+        if body is None or not (is_class or body.type in _CODE | _CONTAINERS | {"body_statement"}):
+            yield range(start, min(end, node.start_point.row + MAX_DATA_LINES) + 1)
+            return
+        row = body.start_point.row
+        begins_line = (
+            row > node.start_point.row
+            and body.prev_sibling is not None
+            and body.prev_sibling.end_point.row < row
+        )
+        last = row if begins_line else row + 1
+        first = body.named_children[:1]
+        if first and first[0].type == "expression_statement" and text(first[0])[-1:] in "\"'":
+            last = first[0].end_point.row + 1
+        yield range(start, last + 1)
+        if is_class or body.type in _CONTAINERS:
+            fields = [
+                child for child in body.named_children if child.type == "expression_statement"
+            ]
+            for field in fields[:MAX_DATA_LINES]:
+                if ":" in text(field) or "=" in text(field):
+                    yield range(field.start_point.row + 1, field.end_point.row + 2)
+            yield from self.lines(body, depth + 1)
+
+
+def _is_default(node: Node) -> bool:
+    """Whether this is a JavaScript default export, which the importing file names as it likes."""
+    parent = node.parent
+    return parent is not None and any(child.type == "default" for child in parent.children)
+
+
+def _handed_on(root: Node, names: set[str], path: str) -> set[int]:
+    """The lines that re-export one of the names, or all, from where another file defines them."""
+    lines: set[int] = set()
+    for node in root.named_children:
+        source = text(node)
+        if node.type.startswith("import"):
+            hands_on = path.endswith("__init__.py")
+        elif node.type == "use_declaration":
+            hands_on = source.startswith("pub")
+        else:
+            hands_on = node.type == "export_statement" and bool(node.child_by_field_name("source"))
+        if hands_on and ("*" in source or names.intersection(_WORD.findall(source))):
+            lines.update(range(node.start_point.row + 1, node.end_point.row + 2))
+    return lines

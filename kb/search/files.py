@@ -19,7 +19,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kb.errors import FileError, KbError
-from kb.formats.tags import names_of
+from kb.formats.metadata import names_of
 from kb.model_in_use import ModelInUse
 from kb.models.embedder import BUNDLED_CALIBRATION, Calibration, available_cores, is_english_model
 from kb.store.collections import Names

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kb.errors import UsageError
-from kb.formats.tags import normal_tag
+from kb.formats.metadata import normal_tag
 from kb.results.filters import FilterOptions
 from kb.search.files import Snapshot, max_df, max_ranking_df, slices
 from kb.search.occurrences import (

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from kb.formats.tags import normal_tag
+from kb.formats.metadata import normal_tag
 from kb.text.file_names import clean
 from kb.text.terms import (
     bigrams,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
 
 from kb.errors import SectionNotFound
-from kb.formats.anchors import block_line, made_anchors, written_anchors
+from kb.formats.sites import block_line, made_anchors, written_anchors
 from kb.store.connection import Row
 from kb.text.headings import TYPED_SEPARATOR
 from kb.text.nearest import nearest

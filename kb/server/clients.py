@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from kb.server.authentication import ANYBODY, Principal, principal_of
+from kb.server.access import ANYBODY, Principal, principal_of
 from kb.tools.session import RateLimits, Session
 
 IDLE_SECONDS = 30 * 60  # without a request, after which a client's session ends
@@ -63,7 +63,13 @@ class Clients:
         with self._lock:
             if (client := self._clients.pop(key, None)) is None:
                 gone = self._made_room(principal)
-                client = self._new(principal)
+                limits = None
+                if principal.is_guest:
+                    limits = self._limits.setdefault(principal.key, self.host.limits.renewed())
+                session = self.host.another(rights=principal.rights, limits=limits)
+                session.project.keep_fresh()
+                session.log.begin()
+                client = Client(session, principal)
             self._clients[key] = client  # the latest is last
         if gone is not None:
             gone.session.end()
@@ -71,9 +77,6 @@ class Clients:
 
     def find(self, key: str) -> Client | None:
         return self._clients.get(key)
-
-    def count_of(self, principal: Principal) -> int:
-        return sum(client.principal.key == principal.key for client in self.all())
 
     def all(self) -> list[Client]:
         with self._lock:
@@ -129,15 +132,6 @@ class Clients:
         """End all clients' sessions, which writes what they did."""
         for client in self.all():
             client.session.end()
-
-    def _new(self, principal: Principal) -> Client:
-        limits = None
-        if principal.is_guest:
-            limits = self._limits.setdefault(principal.key, self.host.limits.renewed())
-        session = self.host.another(rights=principal.rights, limits=limits)
-        session.project.keep_fresh()
-        session.log.begin()
-        return Client(session, principal)
 
     def _made_room(self, principal: Principal) -> Client | None:
         """Remove the longest silent client of a token that has too many, or of all."""

@@ -15,8 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from kb.errors import SourceError, UsageError
-from kb.server.access import Access, Guard
-from kb.server.access_log import AccessLog
+from kb.server.access import Access, AccessLog, Guard, is_loopback
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642
 BACKLOG = 128
@@ -36,21 +35,13 @@ logging.getLogger("uvicorn.error").addFilter(_is_ours)
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """How files are served.
+    """How files are served."""
 
-    Attributes:
-        families: of tools; none for all.
-        watch_folders: whether to follow the folders of all collections.
-        requests_per_minute: of each token; None: unlimited.
-        write_access: takes a line for each request, if set.
-        log_queries: whether such a line contains what was searched for.
-    """
-
-    families: tuple[str, ...] = ()
-    watch_folders: bool = False
-    requests_per_minute: int | None = None
-    write_access: Callable[[str], None] | None = None
-    log_queries: bool = False
+    families: tuple[str, ...] = ()  # of tools; none for all
+    watch_folders: bool = False  # of all collections
+    requests_per_minute: int | None = None  # of each token; None: unlimited
+    write_access: Callable[[str], None] | None = None  # takes a line for each request, if set
+    log_queries: bool = False  # whether such a line contains what was searched for
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +57,11 @@ class Binding:
     def address(self) -> str:
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{name}:{self.port}"
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether other machines can reach it."""
+        return not is_loopback(self.host)
 
     @property
     def reached_at(self) -> str:
@@ -128,7 +124,8 @@ async def run_over_http(
     async with anyio.create_task_group() as tasks:
         async with beside:
             tasks.start_soon(web.serve, [binding.socket])
-            await web.has_started()
+            while not web.started:
+                await anyio.sleep(0.01)
             ready()
             await stop.wait()
         # Only now: it would wait for the clients' streams, which have ended.
@@ -141,7 +138,3 @@ class _Web(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
-
-    async def has_started(self) -> None:
-        while not self.started:
-            await anyio.sleep(0.01)

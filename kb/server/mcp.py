@@ -19,13 +19,17 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 
 from kb.disk.stop import Stop, current_stop
 from kb.errors import EmbeddingError, KbError
-from kb.server.access_log import exchange_of
-from kb.server.changes import tell_changes
-from kb.server.client_logs import ClientLogs
+from kb.server.access import exchange_of
 from kb.server.clients import Clients
-from kb.server.features import add_completion, add_logging, add_prompts, add_subscriptions
-from kb.server.refusals import explained, in_thread
-from kb.server.resources import TEMPLATES, list_resources, read_resource
+from kb.server.features import (
+    TEMPLATES,
+    ClientLogs,
+    add_features,
+    list_resources,
+    read_resource,
+    tell_changes,
+)
+from kb.server.wire import explained, in_thread
 from kb.settings import VERSION
 from kb.text.assets import asset
 from kb.text.counted import counted
@@ -127,20 +131,9 @@ def make_server(
         on_list_resource_templates=templates,
         on_read_resource=read,
     )
-    add_prompts(server, clients)
-    add_completion(server, clients)
-    add_subscriptions(server, clients, bus)
-    add_logging(server, clients, logs)
+    add_features(server, clients, bus, logs)
     server.middleware.insert(0, explained)
-    server.middleware.insert(0, _noted)
     return server
-
-
-async def _noted(ctx: Any, call_next: Callable[[Any], Any]) -> Any:
-    """Note the method of a request over HTTP for the access log."""
-    if ctx.request is not None:
-        exchange_of(ctx.request.scope).note_method(ctx.method)
-    return await call_next(ctx)
 
 
 async def _read_in_thread(function: Callable[..., T], *arguments: Any) -> T:
@@ -204,20 +197,20 @@ def instructions(session: Session, families: Collection[str]) -> str:
 
 def warm_up_soon(session: Session) -> None:
     """Load the model after the first answers."""
-    timer = threading.Timer(WARM_UP_SECONDS, _warm_up, [session])
+
+    def warm_up() -> None:
+        try:
+            session.model.embed_queries(["warm up"])
+        except EmbeddingError as error:
+            log.warning("searches will use keywords alone: %s", error.message)
+        except KbError as error:  # such as a closed file
+            log.info("the model was not loaded in advance: %s", error.message)
+        except Exception:
+            log.exception("loading the model in advance failed")
+
+    timer = threading.Timer(WARM_UP_SECONDS, warm_up)
     timer.daemon = True
     timer.start()
-
-
-def _warm_up(session: Session) -> None:
-    try:
-        session.model.embed_queries(["warm up"])
-    except EmbeddingError as error:
-        log.warning("searches will use keywords alone: %s", error.message)
-    except KbError as error:
-        log.info("the model was not loaded in advance: %s", error.message)  # such as a closed file
-    except Exception:
-        log.exception("loading the model in advance failed")
 
 
 # From this version of the protocol tools have titles; before, their annotations had them.

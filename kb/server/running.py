@@ -19,7 +19,7 @@ from kb.disk.write import replace_file
 from kb.settings import VERSION, user_cache
 
 if TYPE_CHECKING:
-    import socket
+    from kb.server.http import Binding
 
 CONNECT_SECONDS = 0.5
 ANSWER_SECONDS = 20
@@ -40,21 +40,19 @@ class Running(NamedTuple):
     file: tuple[int, int]  # device and inode
 
 
-def announce(
-    database: Path,
-    host: str,
-    port: int,
-    token: str,
-    project: Path,
-    *,
-    asks: bool,
-    is_reachable: bool,
-) -> Path | None:
+def announce(database: Path, project: Path, binding: Binding) -> Path | None:
     """Say that this process serves a file; where it says so. None: it cannot be written."""
     place = _place(database)
-    file = identity(database) or (0, 0)
     server = Running(
-        host, port, token, asks, is_reachable, os.getpid(), VERSION, str(project), file
+        binding.reached_at,
+        binding.port,
+        binding.access.token,
+        binding.access.asks,
+        binding.is_reachable,
+        os.getpid(),
+        VERSION,
+        str(project),
+        identity(database) or (0, 0),
     )
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -78,7 +76,9 @@ def running_server(database: Path, project: Path) -> Running | None:
     if server is None or server.version != VERSION or server.project != str(project):
         return None
     is_there = server.file == identity(database) and is_alive(server.process)
-    return server if is_there and not _is_stopped(server.process) else None
+    # One that is stopped (Ctrl-Z) would not answer; known on Linux.
+    is_stopped = status_fields(server.process)[:1] in (["T"], ["t"])
+    return server if is_there and not is_stopped else None
 
 
 def ask(server: Running, path: str, question: dict[str, Any]) -> dict[str, Any] | None:
@@ -99,8 +99,13 @@ def ask(server: Running, path: str, question: dict[str, Any]) -> dict[str, Any] 
         with socket.create_connection((server.host, server.port), CONNECT_SECONDS) as connection:
             connection.settimeout(ANSWER_SECONDS)
             connection.sendall(request)
-            reply = _all_of(connection)
-        status, _, rest = reply.partition(b"\r\n")
+            pieces, length = [], 0
+            while piece := connection.recv(1 << 16):
+                length += len(piece)
+                if length > MOST_BYTES:
+                    return None
+                pieces.append(piece)
+        status, _, rest = b"".join(pieces).partition(b"\r\n")
         if b" 200 " not in status + b" ":
             return None
         answer: dict[str, Any] = json.loads(rest.partition(b"\r\n\r\n")[2])
@@ -118,16 +123,6 @@ def identity(database: Path) -> tuple[int, int] | None:
     return state.st_dev, state.st_ino
 
 
-def _all_of(connection: socket.socket) -> bytes:
-    pieces, length = [], 0
-    while piece := connection.recv(1 << 16):
-        length += len(piece)
-        if length > MOST_BYTES:
-            raise ValueError("more than any answer")
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
 def _place(database: Path) -> Path:
     name = hashlib.sha256(os.fsencode(os.path.realpath(database))).hexdigest()[:24]
     return user_cache() / "servers" / f"{name}.json"
@@ -139,8 +134,3 @@ def _read(place: Path) -> Running | None:
         return Running(**{**fields, "file": tuple(fields["file"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def _is_stopped(process: int) -> bool:
-    """Whether a process is stopped (Ctrl-Z) and would not answer; on Linux."""
-    return status_fields(process)[:1] in (["T"], ["t"])

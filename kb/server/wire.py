@@ -1,24 +1,38 @@
-"""JSON-RPC messages, over any transport: checked before anything uses them, and answered.
+"""JSON-RPC messages and bodies of requests: checked before anything uses them, and answered.
 
 The protocol's library drops what it cannot read, or calls it a parse error. Here every line of
-stdin and every body over HTTP becomes a message or a refusal, with the request's id wherever one
-can be made out: most clients ignore an answer without one.
+stdin and every body over HTTP becomes a message or a refusal, which says what is wrong, with the
+request's id wherever one can be made out: most clients ignore an answer without one.
+
+The event loop answers everybody, so what takes longer than a moment runs in a thread. That helps
+only where no step holds the interpreter: see `kb.text.json_text` and `kb.text.file_names`, which
+bound theirs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
+import anyio
+import anyio.to_thread
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.types import ASGIApp, Message as HttpMessage, Receive, Scope, Send
 
+from kb.errors import KbError, NotFoundError, UsageError
+from kb.server.access import exchange_of, refused
 from kb.text.file_names import writable
 from kb.text.json_text import JsonError, parse_json
+from kb.tools.call import echoed
 from kb.tools.registry import LONGEST_NAME, clean_values
 
 log = logging.getLogger("kb.server")
@@ -165,3 +179,139 @@ def _id_somewhere(text: str) -> Any:
         return parse_json(id_[1]) if id_ else None
     except JsonError:
         return None
+
+
+T = TypeVar("T")
+
+BODY = "kb.body"  # of the ASGI scope
+ARGUMENTS = "kb.arguments"  # of the ASGI scope: a call's large arguments
+SMALL = 50_000  # bytes that are parsed on the spot
+LARGE_AT_ONCE = 4  # bodies: each may take a gigabyte while it is parsed
+
+
+class _Refused(Exception):
+    """A body that is not accepted: the status, and why."""
+
+
+class Bodies:
+    """Wraps the routes: handlers find the body of a request whole."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            body = await _read_whole(scope, receive)
+        except ClientDisconnect:
+            return
+        except _Refused as error:
+            answer = refused(scope, *error.args)
+            answer.headers["Connection"] = "close"  # the rest of the body is not read
+            await answer(scope, receive, send)
+            return
+        await self._app({**scope, BODY: body}, replayed(body, receive), send)
+
+
+class Desk:
+    """Where bodies are parsed: small ones at once, large ones a few at a time in threads."""
+
+    def __init__(self) -> None:
+        self._threads = anyio.CapacityLimiter(LARGE_AT_ONCE)
+
+    async def run(self, function: Callable[[Any], T], value: Any, size: int) -> T:
+        """The function's result for a value of so many bytes."""
+        if size <= SMALL:
+            return function(value)
+        return await anyio.to_thread.run_sync(function, value, limiter=self._threads)
+
+
+def body_of(scope: Scope) -> bytes:
+    body: bytes = scope[BODY]
+    return body
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Receives a body that was read before, and then what follows it."""
+    waiting: list[HttpMessage] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> HttpMessage:
+        return waiting.pop() if waiting else await receive()
+
+    return received
+
+
+async def _read_whole(scope: Scope, receive: Receive) -> bytes:
+    headers = HTTPConnection(scope).headers
+    encoding = headers.get("content-encoding", "").strip().casefold()
+    if encoding not in ("", "identity"):
+        raise _Refused(415, f"a body is read as it is: send it without Content-Encoding {encoding}")
+    limit = f"the body has more than {LONGEST_MESSAGE // 1_000_000} MB"
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length) > 2 * LONGEST_MESSAGE:
+        raise _Refused(413, limit)
+    parts: list[bytes] = []
+    size, is_whole = 0, False
+    # A client that is still sending reads no refusal: as much again is read and thrown away.
+    while not is_whole and size <= 2 * LONGEST_MESSAGE:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        part, is_whole = message.get("body", b""), not message.get("more_body", False)
+        size += len(part)
+        if size <= LONGEST_MESSAGE:
+            parts.append(part)
+        else:
+            parts.clear()
+    if size > LONGEST_MESSAGE:
+        raise _Refused(413, limit)
+    return b"".join(parts)
+
+
+MOST_PROBLEMS = 5
+# The library's message for a request before the handshake.
+_TOO_EARLY = "Invalid request parameters"
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run what waits for the disk; our errors become the protocol's."""
+    try:
+        return await anyio.to_thread.run_sync(function, *arguments)
+    except KbError as error:
+        is_request = isinstance(error, NotFoundError | UsageError)
+        code = types.INVALID_PARAMS if is_request else types.INTERNAL_ERROR
+        raise MCPError(code, echoed(error.message), echoed(error.as_result())) from error
+
+
+async def explained(ctx: Any, call_next: Callable[[Any], Any]) -> Any:
+    """Middleware of every request: notes its method for the access log, and explains the library's
+    refusals."""
+    if ctx.request is not None:
+        exchange_of(ctx.request.scope).note_method(ctx.method)
+        if (arguments := ctx.request.scope.get(ARGUMENTS)) is not None:
+            # Large ones, which went past the library.
+            ctx = dataclasses.replace(ctx, params={**ctx.params, "arguments": arguments})
+    try:
+        return await call_next(ctx)
+    except ValidationError as error:
+        raise MCPError(types.INVALID_PARAMS, f"Invalid params: {_problems(error)}") from error
+    except MCPError as error:
+        if error.error.message != _TOO_EARLY:
+            raise
+        why = f'send "initialize" before "{ctx.method}"'
+        raise MCPError(types.INVALID_REQUEST, f"Invalid request: {why}") from error
+    except Exception as error:
+        log.exception("%s failed", ctx.method)
+        why = f"{type(error).__name__}: {error}. The server's log has the details"
+        raise MCPError(types.INTERNAL_ERROR, f"{ctx.method} failed: {why}") from error
+
+
+def _problems(error: ValidationError) -> str:
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    texts = [
+        f"{'.'.join(map(str, row['loc'])) or 'params'}: {row['msg'][:1].lower()}{row['msg'][1:]}"
+        for row in errors[:MOST_PROBLEMS]
+    ]
+    return "; ".join(texts)

@@ -1,40 +1,131 @@
 """A bundle (`.tar`, `.tar.gz`, `.zip` and the like), unpacked while it is read.
 
-A bundle may come from a stranger. It is refused if a member leads outside or if it unpacks to more
-than its size can account for; symbolic links and devices are left out. A single folder that
-contains everything else is the top. An export in parts, a bundle of bundles, is unpacked twice.
+A bundle or a repository may come from a stranger: `Target` writes it into a folder of our own. It
+is refused if a member leads outside or if it unpacks to more than its size can account for;
+symbolic links and devices are left out. A single folder that contains everything else is the top.
+An export in parts, a bundle of bundles, is unpacked twice.
 """
 
 from __future__ import annotations
 
 import bz2
 import contextlib
+import errno
 import gzip
 import io
 import json
 import lzma
+import os
 import re
 import stat
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 from kb.disk.open_databases import opened
 from kb.disk.read import UNKNOWN_STATE, reason
 from kb.disk.skipped import skipped_parts
+from kb.disk.system import require_possible_name
 from kb.disk.write import replacing
 from kb.errors import SourceError, UsageError
 from kb.sources.address import BUNDLE_SUFFIXES, is_bundle
 from kb.sources.folder import Opened, SourceFile, read_data
 from kb.sources.manifest import MANIFEST_NAME, read_manifest
-from kb.sources.member import Readable, Target
 from kb.text.decode import likeliest_encoding
 from kb.text.file_names import on_disk, storable
+
+MOST_MEMBERS = 100_000
+MOST_BYTES = 4_000_000_000
+MOST_RATIO = 200  # text seldom shrinks below a twentieth; small bundles of much white space may
+RATIO_FROM = 50_000_000
+PIECE = 1 << 20
+# How a system refuses a name: too long, or a file's where a folder must be.
+_NAME_ERRORS = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL)
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes; none at the end."""
+
+
+@dataclass(slots=True)
+class Target:
+    """A folder that members are written into, and how much more is believed."""
+
+    folder: Path
+    source: str  # as shown to people
+    packed_bytes: int = MOST_BYTES  # size of what is unpacked
+    member_count: int = 0
+    byte_count: int = 0
+    problems: list[tuple[str, str]] = field(default_factory=list)  # members not written, and why
+    _names: set[str] = field(default_factory=set)
+
+    def write(self, name: str, content: Readable | int, modified_ns: int) -> None:
+        """Write a member, or a hole of this size if it is too large to read. Raises SourceError if
+        it leads outside or is implausibly large."""
+        path = self.place(name)
+        self.count_member()
+        if name not in self._names and path.is_file():
+            raise OSError(errno.EEXIST, "another member has this name, but for the case", name)
+        self._names.add(name)
+        require_possible_name(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            if isinstance(content, int):
+                file.truncate(content)
+            else:
+                while piece := content.read(PIECE):
+                    self.count_bytes(len(piece))
+                    file.write(piece)
+        os.utime(path, ns=(modified_ns, modified_ns))
+
+    def place(self, name: str) -> Path:
+        """Where a member of this name belongs. Raises SourceError if it leads outside."""
+        parts = PurePosixPath(name).parts
+        if not parts or ".." in parts or "\\" in name or re.match(r"/|[A-Za-z]:", name):
+            raise SourceError(
+                f"{self.source} is refused: its member {name!r} leads outside of it",
+                path=self.source,
+            )
+        return self.folder.joinpath(*parts)
+
+    @contextlib.contextmanager
+    def noting(self, name: str) -> Iterator[None]:
+        """Report a name that the system cannot have as a problem of this member alone."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _NAME_ERRORS:
+                raise
+            shown = name if len(name) <= 100 else f"{name[:100]}..."
+            self.problems.append((storable(shown), f"cannot be unpacked: {reason(error)}"))
+
+    def count_member(self) -> None:
+        """Count a member, even one that is left out."""
+        self.member_count += 1
+        if self.member_count > MOST_MEMBERS:
+            raise self._bomb(f"holds more than {MOST_MEMBERS:,} members")
+
+    def count_bytes(self, count: int) -> None:
+        self.byte_count += count
+        most = min(MOST_BYTES, max(RATIO_FROM, MOST_RATIO * self.packed_bytes))
+        if self.byte_count > most:
+            raise self._bomb(f"unpacks to more than {most / 1e6:,.0f} MB")
+
+    def _bomb(self, why: str) -> SourceError:
+        return SourceError(
+            f"{self.source} is refused: it {why}; unpack it yourself and add the folder if it is "
+            "what it says",
+            path=self.source,
+        )
+
 
 # What these modules raise on a damaged, encrypted or oddly packed bundle.
 _DAMAGES = (
@@ -114,7 +205,14 @@ class _Unpacking:
             if start.startswith(b"PK"):
                 self._unzip(file)
             else:
-                self._untar(_decompressed(file, start))
+                stream: Any = file
+                if start.startswith(b"\x1f\x8b"):
+                    stream = gzip.GzipFile(fileobj=file)
+                elif start.startswith(b"BZh"):
+                    stream = bz2.BZ2File(file)
+                elif start == b"\xfd7zXZ\0":
+                    stream = io.BufferedReader(_Xz(file))
+                self._untar(stream)
 
     def _untar(self, stream: IO[bytes]) -> None:
         # Skipped members are decompressed too, and headers are read into memory.
@@ -122,19 +220,16 @@ class _Unpacking:
         with tarfile.open(fileobj=cast(IO[bytes], whole), mode="r|") as archive:
             for member in archive:
                 if member.islnk():  # another name of an earlier member
-                    self._copy(member)
-                elif (content := archive.extractfile(member) if member.isreg() else None) is None:
+                    try:
+                        with self.target.place(_plain(member.linkname)).open("rb") as content:
+                            self._write(member.name, content)
+                    except (FileNotFoundError, IsADirectoryError):
+                        why = "a link to what the bundle does not hold"
+                        self.target.problems.append((storable(member.name), why))
+                elif (data := archive.extractfile(member) if member.isreg() else None) is None:
                     self.target.count_member()
                 else:
-                    self._write(member.name, content)
-
-    def _copy(self, member: tarfile.TarInfo) -> None:
-        try:
-            with self.target.place(_plain(member.linkname)).open("rb") as content:
-                self._write(member.name, content)
-        except (FileNotFoundError, IsADirectoryError):
-            why = "a link to what the bundle does not hold"
-            self.target.problems.append((storable(member.name), why))
+                    self._write(member.name, data)
 
     def _unzip(self, file: IO[bytes]) -> None:
         with zipfile.ZipFile(file) as archive:
@@ -159,14 +254,6 @@ class _Unpacking:
 def _plain(name: str) -> str:
     """A member's name with "/" between its parts: some Windows programs write backslashes."""
     return name.replace("\\", "/")
-
-
-def _decompressed(file: IO[bytes], start: bytes) -> IO[bytes]:
-    if start.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
-    if start.startswith(b"BZh"):
-        return bz2.BZ2File(file)
-    return io.BufferedReader(_Xz(file)) if start == b"\xfd7zXZ\0" else file
 
 
 @dataclass(frozen=True, slots=True)

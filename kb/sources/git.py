@@ -26,9 +26,9 @@ from kb.disk.read import MAXIMUM_DOCUMENT, UNKNOWN_STATE, reason
 from kb.disk.system import apart, end_with_children, with_memory
 from kb.errors import SourceError
 from kb.sources.address import GitAddress
+from kb.sources.bundle import MOST_BYTES, Target
 from kb.sources.folder import Accepts, Opened
 from kb.sources.manifest import MANIFEST_NAME, read_manifest
-from kb.sources.member import MOST_BYTES, Target
 from kb.sources.web import cache_folder
 
 MOST_SECONDS = 900  # of one call of git
@@ -202,7 +202,7 @@ class _Repository:
                 time_ns = times[file.path] * 1_000_000_000 + int(file.blob[:7], 16) % 1_000_000_000
                 if size > file.maximum:
                     with target.noting(file.path):
-                        target.write_hole(file.path, size, time_ns)
+                        target.write(file.path, size, time_ns)
                     continue
                 output.readline()
                 content = _Part(output, size)
@@ -289,20 +289,16 @@ def _repository(address: GitAddress) -> Iterator[_Repository]:
                 repository._git("config", "remote.origin.url", address.url)
                 (folder / "complete").touch()
             os.utime(folder)
-            yield _asking_nothing(repository)
+            if address.url.startswith("ssh:") and not os.environ.get("GIT_SSH_COMMAND"):
+                try:
+                    ssh = repository._git("config", "--get", "core.sshCommand").decode().strip()
+                except SourceError:  # not set
+                    ssh = "ssh"
+                # One that never prompts.
+                repository = replace(repository, ssh_command=f"{ssh} -o BatchMode=yes")
+            yield repository
     except Timeout as error:
         raise _failure(address, "another sync of it has not ended for ten minutes") from error
-
-
-def _asking_nothing(repository: _Repository) -> _Repository:
-    """The repository with an ssh that never prompts, unless the user sets how ssh is called."""
-    if not repository.address.url.startswith("ssh:") or os.environ.get("GIT_SSH_COMMAND"):
-        return repository
-    try:
-        ssh = repository._git("config", "--get", "core.sshCommand").decode().strip()
-    except SourceError:  # not set
-        ssh = "ssh"
-    return replace(repository, ssh_command=f"{ssh} -o BatchMode=yes")
 
 
 def _lines(files: Iterable[_File]) -> bytes:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from kb.formats.anchors import WITH_ANCHORS, PageAnchors
+from kb.formats.sites import WITH_ANCHORS, PageAnchors
 from kb.results.citations import BrokenLink, Graph, GraphEdge, GraphNode
 from kb.sources.address import document_file, local
 from kb.store.citations import has_label, with_sentences

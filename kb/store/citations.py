@@ -24,7 +24,7 @@ from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from kb.formats.tags import normal_tag, tags_of
+from kb.formats.metadata import normal_tag, tags_of
 from kb.store.connection import Connection, Row
 from kb.store.contents import title_and_text
 from kb.text.headings import TERM_MARK

@@ -13,10 +13,9 @@ from typing import Any
 from kb.disk.read import UNKNOWN_STATE, FileState
 from kb.formats.chunk import Chunk, embedding_text, passage
 from kb.formats.convert.result import Origin
-from kb.formats.dates import document_date
-from kb.formats.leads import NO_LEAD
+from kb.formats.metadata import document_date, names_of
 from kb.formats.outline import Link, ParsedDocument, Section
-from kb.formats.tags import names_of
+from kb.formats.pieces import NO_LEAD
 from kb.models.embedder import text_hash
 from kb.store.citations import keys_of, resolve_again, store_citations, with_sentences
 from kb.store.collections import delete_row

@@ -19,7 +19,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from kb.formats.research import RESEARCH
+from kb.formats.metadata import RESEARCH
 from kb.store.citations import insert_citations
 from kb.store.connection import Connection, Row
 from kb.text.terms import bigrams, is_unspaced, words

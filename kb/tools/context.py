@@ -27,8 +27,7 @@ USUAL_CONTEXT = 2  # lines
 MAX_WITH_CONTEXT = 10  # matches
 
 if TYPE_CHECKING:
-    from kb.project.source_files import Dependency
-    from kb.project.tree import TextFile
+    from kb.project.tree import Dependency, TextFile
 
 
 class DiscoveryResults(Listing[Discovery]):
@@ -201,9 +200,7 @@ def read_file(
     Not secrets, `.git` or `node_modules`. Find text with grep_codebase first; read a dependency
     whole by its path.
     """
-    from kb.project.signatures import names_in
-    from kb.project.source_files import imports, module_of, role_of
-    from kb.project.tree import read_text
+    from kb.project.tree import imports, module_of, names_in, read_text, role_of
     from kb.results.code import DISK
 
     file = read_text(call.base.project, path)
@@ -318,8 +315,7 @@ def _dependencies(
     call: Call, imported: Iterable[Dependency], names: set[str], tokens: int
 ) -> tuple[list[DependencyRow], list[str], bool]:
     """Of each dependency the lines that define some names; notices; and whether any was cut."""
-    from kb.project.signatures import signatures
-    from kb.project.tree import read_text
+    from kb.project.tree import read_text, signatures
 
     rows: list[DependencyRow] = []
     notices: list[str] = []

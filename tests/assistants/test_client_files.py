@@ -12,7 +12,7 @@ import pytest
 from support import ROOT
 
 from kb.assistants.catalog import ASSISTANTS, Assistant, command_of, make_entry, servers_keys
-from kb.assistants.config_file import BACKUP_SUFFIX
+from kb.assistants.config_file import BACKUP_SUFFIX, look_up
 from kb.assistants.install import (
     ABSENT,
     ADDED,
@@ -23,7 +23,6 @@ from kb.assistants.install import (
     plan_install,
     plan_uninstall,
 )
-from kb.assistants.texts import look_up
 from kb.errors import ConfigurationError, UsageError
 
 FOLDER = ROOT / "fixtures" / "clients"

@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kb.assistants import instructions
-from kb.assistants.catalog import ASSISTANTS, Machine, project_file, user_file
-from kb.assistants.install import installed
+from kb.assistants.catalog import (
+    ASSISTANTS,
+    Machine,
+    is_ours,
+    program,
+    project_file,
+    shared_program,
+    user_file,
+)
+from kb.assistants.install import erase_lines, installed, write_lines
 from kb.assistants.launch import NoAnswer, Place, server_command, start_once
-from kb.assistants.program import is_ours, program, shared_program
 
 HOME = Path("/home/mira")
 
@@ -246,15 +252,15 @@ def test_instructions_come_once_and_go_without_a_trace(before: str, tmp_path: Pa
     path = tmp_path / "AGENTS.md"
     if before:
         path.write_bytes(before.encode())
-    assert instructions.write(path)
+    assert write_lines(path)
     text = path.read_bytes().decode()
     assert text.startswith(before)
     assert "documents_search" in text
     assert "\n" not in text.replace("\r\n", "") or "\r" not in text
-    assert not instructions.write(path)
+    assert not write_lines(path)
     path.write_bytes(text.replace("cite", "name").encode())
-    assert instructions.write(path)  # an older wording is brought up to date
+    assert write_lines(path)  # an older wording is brought up to date
     assert path.read_bytes().decode() == text
-    assert instructions.erase(path)
+    assert erase_lines(path)
     assert (path.read_bytes().decode() if path.exists() else "") == before
-    assert not instructions.erase(path)
+    assert not erase_lines(path)

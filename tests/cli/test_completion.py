@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kb.cli.completion import SHELLS
+from kb.cli.commands import SHELLS
 
 # The shell's own function is called as bash does when somebody presses the key.
 ASK = """

@@ -14,7 +14,7 @@ import pytest
 from support import ROOT, Outcome, Run
 
 from kb.assistants.catalog import ASSISTANTS
-from kb.assistants.instructions import BEGIN
+from kb.assistants.install import BEGIN
 
 
 @pytest.fixture

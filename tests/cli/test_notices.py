@@ -9,7 +9,7 @@ from support import Run
 @pytest.fixture
 def busy(filled: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command of which every step takes long."""
-    monkeypatch.setattr("kb.cli.progress.NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr("kb.cli.render.NOTICE_SECONDS", 0.0)
     return filled
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from kb.cli.search_results import EDITORS
+from kb.cli.browse import EDITORS
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
 COLUMNS = 80

@@ -19,7 +19,7 @@ from kb.disk import system
 from kb.disk.read import read_bytes
 from kb.disk.write import replace_file
 from kb.sources.address import is_absolute, is_remote, kept, located
-from kb.sources.member import Target
+from kb.sources.bundle import Target
 from kb.text.file_names import on_disk, storable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="plays the others on Linux")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kb.errors import SourceError
-from kb.formats.research import result_markdown
+from kb.formats.archive import result_markdown
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
 from kb.library.collecting import register

@@ -356,5 +356,5 @@ def test_encoding_a_document_in_parts_changes_no_chunk(
         "x" * 3000,
     ]
     whole = chunks_of("\n\n".join(parts))
-    monkeypatch.setattr("kb.formats.tokens._AT_ONCE", size)
+    monkeypatch.setattr("kb.formats.pieces._AT_ONCE", size)
     assert chunks_of("\n\n".join(parts)) == whole

@@ -15,9 +15,8 @@ from markdown_it import MarkdownIt
 from markdown_it.utils import read_fixture_file
 
 from kb.formats import markdown
-from kb.formats.hidden_text import may_hold_link
-from kb.formats.links import KeepingLinks
-from kb.formats.markdown_blocks import PARSER
+from kb.formats.links import KeepingLinks, may_hold_link
+from kb.formats.markdown import PARSER
 from kb.formats.outline import MAXIMUM_SUMMARY, ParsedDocument
 from kb.formats.parse import parse
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from support import ROOT
 
-from kb.formats import syntax_tree
+from kb.formats import source_code
 from kb.formats.chunk import chunk
 from kb.formats.outline import ParsedDocument
 from kb.formats.parse import looks_like, parse
@@ -327,7 +327,7 @@ def test_a_symbol_begins_with_all_the_comments_above_it() -> None:
 def test_source_code_that_cannot_be_parsed_in_time_is_text_with_a_notice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(syntax_tree, "_TIME_LIMIT", 0)
+    monkeypatch.setattr(source_code, "_TIME_LIMIT", 0)
     parsed = parse("int f() {}\n" * 20_000, "a.c")
     assert outline(parsed) == []
     assert parsed.notices == ("too complex to be parsed: it has no outline",)

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, strategies as st
 
-from kb.formats import tokens
-from kb.formats.tokens import token_count, token_starts
+from kb.formats import pieces
+from kb.formats.pieces import token_count, token_starts
 from kb.models.tokens import load_tokenizer
 
 TOKENIZER = load_tokenizer()
@@ -53,7 +53,7 @@ def test_long_texts_are_cut_in_parts_that_hold_whole_words() -> None:
 
 
 def test_words_that_are_forgotten_are_cut_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "_MOST_REMEMBERED", 10)
+    monkeypatch.setattr(pieces, "_MOST_REMEMBERED", 10)
     text = " ".join(f"unwritten{number:x} 全文{number}" for number in range(5_000))
     encoding = TOKENIZER.encode(text, add_special_tokens=False)
     assert list(token_starts(text, 0, TOKENIZER)[0]) == [start for start, _ in encoding.offsets]

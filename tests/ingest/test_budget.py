@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kb.errors import DocumentTooComplex, UsageError
-from kb.formats.markdown_blocks import PARSER
+from kb.formats.markdown import PARSER
 from kb.ingest import budget
 from kb.ingest.budget import within_budget
 from kb.ingest.indexes import add_document

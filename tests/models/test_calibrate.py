@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import ROOT, WINDROSE, HashEmbedder
 
-from kb.cli.progress import Notice
+from kb.cli.render import Notice
 from kb.evaluation.judged import beir_file
 from kb.models.embedder import BUILDS, BUNDLED_CALIBRATION, BUNDLED_MODEL, Calibration
 

@@ -20,7 +20,7 @@ OUTLINE = """
 import json, sys
 from pathlib import Path
 from kb.project.overview import read_stack
-from kb.project.source_files import imports
+from kb.project.tree import imports
 root = Path(sys.argv[1])
 found = [dependency.path for name in ("main.go", "main.ts") for dependency in imports(root, name)]
 names = sorted(path.name for path in root.iterdir())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kb.errors import FileNotFound, ImportsFailed, PermissionDenied
-from kb.project.source_files import Dependency, imports, language_of, module_of, role_of
+from kb.project.tree import Dependency, imports, language_of, module_of, role_of
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:

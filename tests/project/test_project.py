@@ -11,7 +11,7 @@ from support import git
 from kb.disk.git import git_branch
 from kb.disk.globs import Globs, _expressions
 from kb.errors import ConfigurationError
-from kb.project.config import CONFIG_FILES, allowed_folders, find_config, load_project
+from kb.project.in_use import CONFIG_FILES, allowed_folders, find_config, load_project
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

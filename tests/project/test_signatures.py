@@ -2,7 +2,7 @@
 
 import pytest
 
-from kb.project.signatures import SHORT_FILE, names_in, signatures
+from kb.project.tree import SHORT_FILE, names_in, signatures
 
 FILLER = "x" * SHORT_FILE
 PYTHON = f'''"""{FILLER}"""

@@ -26,9 +26,7 @@ from kb.search import files
 from kb.search.files import SearchedFile, Together
 from kb.search.policy import SearchRequest
 from kb.search.results import search_for_people
-from kb.server.features import completions
-from kb.server.prompts import make_prompt
-from kb.server.resources import list_resources, read_resource
+from kb.server.features import completions, list_resources, make_prompt, read_resource
 from kb.settings import database_paths
 from kb.store.collections import all_collections
 from kb.store.connection import Connection

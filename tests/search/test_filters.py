@@ -13,7 +13,7 @@ import pytest
 from support import Filler, call, failure, git
 
 from kb.cli.main import main
-from kb.formats.dates import document_date
+from kb.formats.metadata import document_date
 from kb.tools.session import Session
 
 DOCUMENTS = 60

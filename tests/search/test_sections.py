@@ -8,7 +8,7 @@ import pytest
 from support import Filler, call
 
 from kb.errors import KbError
-from kb.formats.anchors import written_anchors
+from kb.formats.sites import written_anchors
 from kb.tools.session import Session
 
 PAGE = """\

@@ -8,7 +8,7 @@ import pytest
 from support import Filler, call
 
 from kb.cli.main import main
-from kb.formats.tags import inline_tags, names_of, normal_tag, tags_of
+from kb.formats.metadata import inline_tags, names_of, normal_tag, tags_of
 from kb.search.query import parse_query
 
 DOCUMENTS: dict[str, str | bytes] = {

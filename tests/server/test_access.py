@@ -10,8 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from kb.errors import UsageError
-from kb.server.access import Access, Guard, is_loopback, make_access
-from kb.server.authentication import shown_tokens
+from kb.server.access import Access, Guard, is_loopback, make_access, shown_tokens
 from kb.server.http import DEFAULT_HOST, DEFAULT_PORT, parse_address
 
 TOKEN = "a-secret-of-twenty-three"

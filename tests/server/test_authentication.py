@@ -19,7 +19,7 @@ from server_process import HANGS, environment
 from support import content_of
 
 from kb.results.roles import Role
-from kb.server.authentication import MOST_OPEN
+from kb.server.access import MOST_OPEN
 from kb.server.clients import MOST_OF_TOKEN
 from kb.server.running import ask, running_server
 from kb.settings import find_project

@@ -16,9 +16,8 @@ from http_process import HttpServer
 
 from kb.ingest.sync import sync_collection
 from kb.library.collecting import register
-from kb.server.page.document import shown_document
-from kb.server.page.highlight import highlight
-from kb.server.page.markdown import TooComplexError, render_markdown
+from kb.server.page.markdown import TooComplexError, highlight, render_markdown
+from kb.server.page.render import shown_document
 from kb.store.database import Database
 from kb.tools.session import open_session
 

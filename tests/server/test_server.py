@@ -31,11 +31,10 @@ from server_process import (
 )
 from support import content_of
 
-from kb.server import stdio
+from kb.server import run
 from kb.server.clients import Clients
 from kb.server.mcp import make_server
-from kb.server.run import ORPHAN_SECONDS, _flush, orphaned
-from kb.server.stdio import _Unanswered
+from kb.server.run import ORPHAN_SECONDS, _flush, _Unanswered, orphaned
 from kb.tools.session import Session
 
 ROOT = Path(__file__).parents[2]
@@ -324,8 +323,8 @@ def test_a_ping_is_a_sign_of_the_client(kb: Session, monkeypatch: pytest.MonkeyP
     (client,) = clients.all()
     client.last_request -= 2 * ORPHAN_SECONDS
     asked, answered = io.BytesIO(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'), io.BytesIO()
-    monkeypatch.setattr(stdio, "_taken_streams", lambda: (asked, answered))
-    anyio.run(stdio.run_over_stdio, make_server(kb, {}, clients), pytest.fail, clients.heard)
+    monkeypatch.setattr(run, "_taken_streams", lambda: (asked, answered))
+    anyio.run(run.run_over_stdio, make_server(kb, {}, clients), pytest.fail, clients.heard)
     assert json.loads(answered.getvalue())["result"] == {}
     assert clients.silent_seconds < ORPHAN_SECONDS
 

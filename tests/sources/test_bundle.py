@@ -19,7 +19,7 @@ from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
 from kb.library.collecting import register
 from kb.library.health import look_at
-from kb.sources import member as member_module
+from kb.sources import bundle as bundle_module
 from kb.sources.bundle import pack, unpacked
 from kb.sources.folder import walk
 from kb.tools.session import Session
@@ -134,7 +134,7 @@ def test_links_and_devices_are_left_out(kb: Session, tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_module, "RATIO_FROM", 1000)
+    monkeypatch.setattr(bundle_module, "RATIO_FROM", 1000)
     source = tar_of(tmp_path / "x.tar.gz", (tarfile.TarInfo("a.md"), b"0" * 10_000_000))
     with pytest.raises(SourceError, match="unpacks to more than"), unpacked(source):
         pass
@@ -143,7 +143,7 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     skipped = tar_of(tmp_path / "x.tar.gz", (unknown, b"0" * 10_000_000))
     with pytest.raises(SourceError, match="unpacks to more than"), unpacked(skipped):
         pass
-    monkeypatch.setattr(member_module, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(bundle_module, "MOST_MEMBERS", 3)
     many = [(tarfile.TarInfo(f"{number}.md"), b"x") for number in range(5)]
     with (
         pytest.raises(SourceError, match="more than 3 members"),

@@ -388,7 +388,7 @@ def test_a_server_whose_branches_never_end_is_given_up(
 def test_a_repository_that_is_too_large_is_given_up(
     kb: Session, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kb.sources.member.MOST_BYTES", 50)
+    monkeypatch.setattr("kb.sources.bundle.MOST_BYTES", 50)
     with pytest.raises(SourceError, match="unpacks to more than"):
         add(kb, f"git+file://{repository}")
 

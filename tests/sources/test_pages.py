@@ -17,8 +17,8 @@ from kb.formats.parse import accepts
 from kb.ingest.report import SyncReport
 from kb.ingest.sync import sync_collection
 from kb.library.collecting import register
-from kb.sources import pages
-from kb.sources.pages import document_path
+from kb.sources import captured
+from kb.sources.captured import document_path
 from kb.tools.session import Session
 
 PAGE = """<html><head><title>{0} - The Site</title></head><body>
@@ -137,7 +137,7 @@ def test_a_site_that_cannot_say_what_is_open_is_left_alone(kb: Session, site: Si
 
 
 def test_pages_are_bounded(kb: Session, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "MOST_PAGES", 3)
+    monkeypatch.setattr(captured, "MOST_PAGES", 3)
     links = "".join(f"[x](/{number}.md)" for number in range(9))
     site.put("/llms.txt", links, "text/plain")
     for number in range(9):
@@ -149,7 +149,7 @@ def test_pages_are_bounded(kb: Session, site: Site, monkeypatch: pytest.MonkeyPa
 def test_addresses_that_are_looked_at_are_bounded(
     kb: Session, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "MOST_LISTED", 3)
+    monkeypatch.setattr(captured, "MOST_LISTED", 3)
     links = "[x](https://elsewhere.example/1)[x](/2.md)[x](/3.md)"
     site.put("/llms.txt", links, "text/plain")
     for number in (2, 3):

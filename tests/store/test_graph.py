@@ -13,7 +13,7 @@ import pydot
 import pytest
 from support import WINDROSE, Filler
 
-from kb.cli.graph_formats import FORMATS, to_dot, to_graphml, to_html, to_mermaid
+from kb.cli.read import FORMATS, to_dot, to_graphml, to_html, to_mermaid
 from kb.ingest.sync import sync_collection
 from kb.library.collecting import register
 from kb.results.citations import Graph

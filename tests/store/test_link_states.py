@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from support import Filler
 
-from kb.cli.graph_formats import to_sarif
-from kb.formats.anchors import PageAnchors
+from kb.cli.read import to_sarif
 from kb.formats.parse import parse
-from kb.formats.sites import Settings
+from kb.formats.sites import PageAnchors, Settings
 from kb.store.citation_graph import citation_graph, link_states, links_and_states
 from kb.store.database import Database
 from kb.tools.session import Session, open_session

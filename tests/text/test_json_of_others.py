@@ -11,7 +11,7 @@ import pytest
 from kb.errors import ConfigurationError, SourceError
 from kb.formats.archive import read_archive, walk_archive
 from kb.open_file import load_aliases
-from kb.project.config import load_project
+from kb.project.in_use import load_project
 from kb.sources.folder import SourceFile
 from kb.sources.manifest import read_manifest
 

@@ -11,7 +11,7 @@ from kb.ingest.discoveries import record_discovery
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
 from kb.library.collecting import register
-from kb.server.resources import document_uri, read_resource
+from kb.server.features import document_uri, read_resource
 from kb.store.database import Database
 from kb.tools.registry import call_tool, load_tools
 from kb.tools.session import Session, open_session

@@ -14,7 +14,7 @@ from kb.errors import ResourceNotFound, UsageError
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
 from kb.library.collecting import register
-from kb.server.resources import document_uri, list_resources, read_resource
+from kb.server.features import document_uri, list_resources, read_resource
 from kb.store.database import Database
 from kb.tools.session import Session, open_session
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
@@ -48,17 +47,16 @@ def spine(package: Package) -> tuple[ElementTree.Element, list[str]]:
     root = package.xml(place)
     if root is None:
         raise ConverterError("is not an EPUB: it has no list of its content")
-    return root, list(dict.fromkeys(_chapters(root, posixpath.dirname(place))))
-
-
-def _chapters(root: ElementTree.Element, folder: str) -> Iterator[str]:
     items = {item.get("id"): item for item in root.iterfind(".//{*}manifest/{*}item")}
+    chapters: dict[str, None] = {}  # in order
     for entry in root.iterfind(".//{*}spine/{*}itemref"):
         item = items.get(entry.get("idref"))
         if item is None or item.get("media-type") not in _PAGES:
             continue
         if "nav" not in (item.get("properties") or "").split():
-            yield posixpath.normpath(posixpath.join(folder, unquote(item.get("href") or "")))
+            path = posixpath.join(posixpath.dirname(place), unquote(item.get("href") or ""))
+            chapters[posixpath.normpath(path)] = None
+    return root, list(chapters)
 
 
 def _chapter(page: bytes, path: str, inside: set[str]) -> Content:

@@ -121,7 +121,15 @@ class _Page:
         content, is_marked = self._content()
         if is_marked or _prose(self._body) >= _LIST_OF_LINKS * _length(self._body):
             self._leave_out_edges(content)
-            self._leave_out_beside(content, is_marked=is_marked)
+            # Links and slogans around the content; everything if the content is marked.
+            node, prose = content, _prose(content)
+            while node.mem_id != self._body.mem_id and (above := node.parent) is not None:
+                for part in list(above.iter()):
+                    if part.mem_id != node.mem_id:
+                        reason = self._why_around(part, prose)
+                        if reason or is_marked:
+                            self._remove(part, reason or AROUND)
+                node = above
 
     def _each(self, selector: str, why: Callable[[LexborNode], str]) -> None:
         gone: set[int] = set()
@@ -183,17 +191,6 @@ class _Page:
                 self._remove(node, NAVIGATION)
             else:
                 break
-
-    def _leave_out_beside(self, content: LexborNode, *, is_marked: bool) -> None:
-        """Remove links and slogans around the content; everything if the content is marked."""
-        node, prose = content, _prose(content)
-        while node.mem_id != self._body.mem_id and (above := node.parent) is not None:
-            for part in list(above.iter()):
-                if part.mem_id != node.mem_id:
-                    reason = self._why_around(part, prose)
-                    if reason or is_marked:
-                        self._remove(part, reason or AROUND)
-            node = above
 
     def _why_around(self, node: LexborNode, most: int) -> str:
         if _is_about_cookies(node):

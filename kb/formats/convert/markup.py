@@ -14,9 +14,9 @@ from urllib.parse import unquote
 import html_to_markdown
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from kb.formats.anchors import slug
 from kb.formats.convert.definition_list import mark_definitions, write_definitions
 from kb.formats.convert.nesting import shallow
+from kb.formats.sites import slug
 
 _OPTIONS = html_to_markdown.ConversionOptions(
     extract_metadata=False,

@@ -82,22 +82,19 @@ def _cell_lines(cell: Mapping[str, Any], language: str) -> Iterator[str]:
         yield from fenced(source.split("\n"), language if kind == "code" else "")
     outputs = cell.get("outputs") if kind == "code" else ()
     for output in outputs if isinstance(outputs, list) else ():
-        text = _output(_mapping(output))
+        output = _mapping(output)
+        if output.get("output_type") == "stream":
+            text = _COLOUR.sub("", _text(output.get("text")))
+        elif output.get("output_type") == "error":
+            text = f"{output.get('ename', '')}: {output.get('evalue', '')}"
+        else:
+            text = _text(_mapping(output.get("data")).get("text/plain"))
         if not text.strip():
             continue
         if len(text) > MOST_OUTPUT:
             text = text[:MOST_OUTPUT] + "\n..."
         yield ""
         yield from fenced(text.strip("\n").split("\n"), "text")
-
-
-def _output(output: Mapping[str, Any]) -> str:
-    kind = output.get("output_type")
-    if kind == "stream":
-        return _COLOUR.sub("", _text(output.get("text")))
-    if kind == "error":
-        return f"{output.get('ename', '')}: {output.get('evalue', '')}"
-    return _text(_mapping(output.get("data")).get("text/plain"))
 
 
 def _text(value: Any) -> str:

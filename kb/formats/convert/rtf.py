@@ -22,7 +22,7 @@ _MARKS = {"trowd": _ROW, "cell": _CELL, "row": _ROW_END, "nestcell": " ", "footn
 _STYLE = re.compile(r"\{\\s(\d+)\b[^{}]*?\\outlinelevel([0-5])\b")
 _WORD = re.compile(
     r"[{}]|(?:\\\*)?\\(?P<word>[a-z]+)(?P<number>-?\d+)? ?"
-    r'|HYPERLINK\s+"(?P<address>[^"{}\\]*)"|\\[^a-z]',
+    r'|HYPERLINK\s+"(?P<address>[^"{}\\]*)"|\\[^a-z]'
 )
 _INFO = re.compile(r"\{\\(title|author) ([^{}\\]*)")
 _TABLE = re.compile(f"{_ROW}.*?{_ROW_END}", re.DOTALL)

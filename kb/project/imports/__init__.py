@@ -10,11 +10,20 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from kb.formats.syntax_tree import Node, text
-from kb.project.imports import javascript, rust
-from kb.project.imports.project import Project, folders_above, strings, table
-from kb.project.imports.syntax import Grammar, Import, literal, read_imports
+from kb.formats.source_code import Node, text
+from kb.project.imports import javascript
+from kb.project.imports.project import (
+    Grammar,
+    Import,
+    Project,
+    folders_above,
+    literal,
+    read_imports,
+    strings,
+    table,
+)
 
 
 def imported_files(project: Project, path: str, language: str, source: bytes) -> Iterator[str]:
@@ -59,12 +68,6 @@ def _read_c(node: Node) -> Iterator[Import]:
         yield Import(path.decode("utf-8", "replace").replace("\\", "/"), kind=kind)
 
 
-def _is_broken_c(token: Node) -> bool:
-    """Whether what follows `#include` names neither a file nor a macro for one. Judged by the line:
-    among macros that confuse the grammar there are no string nodes."""
-    return _NAMED.match(_rest_of_line(token)) is None
-
-
 def _rest_of_line(token: Node) -> bytes:
     holder = token
     while holder.parent is not None and holder.end_byte - token.start_byte < LONGEST_LINE:
@@ -78,9 +81,16 @@ _NAMED = re.compile(
     rb"""[ \t]*+(?:"(?P<quoted>[^"]+)"|<(?P<system>[^>]+)>|[A-Za-z_]\w*+(?![./\w]))"""
 )
 # The token: its node is missing where macros confuse the grammar. Macros make correct files look
-# wrong, so no other error counts.
+# wrong, so no error counts but an include of neither a file nor a macro for one. The line tells:
+# among macros that confuse the grammar there are no string nodes.
 _C_NODES = frozenset({"#include"})
-_C = Grammar(_C_NODES, _read_c, _C_NODES, _is_broken_c, has_head=False)
+_C = Grammar(
+    _C_NODES,
+    _read_c,
+    _C_NODES,
+    lambda token: _NAMED.match(_rest_of_line(token)) is None,
+    has_head=False,
+)
 
 
 # Go
@@ -158,16 +168,10 @@ def _resolve_java(project: Project, path: str, imports: Iterable[Import]) -> Ite
             if whole := next(filter(None, files), []):
                 yield from whole
                 continue
-        yield _class_file(project, roots, parts)
-
-
-def _class_file(project: Project, roots: Sequence[str], parts: Sequence[str]) -> str:
-    # After the class the name may continue to one inside it or to a static member.
-    for length in range(len(parts), max(len(parts) - 3, 0), -1):
-        name = posixpath.join(*parts[:length]) + ".java"
-        if file := project.first(posixpath.join(root, name) for root in roots):
-            return file
-    return ""
+        # After the class the name may continue to one inside it or to a static member.
+        lengths = range(len(parts), max(len(parts) - 3, 0), -1)
+        names = [posixpath.join(*parts[:length]) + ".java" for length in lengths]
+        yield project.first(posixpath.join(root, name) for name in names for root in roots)
 
 
 def _source_roots(project: Project, path: str, packages: Sequence[str]) -> list[str]:
@@ -212,15 +216,12 @@ def _resolve_python(project: Project, path: str, imports: Iterable[Import]) -> I
         else:
             bases = roots
         for base in bases:
-            if files := list(_python_files(project, posixpath.join(base, *parts), item.names)):
+            module = posixpath.join(base, *parts)
+            file = _module_file(project, module.rstrip("/"))
+            inner = [_module_file(project, posixpath.join(module, name)) for name in item.names]
+            if files := [*filter(None, (other or file for other in inner or [file]))]:
                 yield from files
                 break
-
-
-def _python_files(project: Project, module: str, names: Iterable[str]) -> Iterator[str]:
-    module_file = _module_file(project, module.rstrip("/"))
-    taken = [_module_file(project, posixpath.join(module, name)) or module_file for name in names]
-    yield from filter(None, taken or [module_file])
 
 
 def _module_file(project: Project, module: str) -> str:
@@ -287,8 +288,8 @@ def _resolve_ruby(project: Project, path: str, imports: Iterable[Import]) -> Ite
     for item in imports:
         is_relative = item.kind == "relative" or item.target.startswith(("./", "../"))
         folders = above[:1] if is_relative else [*load_path, ""]
-        names = [item.target] if item.target.endswith(".rb") else [item.target + ".rb"]
-        yield project.first(posixpath.join(folder, name) for folder in folders for name in names)
+        name = item.target.removesuffix(".rb") + ".rb"
+        yield project.first(posixpath.join(folder, name) for folder in folders)
 
 
 def _read_ruby(node: Node) -> Iterator[Import]:
@@ -319,6 +320,159 @@ def _is_broken_ruby(word: Node) -> bool:
 _RUBY = Grammar(frozenset({"call"}), _read_ruby, frozenset({"identifier"}), _is_broken_ruby)
 
 
+# Rust: a path leads to an item. Its file is that of the innermost module on the way that has one;
+# modules written inside another's file lead to that file.
+
+
+@dataclass(frozen=True, slots=True)
+class _Crate:
+    folder: str  # where the files of its top modules are
+    root: str  # the file that declares these; "" if there is none
+
+
+def _resolve_rust(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
+    package = next(
+        (at for at in folders_above(path) if project.file(posixpath.join(at, "Cargo.toml"))), ""
+    )
+    crate = _crate_of(project, package, path)
+    crates = _crates_of_workspace(project, package, path)
+    # The names from the crate's folder down to where the file's own modules are.
+    stem = path.removesuffix(".rs")
+    folder, name = posixpath.split(stem)
+    is_root = path == crate.root or (folder == crate.folder and name in ("lib", "main"))
+    below = posixpath.relpath(folder if is_root or name == "mod" else stem, crate.folder or ".")
+    for item in imports:
+        inside = [*([] if below == "." else below.split("/")), *item.names]
+        if item.kind == "path":
+            yield project.file(posixpath.join(posixpath.dirname(path), item.target))
+            continue
+        if item.kind == "mod":
+            yield _rust_file(project, crate.folder, [*inside, item.target])
+            continue
+        first, *rest = item.target.removeprefix("::").split("::")
+        if first == "crate":
+            yield _innermost(project, crate, rest)
+        elif first in ("self", "super"):
+            names = [first, *rest]
+            while names and names[0] in ("self", "super"):
+                if names.pop(0) == "super":
+                    inside = inside[:-1]
+            yield _innermost(project, crate, [*inside, *names])
+        elif _rust_file(project, crate.folder, [*inside, first]):
+            yield _innermost(project, crate, [*inside, first, *rest])
+        elif first in crates:
+            yield _innermost(project, crates[first], rest)
+
+
+def _innermost(project: Project, crate: _Crate, names: Sequence[str]) -> str:
+    for length in range(len(names), 0, -1):
+        if file := _rust_file(project, crate.folder, names[:length]):
+            return file
+    return crate.root
+
+
+def _rust_file(project: Project, folder: str, names: Sequence[str]) -> str:
+    module = posixpath.join(folder, *names)
+    return project.first([f"{module}.rs", f"{module}/mod.rs"])
+
+
+# Each file in these folders of a package, or folder there with a main.rs, is its own crate.
+_PROGRAM_FOLDERS = ("src/bin/", "tests/", "examples/", "benches/")
+
+
+def _crate_of(project: Project, package: str, path: str) -> _Crate:
+    inside = posixpath.relpath(path, package or ".")
+    for programs in _PROGRAM_FOLDERS:
+        if inside.startswith(programs):
+            folder = posixpath.join(package, programs.rstrip("/"))
+            name, slash, _ = inside.removeprefix(programs).partition("/")
+            if not slash:
+                return _Crate(folder, path)
+            root = project.file(posixpath.join(folder, name, "main.rs"))
+            return _Crate(posixpath.dirname(root), root) if root else _Crate(folder, "")
+    folder = posixpath.join(package, "src") if inside.startswith("src/") else package
+    first = "main.rs" if inside.endswith("/main.rs") else "lib.rs"
+    names = (first, "main.rs")
+    return _Crate(folder, project.first(posixpath.join(folder, name) for name in names))
+
+
+def _crates_of_workspace(project: Project, package: str, path: str) -> dict[str, _Crate]:
+    manifest = project.toml(posixpath.join(package, "Cargo.toml"))
+    folders = [(_crate_name(manifest), package)]
+    for kind in ("dependencies", "dev-dependencies", "build-dependencies"):
+        for name, value in table(manifest, kind).items():
+            places = strings([table(value).get("path")])
+            folders += [(name, posixpath.join(package, place)) for place in places]
+    for above in folders_above(path):
+        workspace = table(project.toml(posixpath.join(above, "Cargo.toml")), "workspace")
+        for pattern in strings(workspace.get("members")):
+            for member in project.folders_like(posixpath.join(above, pattern)):
+                name = _crate_name(project.toml(posixpath.join(member, "Cargo.toml")))
+                folders.append((name, member))
+    crates: dict[str, _Crate] = {}
+    for name, folder in folders:
+        source = posixpath.normpath(posixpath.join(folder, "src"))
+        root = project.file(f"{source}/lib.rs")
+        if root and name:
+            crates.setdefault(name.replace("-", "_"), _Crate(source, root))
+    return crates
+
+
+def _crate_name(manifest: dict[str, object]) -> str:
+    names = (table(manifest, "lib").get("name"), table(manifest, "package").get("name"))
+    return next(iter(strings(list(names))), "")
+
+
+def _read_rust(node: Node) -> Iterator[Import]:
+    """A declaration has the kind "mod", or "path" with the value of its attribute as target."""
+    around: tuple[str, ...] = ()
+    parent = node.parent
+    while parent is not None:
+        if parent.type == "mod_item":
+            around = (text(parent.child_by_field_name("name")), *around)
+        parent = parent.parent
+    if node.type == "use_declaration":
+        for path in _use_paths(node.child_by_field_name("argument"), ""):
+            yield Import(path, around)
+    elif node.child_by_field_name("body") is None:
+        path = _path_attribute(node)
+        name = text(node.child_by_field_name("name"))
+        yield Import(path or name, around, "path" if path else "mod")
+
+
+def _path_attribute(node: Node) -> str:
+    """The value of `#[path = "..."]` before a declaration."""
+    before = node.prev_named_sibling
+    while before is not None and before.type in ("attribute_item", "line_comment"):
+        for attribute in before.named_children:
+            if attribute.named_children and text(attribute.named_children[0]) == "path":
+                return literal(attribute.child_by_field_name("value"))
+        before = before.prev_named_sibling
+    return ""
+
+
+def _use_paths(node: Node | None, prefix: str) -> Iterator[str]:
+    """Each path of a `use`, with braces expanded and aliases ignored."""
+    if node is None or node.is_extra:
+        return
+    if node.type == "use_list":
+        for child in node.named_children:
+            yield from _use_paths(child, prefix)
+    elif node.type == "scoped_use_list":
+        path = text(node.child_by_field_name("path"))
+        yield from _use_paths(node.child_by_field_name("list"), f"{prefix}{path}::")
+    elif node.type == "use_as_clause":
+        yield from _use_paths(node.child_by_field_name("path"), prefix)
+    elif node.type == "use_wildcard":
+        yield (prefix + "".join(map(text, node.named_children))).removesuffix("::")
+    else:
+        name = text(node)
+        yield prefix.removesuffix("::") if name == "self" and prefix else prefix + name
+
+
+_RUST = Grammar(frozenset({"mod_item", "use_declaration"}), _read_rust, frozenset({"use"}))
+
+
 _LANGUAGES = {
     **dict.fromkeys(("c", "cpp"), (_C, _resolve_c)),
     "go": (_GO, _resolve_go),
@@ -326,5 +480,5 @@ _LANGUAGES = {
     **dict.fromkeys(("javascript", "tsx", "typescript"), (javascript.GRAMMAR, javascript.resolve)),
     "python": (_PYTHON, _resolve_python),
     "ruby": (_RUBY, _resolve_ruby),
-    "rust": (rust.GRAMMAR, rust.resolve),
+    "rust": (_RUST, _resolve_rust),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import posixpath
 import re
@@ -9,9 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kb.formats.syntax_tree import Node, text
-from kb.project.imports.project import Project, folders_above, strings, table
-from kb.project.imports.syntax import Grammar, Import, literal
+from kb.formats.source_code import Node, text
+from kb.project.imports.project import (
+    Grammar,
+    Import,
+    Project,
+    folders_above,
+    literal,
+    strings,
+    table,
+)
+from kb.text.json_text import without_comments
 
 _TYPESCRIPT: tuple[str, ...] = (".ts", ".tsx", ".d.ts", ".mts", ".cts")
 _JAVASCRIPT: tuple[str, ...] = (".js", ".jsx", ".mjs", ".cjs")
@@ -27,8 +36,8 @@ _SOURCES = {
 
 
 def resolve(project: Project, path: str, imports: Iterable[Import]) -> Iterator[str]:
-    mapping = path_mapping(project, path)
-    packages = workspace_packages(project, path)
+    packages = _workspace_packages(project, path)
+    mapping = _path_mapping(project, path, packages)
     for item in imports:
         specifier = item.target.split("?")[0]  # "./icon.svg?raw": how a bundler should load it
         for base in _bases(project, path, specifier, mapping, packages):
@@ -46,7 +55,13 @@ def _bases(
         return
     yield from mapping.candidates(specifier)
     if specifier.startswith("#"):
-        yield from own_imports(project, path, specifier)
+        manifests = (
+            (at, manifest) for at in folders_above(path) if (manifest := _manifest(project, at))
+        )
+        for at, manifest in itertools.islice(manifests, 1):  # of the file's own package
+            for target in _exported(manifest.get("imports"), specifier):
+                yield posixpath.join(at, target)
+                yield posixpath.join(at, _ENDING.sub("", _BUILT.sub("src/", target)))
     for name, place in packages.items():
         if specifier == name or specifier.startswith(name + "/"):
             yield from package_targets(project, place, specifier[len(name) + 1 :])
@@ -101,16 +116,20 @@ GRAMMAR = Grammar(_NODES, _read, frozenset({"import"}))
 # Folders of build output, which do not exist in a clean checkout.
 _BUILT = re.compile(r"^(?:\./)?(?:dist|build|lib|out|esm|cjs)/(?:(?:esm|cjs|src)/)?")
 _ENDING = re.compile(r"(?:\.d)?\.[cm]?[jt]sx?$")
+_LISTED = re.compile(r"""\n[ \t]*-[ \t]*["']?([^"'\s#]+)""")
 
 
-def workspace_packages(project: Project, path: str) -> dict[str, str]:
+def _workspace_packages(project: Project, path: str) -> dict[str, str]:
     """The folders of packages by name, longest first, so that `@scope/a/b` is not taken for a part
     of `@scope/a`: those around a file, of its workspace, and beside it."""
     packages: dict[str, str] = {}
     for folder in folders_above(path):
         workspaces = _manifest(project, folder).get("workspaces")
         patterns = strings(table(workspaces).get("packages", workspaces))
-        patterns += _pnpm_patterns(project.text(posixpath.join(folder, "pnpm-workspace.yaml")))
+        # The file is a list under one key, which needs no YAML parser.
+        workspace = project.text(posixpath.join(folder, "pnpm-workspace.yaml"))
+        listed = _LISTED.findall(workspace.partition("packages:")[2])
+        patterns += [pattern for pattern in listed if not pattern.startswith("!")]
         members = [at for p in patterns for at in project.folders_like(posixpath.join(folder, p))]
         for at in (folder, *members):
             for name in strings([_manifest(project, at).get("name")]):
@@ -137,16 +156,6 @@ def package_targets(project: Project, folder: str, subpath: str) -> Iterator[str
         if source != target:
             yield posixpath.join(folder, _ENDING.sub("", source))
             yield posixpath.join(folder, _ENDING.sub("", _BUILT.sub("", target)))
-
-
-def own_imports(project: Project, path: str, specifier: str) -> Iterator[str]:
-    """Where `#name` leads by the `imports` of the file's own package."""
-    for folder in folders_above(path):
-        if manifest := _manifest(project, folder):
-            for target in _exported(manifest.get("imports"), specifier):
-                yield posixpath.join(folder, target)
-                yield posixpath.join(folder, _ENDING.sub("", _BUILT.sub("src/", target)))
-            return
 
 
 def _exported(exports: Any, name: str) -> Iterator[str]:
@@ -178,16 +187,8 @@ def _manifest(project: Project, folder: str) -> dict[str, Any]:
         return {}
 
 
-def _pnpm_patterns(text: str) -> list[str]:
-    # The file is a list under one key, which needs no YAML parser.
-    _, _, listed = text.partition("packages:")
-    patterns = re.findall(r"""\n[ \t]*-[ \t]*["']?([^"'\s#]+)""", listed)
-    return [pattern for pattern in patterns if not pattern.startswith("!")]
-
-
 # `paths` and `baseUrl` of the tsconfig.json or jsconfig.json that a file belongs to
-
-
+_HERE = "${configDir}"
 _CHAIN_AT_MOST = 10  # configurations that extend one another
 
 
@@ -217,29 +218,21 @@ class PathMapping:
             yield posixpath.join(self.base, specifier)
 
 
-def path_mapping(project: Project, path: str) -> PathMapping:
-    """The mapping of the nearest configuration above a file."""
+def _path_mapping(project: Project, path: str, packages: Mapping[str, str]) -> PathMapping:
+    """The mapping of the nearest configuration above a file, or the first among the projects that
+    this only combines."""
     names = ("tsconfig.json", "jsconfig.json")
-    for folder in folders_above(path):
-        if config := project.first(posixpath.join(folder, name) for name in names):
-            packages = workspace_packages(project, path)
-            mapping = _load(project, config, packages, _CHAIN_AT_MOST)
-            if mapping == PathMapping():
-                return _referenced(project, config, packages)
-            return mapping
-    return PathMapping()
-
-
-def _referenced(project: Project, config: str, packages: Mapping[str, str]) -> PathMapping:
-    """The first mapping among the projects that a configuration only combines."""
-    references = _json_with_comments(project.text(config)).get("references")
-    for reference in references if isinstance(references, list) else ():
-        for place in strings([table(reference).get("path")]):
-            file = _config_file(project, posixpath.join(posixpath.dirname(config), place))
-            mapping = _load(project, file, packages, _CHAIN_AT_MOST) if file else PathMapping()
-            if mapping != PathMapping():
-                return mapping
-    return PathMapping()
+    configs = (
+        project.first(posixpath.join(at, name) for name in names) for at in folders_above(path)
+    )
+    config = next(filter(None, configs), "")
+    references = _json_with_comments(project.text(config)).get("references") if config else None
+    listed = references if isinstance(references, list) else ()
+    places = strings([table(reference).get("path") for reference in listed])
+    folder = posixpath.dirname(config)
+    files = [config, *(_config_file(project, posixpath.join(folder, place)) for place in places)]
+    mappings = (_load(project, file, packages, _CHAIN_AT_MOST) for file in filter(None, files))
+    return next((mapping for mapping in mappings if mapping != PathMapping()), PathMapping())
 
 
 def _load(project: Project, config: str, packages: Mapping[str, str], chain: int) -> PathMapping:
@@ -248,7 +241,14 @@ def _load(project: Project, config: str, packages: Mapping[str, str], chain: int
     mapping = PathMapping()
     extends = content.get("extends")
     for parent in strings(extends if isinstance(extends, list) else [extends]):
-        file = _parent(project, folder, parent, packages)
+        file = ""
+        if parent.startswith("."):
+            file = _config_file(project, posixpath.join(folder, parent))
+        else:
+            for name, place in packages.items():
+                if parent == name or parent.startswith(name + "/"):
+                    file = _config_file(project, posixpath.join(place, parent[len(name) + 1 :]))
+                    break
         if file and chain:
             inherited = _load(project, file, packages, chain - 1)
             # A later one overrides an earlier one, each option as a whole.
@@ -257,9 +257,11 @@ def _load(project: Project, config: str, packages: Mapping[str, str], chain: int
                 mapping = replace(mapping, folder=inherited.folder, paths=inherited.paths)
     options = table(content, "compilerOptions")
     for base in strings([options.get("baseUrl")]):
-        mapping = replace(mapping, base=posixpath.normpath(posixpath.join(folder, _plain(base))))
+        mapping = replace(
+            mapping, base=posixpath.normpath(posixpath.join(folder, base.replace(_HERE, ".")))
+        )
     paths = {
-        pattern: [_plain(target) for target in strings(targets)]
+        pattern: [target.replace(_HERE, ".") for target in strings(targets)]
         for pattern, targets in table(options, "paths").items()
     }
     if paths:
@@ -268,34 +270,13 @@ def _load(project: Project, config: str, packages: Mapping[str, str], chain: int
     return mapping
 
 
-def _parent(project: Project, folder: str, parent: str, packages: Mapping[str, str]) -> str:
-    if parent.startswith("."):
-        return _config_file(project, posixpath.join(folder, parent))
-    for name, place in packages.items():
-        if parent == name or parent.startswith(name + "/"):
-            return _config_file(project, posixpath.join(place, parent[len(name) + 1 :]))
-    return ""
-
-
 def _config_file(project: Project, path: str) -> str:
     return project.first([path, f"{path}.json", posixpath.join(path, "tsconfig.json")])
 
 
-def _plain(path: str) -> str:
-    return path.replace("${configDir}", ".")
-
-
-# What is not closed extends to the end, and is not looked at again, so the time is linear.
-_STRING = r'("(?:\\.|[^"\\\n])*+"?)'
-_STRING_OR_COMMENT = re.compile(_STRING + r"|//[^\n]*+|/\*(?:.*?\*/|.*+)", re.DOTALL)
-_STRING_OR_LAST_COMMA = re.compile(_STRING + r"|,(?=\s*+[\]}])")
-
-
 def _json_with_comments(text: str) -> dict[str, Any]:
     """JSON as TypeScript accepts it; empty if it is malformed."""
-    text = _STRING_OR_COMMENT.sub(lambda match: match[1] or " ", text)
-    text = _STRING_OR_LAST_COMMA.sub(lambda match: match[1] or "", text)
     try:
-        return table(json.loads(text))
+        return table(json.loads(without_comments(text)))
     except (ValueError, RecursionError):
         return {}

@@ -2,13 +2,14 @@
 
 Whatever a document says, only text, layout, links and pictures of its own source remain: the
 sanitiser has lists of tags, attributes and our few classes, and asks where addresses may lead.
+Pygments colours code, within a time that hostile code cannot stretch.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any
@@ -26,8 +27,77 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 from mdit_py_plugins.front_matter import front_matter_plugin
 from mdit_py_plugins.gfm_autolink import gfm_autolink_plugin
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Comment, Keyword, Name, Number, Operator, String
+from pygments.util import ClassNotFound
 
-from kb.server.page.highlight import KINDS as CODE_KINDS, highlight
+Line = list[tuple[str, str]]  # kind, or "", and text
+
+# A lexer's expressions may take quadratic time, and no other thread runs meanwhile: 4,000 hostile
+# characters of these languages took .7 s at most (C#: over 2).
+_LANGUAGES = frozenset(
+    """
+    bash sh shell zsh console fish powershell batch python py python3 pycon js javascript jsx ts
+    typescript tsx json yaml yml toml ini html xml css scss sql c cpp c++ h java kotlin swift go
+    golang rust rs ruby rb php perl lua r julia haskell scala elixir erlang clojure dart docker
+    dockerfile diff http nginx graphql protobuf cmake vim latex tex zig nix markdown md
+    """.split()
+)
+_ENDINGS = {
+    **dict.fromkeys(("cc", "cxx", "hh", "hpp", "hxx"), "cpp"),
+    **dict.fromkeys(("mjs", "cjs"), "js"),
+    **dict.fromkeys(("mts", "cts"), "ts"),
+    "pyi": "py",
+}
+_LONGEST = 20_000  # characters
+_SECONDS = 0.5  # of processor time, for one block
+_KINDS = (
+    (Comment, "c"),
+    (Keyword, "k"),
+    (Operator.Word, "k"),
+    (Name.Tag, "k"),
+    (Name.Function, "f"),
+    (Name.Class, "f"),
+    (Name.Attribute, "f"),
+    (String, "s"),
+    (Number, "n"),
+)
+
+
+def highlight(code: str, language: str) -> list[Line]:
+    """The lines of some code; uncoloured if its language, the word after a fence or a file's
+    suffix, is not one of ours."""
+    name = language.replace(",", " ").split(" ")[0].lower()
+    lines: list[Line] = [[]]
+    for kind, text in _pieces(code, name if len(code) <= _LONGEST else ""):
+        first, *rest = text.split("\n")
+        if first:
+            lines[-1].append((kind, first))
+        lines += [[(kind, line)] if line else [] for line in rest]
+    if len(lines) > 1 and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _pieces(code: str, name: str) -> Iterator[tuple[str, str]]:
+    lexer, done, until = _lexer(name), 0, time.thread_time() + _SECONDS
+    if lexer is not None:
+        for place, token, text in lexer.get_tokens_unprocessed(code):
+            if time.thread_time() > until:
+                break
+            yield next((kind for kinds, kind in _KINDS if token in kinds), ""), text
+            done = place + len(text)
+    yield "", code[done:]
+
+
+@cache
+def _lexer(name: str) -> Any:
+    try:
+        name = _ENDINGS.get(name, name)
+        return get_lexer_by_name(name) if name in _LANGUAGES else None
+    except ClassNotFound:
+        return None
+
 
 SECONDS = 1.0  # of processor time for one page
 _CALLOUT = re.compile(r"\[!([\w-]+)\][+-]?[ \t]*([^\n]*)(?:\n|\Z)")
@@ -40,7 +110,7 @@ _TONES = {
     **dict.fromkeys(("danger", "error", "bug", "failure", "fail", "missing"), "danger"),
 }
 _CLASSES = {"number", "passage", "line", "callout", "title", "note", "math", "wide", "front"}
-_CLASSES |= {*_TONES.values(), *CODE_KINDS}
+_CLASSES |= {*_TONES.values(), *(kind for _, kind in _KINDS)}
 _CHECKS = {None: "", True: "☑ ", False: "☐ "}  # of an item in a task list
 _OWN_ID = re.compile(r"(?:L|fn|fnref)\d+(?::\d+)?")
 # No landmarks, which the page itself has, and no maps.
@@ -106,7 +176,12 @@ def _markdown() -> MarkdownIt:
     parser = _Parser("gfm-like2", {"linkify": False, "alerts": False})
     parser.disable("linkify")
     parser.use(front_matter_plugin).use(footnote_plugin, inline=False).use(deflist_plugin)
-    parser.use(dollarmath_plugin, allow_space=False, allow_digits=False, renderer=_math)
+    parser.use(
+        dollarmath_plugin,
+        allow_space=False,
+        allow_digits=False,
+        renderer=lambda text, _: escape(text),
+    )
     parser.use(gfm_autolink_plugin).use(admon_plugin)
     parser.use(
         container_plugin, "callout", validate=lambda text, *_: _CONTAINER.match(text.strip())
@@ -159,7 +234,8 @@ def _find_callouts(state: StateCore) -> None:
         if token.type == "blockquote_open":
             text = state.tokens[index + 2] if len(state.tokens) > index + 2 else token
             if text.type == "inline" and (match := _CALLOUT.match(text.content)):
-                token.tag = _closing(state.tokens, index).tag = "div"
+                after = state.tokens[index + 1 :]
+                token.tag = next(it for it in after if it.level == token.level).tag = "div"
                 text.content = text.content[match.end() :]
                 text.map = [text.map[0] + 1, text.map[1]] if text.map else None
                 state.tokens[index + 1].hidden = state.tokens[index + 3].hidden = not text.content
@@ -175,10 +251,6 @@ def _make_callout(token: Token, kind: str, title: str) -> None:
     token.attrs = {"class": f"callout {_TONES.get(kind.lower(), 'note')}"}
     title = title.strip("[] ") or ("" if token.content else kind.title())
     token.meta = {**token.meta, "title": title}
-
-
-def _closing(tokens: Sequence[Token], index: int) -> Token:
-    return next(token for token in tokens[index + 1 :] if token.level == tokens[index].level)
 
 
 # Lines
@@ -262,10 +334,6 @@ def _callout_open(
     opened = str(renderer.renderToken(tokens, index, options, environment))
     title = tokens[index].meta.get("title")
     return opened + (f'<p class="title">{escape(title)}</p>\n' if title else "")
-
-
-def _math(text: str, _: Mapping[str, Any]) -> str:
-    return escape(text)
 
 
 _RENDERING: dict[str, Callable[..., str]] = {

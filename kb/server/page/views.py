@@ -24,11 +24,8 @@ from kb.library import overview
 from kb.library.resolve import read_page
 from kb.results.filters import FilterOptions
 from kb.results.search import score_word
-from kb.server.access_log import exchange_of
-from kb.server.authentication import principal_of, unknown
-from kb.server.bodies import body_of
+from kb.server.access import exchange_of, principal_of, unknown
 from kb.server.clients import Clients
-from kb.server.page.document import picture_type, shown_document
 from kb.server.page.render import (
     FORM_SECRET,
     STATIC,
@@ -36,9 +33,12 @@ from kb.server.page.render import (
     Sealed,
     document_address,
     page,
+    picture_type,
     sealed,
+    shown_document,
     token_page,
 )
+from kb.server.wire import body_of
 from kb.tools.session import Session
 
 log = logging.getLogger("kb.server")
