@@ -28,7 +28,7 @@ from kb.ingest.forget import erase_documents, write_anew
 from kb.ingest.reach import take_along
 from kb.ingest.report import Progress, no_progress
 from kb.models.embedder import are_interchangeable
-from kb.results.care import Copied, MovedCollection
+from kb.results.care import Copied, MovedCollection, ShardFile
 from kb.settings import DEFAULT_INDEX
 from kb.store.access_tokens import copy_tokens
 from kb.store.collections import (
@@ -40,7 +40,7 @@ from kb.store.collections import (
     update_source,
 )
 from kb.store.connection import Connection, Row
-from kb.store.contents import collection_range, count_waiting, stored_files
+from kb.store.contents import collection_range, count_waiting, sizes, stored_files
 from kb.store.copies import forget_paths, forget_use
 from kb.store.database import Database
 from kb.store.discoveries import KIND as DISCOVERIES, make_discoveries, stored_discoveries
@@ -244,7 +244,7 @@ def is_of_shard(path: str, shard: Sequence[int] | None) -> bool:
 
 def cut_file(
     source: Database, folder: Path, count: int, progress: Progress = no_progress
-) -> list[Path]:
+) -> list[ShardFile]:
     """As `Care.cut`, into so many shards.
 
     The folder gets its name when all shards are whole. What tool calls fill stays together in the
@@ -292,13 +292,16 @@ def cut_file(
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    paths = [folder / name for name in names]
-    for path in paths:  # what may be read is noted by a file's place
+    shards = []
+    for path in (folder / name for name in names):
         with Database(path, create=False) as target:
-            target.mark.confirm_file()
+            target.mark.confirm_file()  # what may be read is noted by a file's place
             for row in rows:
                 take_along(source, row, target.mark)
-    return paths
+            with target.read() as new:
+                documents = sizes(new)["documents"]
+        shards.append(ShardFile(file=str(path), documents=documents, bytes=path.stat().st_size))
+    return shards
 
 
 def _fill(

@@ -21,7 +21,6 @@ from kb.results.care import (
     MovedCollections,
     Packed,
     ReadFile,
-    ShardFile,
     ToolCalls,
 )
 from kb.results.findings import HINT, Finding
@@ -121,14 +120,8 @@ class Care(Workspace):
         path = self.database.path
         if (count := math.ceil(path.stat().st_size / size)) < 2:
             raise UsageError(f"{path} is no larger than that ({sized(path.stat().st_size)})")
-        shards = []
-        for shard in cut_file(self.database, Path(folder).expanduser(), count, progress):
-            with Database(shard, create=False) as database, database.read() as connection:
-                documents = sizes(connection)["documents"]
-            shards.append(
-                ShardFile(file=str(shard), documents=documents, bytes=shard.stat().st_size)
-            )
-        return CutFile(shards=shards)
+        folder = Path(folder).expanduser()
+        return CutFile(shards=cut_file(self.database, folder, count, progress))
 
     @staticmethod
     def pack(
@@ -174,13 +167,8 @@ def _status(database: Database) -> FileStatus:
     if (waiting := log_finding(database)) is not None:
         problems.append(waiting)
     problems += [
-        Finding(
-            "sources",
-            HINT,
-            f"not read until you say so: {source.what}",
-            f"`kb trust {source.name}`",
-        )
-        for source in unconfirmed(database, rows)
+        Finding("sources", HINT, f"not read until you say so: {r.what}", f"`kb trust {r.name}`")
+        for r in unconfirmed(database, rows)
     ]
     return FileStatus(
         file=str(path),

@@ -115,16 +115,10 @@ def _document(row: Mapping[str, Any], text: PackedText, origins: Origins) -> Con
         opening = text.passages[part.first]
         first = opening.start_line
         last = first + text.text[opening.start : part.end].rstrip().count("\n")
-        parts.append(
-            ContextPart(
-                **origins.location(opening.document_id, first, last),
-                heading=heading_of(text, part.first) or None,
-                start_line=first,
-                end_line=last,
-                content=part.text_of(text),
-                score=part.score,
-            )
-        )
+        place = origins.location(opening.document_id, first, last)
+        place |= {"start_line": first, "end_line": last, "score": part.score}
+        heading = heading_of(text, part.first) or None
+        parts.append(ContextPart(**place, heading=heading, content=part.text_of(text)))
     score = max(part.score for part in parts)
     return ContextDocument.from_dict({**row, "score": score, "parts": parts})
 

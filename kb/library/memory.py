@@ -147,16 +147,11 @@ class Memory(Workspace):
             rows: list[IndexRow] = []
             for document_id, score in best:
                 row = stored[document_id]
-                text = row["content"]
+                text, metadata = row["content"], json.loads(row["metadata"])
                 matches = spans(connection, text, ranking.query, case=not options.lowercase)
-                rows.append(
-                    IndexRow(
-                        doc_id=row["path"],
-                        score=score,
-                        highlights=excerpts(text, matches, most=MAX_HIGHLIGHTS, mark=False),
-                        metadata=json.loads(row["metadata"]),
-                    )
-                )
+                parts = excerpts(text, matches, most=MAX_HIGHLIGHTS, mark=False)
+                of_row = {"doc_id": row["path"], "highlights": parts, "metadata": metadata}
+                rows.append(IndexRow(**of_row, score=score))
         return IndexResults(
             results=rows,
             total_matches=len(ranking.documents),

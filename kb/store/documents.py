@@ -200,18 +200,10 @@ def _insert_chunks(
         extra = "\n".join(filter(None, (terms, names)))
         names = ""  # they go with the first
         whole = passage(new.text, start, end, chunk.lead)
-        rows.append(
-            {
-                **_columns(chunk),
-                "chunk_id": chunk_id,
-                "document_id": document_id,
-                "title": title,
-                "body": body,
-                "extra": _indexed_extra(extra, lead),
-                "extra_terms": extra,
-                "text_hash": text_hash(embedding_text(title, chunk.heading_path, whole)),
-            }
-        )
+        hashed = text_hash(embedding_text(title, chunk.heading_path, whole))
+        of_chunk = {"chunk_id": chunk_id, "document_id": document_id, "text_hash": hashed}
+        texts = {"title": title, "body": body, "extra": _indexed_extra(extra, lead)}
+        rows.append({**_columns(chunk), **of_chunk, **texts, "extra_terms": extra})
     model = current_model(connection)
     hashes = [row["text_hash"] for row in rows]
     vectors = vectors_of(connection, model["model_id"], hashes) if model and rows else {}
