@@ -19,6 +19,11 @@ from kb.text.decode import encodable
 from kb.text.json_text import JsonError, parse_json
 
 log = logging.getLogger("kb")
+ALIAS_FILES = ("kb.json", "context.json")
+_KEYS = ("collections", "$schema")
+_FORM = '{"collections": {"alias": "collection id"}}'
+MAXIMUM_BYTES = 1_000_000
+MOST_SHOWN = 60  # characters of a key in a message
 
 
 class OpenFile:
@@ -85,13 +90,6 @@ class OpenFile:
         for notice in notices:
             log.warning("%s", notice)
         return Names(aliases, notices)
-
-
-ALIAS_FILES = ("kb.json", "context.json")
-_KEYS = ("collections", "$schema")
-_FORM = '{"collections": {"alias": "collection id"}}'
-MAXIMUM_BYTES = 1_000_000
-MOST_SHOWN = 60  # characters of a key in a message
 
 
 def load_aliases(project: Path, warn: Callable[[str], None]) -> dict[str, str]:

@@ -60,6 +60,16 @@ _FEW_BYTES = 8 * 1024 * 1024  # 10 ms
 
 # As `odd_files` has it: a return at the end of the text ends its last line, whoever reads it.
 _ODD_BYTES = re.compile(rb"\r(?!\n|\Z)|\0")
+SKIPPED_FOLDERS = ("dist", "build", ".next", ".context", ".kb")  # and the hidden names
+# Hidden files are left out later: ripgrep takes 3 ms a pass to compile the globs for them.
+_PRUNED = tuple(f"**/{name}/" for name in (*SKIPPED_FOLDERS, *HIDDEN_FOLDERS))
+TIME_LIMIT = 3.0  # seconds for a call; 60 times what 1,600 files take
+_REPLY_SECONDS = 0.5  # kept for the second pass when the first takes all the time
+# Characters. A minified file is one line; a reply of 100 matches must stay readable.
+TEXT_LENGTH = 500
+CONTEXT_LENGTH = 200
+KEY_BYTES = 16 * 1024  # where a private key begins, if behind its certificates
+_BATCH_BYTES = 16 * 1024 * 1024  # of text handed over at once; starting ripgrep takes 5 ms
 
 
 class Reading(Enum):
@@ -154,22 +164,6 @@ def is_odd(data: bytes) -> bool:
     except UnicodeDecodeError:
         return True
     return _ODD_BYTES.search(data) is not None
-
-
-SKIPPED_FOLDERS = ("dist", "build", ".next", ".context", ".kb")  # and the hidden names
-# Hidden files are left out later: ripgrep takes 3 ms a pass to compile the globs for them.
-_PRUNED = tuple(f"**/{name}/" for name in (*SKIPPED_FOLDERS, *HIDDEN_FOLDERS))
-
-TIME_LIMIT = 3.0  # seconds for a call; 60 times what 1,600 files take
-_REPLY_SECONDS = 0.5  # kept for the second pass when the first takes all the time
-
-# Characters. A minified file is one line; a reply of 100 matches must stay readable.
-TEXT_LENGTH = 500
-CONTEXT_LENGTH = 200
-
-KEY_BYTES = 16 * 1024  # where a private key begins, if behind its certificates
-
-_BATCH_BYTES = 16 * 1024 * 1024  # of text handed over at once; starting ripgrep takes 5 ms
 
 
 def grep(

@@ -62,6 +62,9 @@ _ADVICE = (
     ("impossible to match", "it asks for a NUL, which no text holds"),
 )
 
+# What means something else to a regular expression, or cannot stand in a line.
+_MEANS_MORE = re.compile(r"[\\.+*?()|\[\]{}^$\x00-\x1f\ud800-\udfff]")
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -328,10 +331,6 @@ def _walk_options(root: Path, *, with_parents: bool = True) -> list[str]:
     if not (is_below and with_parents):
         options.append("--no-ignore-parent")  # else a stray .gitignore far above would count
     return options
-
-
-# What means something else to a regular expression, or cannot stand in a line.
-_MEANS_MORE = re.compile(r"[\\.+*?()|\[\]{}^$\x00-\x1f\ud800-\udfff]")
 
 
 def _first_places_of(literal: bytes, text: bytes, limit: int) -> list[Place]:

@@ -23,6 +23,8 @@ CHECK_MILLISECONDS = 500
 POLL_MILLISECONDS = 1000
 UNTOLD_MILLISECONDS = 2000  # between looks at a folder whose changes cannot be told
 STOP_SECONDS = 1
+LOOK_SECONDS = 3.0  # between two looks, at least; 20 times as long as one took
+LOOK_SHARE = 20
 
 
 class FolderWatcher:
@@ -133,10 +135,6 @@ def _identity(folder: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-LOOK_SECONDS = 3.0  # between two looks, at least; 20 times as long as one took
-LOOK_SHARE = 20
 
 
 class FolderStates:

@@ -57,6 +57,7 @@ MAX_ROWS = 10 * DEPTH  # in which they are
 FIRST_ROWS = 5  # rows whose headings are
 Files = Sequence[SearchedFile]
 _MARKUP = re.compile(r"[`*_\\]|\s+")
+NEIGHBOURING_ROWS = 10  # whose scores are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +294,6 @@ def judged_collection(
         load_beir(fresh, folder, progress)
         embed_pending(fresh, progress=progress)
         yield [SearchedFile(fresh, file.names)], judged
-
-
-NEIGHBOURING_ROWS = 10  # whose scores are compared
 
 
 def judged_figures(

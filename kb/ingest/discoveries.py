@@ -65,6 +65,19 @@ _FILLERS, _PREPOSITIONS, _NEGATIONS, _DIRECTIONS = (
     frozenset(_WORDS[kind]) for kind in ("fillers", "prepositions", "negations", "directions")
 )
 
+MAX_NEAR = 3
+MAX_CANDIDATES = 20
+NEAR_SCORE = 0.3
+_TYPE_SIGN = re.compile(
+    r"""(?<!\w) (?:
+      (?P<pattern>  we[ ]use\b | pattern[ ]is\b | convention: )
+    | (?P<rule>     \A never\b | rule: | must[ ]always\b | requirement: )
+    | (?P<decision> decision: | decided[ ]to\b | chose\b | went[ ]with\b )
+    | (?P<issue>    bug: | issue: | fixed: )
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
 
 def candidates(connection: Connection, text: str, type_: str, module: str) -> list[Candidate]:
     """Discoveries of a type and module that seem to say the same as a text, or part of it."""
@@ -184,21 +197,6 @@ def _words(text: str) -> tuple[str, ...]:
     plain = re.sub(r"n['’]t\b", " not", text.casefold())
     words = (_ALIASES.get(word, word) for word in _WORD.findall(plain))
     return tuple(word for word in words if word not in _FILLERS)
-
-
-MAX_NEAR = 3
-MAX_CANDIDATES = 20
-NEAR_SCORE = 0.3
-
-_TYPE_SIGN = re.compile(
-    r"""(?<!\w) (?:
-      (?P<pattern>  we[ ]use\b | pattern[ ]is\b | convention: )
-    | (?P<rule>     \A never\b | rule: | must[ ]always\b | requirement: )
-    | (?P<decision> decision: | decided[ ]to\b | chose\b | went[ ]with\b )
-    | (?P<issue>    bug: | issue: | fixed: )
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 def record_discovery(

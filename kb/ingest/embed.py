@@ -55,6 +55,10 @@ from kb.store.vectors import (
 MANY_TIMES = 20  # as many passages wait as have a vector: another model costs little then
 WINDOW = 512  # chunks whose texts are read at a time
 THREADS = Threads()
+MAX_SAMPLES = 120
+MIN_SAMPLES = 8
+SAME_MODEL = 0.97  # cosine of two vectors of one text: machines and builds differ by less
+MIN_CONTRAST = 0.02  # of cosines: a model below it tells nothing apart
 
 
 @dataclass(slots=True)
@@ -331,12 +335,6 @@ def _is_other_build(embedder: Embedder, current: Row) -> bool:
 
 def _insert_model(connection: Connection, embedder: Embedder) -> int:
     return insert_model(connection, *_key(embedder), *embedder.calibration)
-
-
-MAX_SAMPLES = 120
-MIN_SAMPLES = 8
-SAME_MODEL = 0.97  # cosine of two vectors of one text: machines and builds differ by less
-MIN_CONTRAST = 0.02  # of cosines: a model below it tells nothing apart
 
 
 def calibrate(database: Database, embedder: Embedder) -> None:

@@ -46,6 +46,17 @@ _lock = threading.Lock()
 
 Batch = dict[bytes, str]  # texts by the hash of each
 Vectors = dict[bytes, bytes]  # int8 vectors by the hash of their text
+CONNECT_SECONDS = 10.0
+PATIENCE = 30.0  # seconds without a worker, or without a word from the scheduler
+LOOK_SECONDS = 1.0  # how often it is asked which workers there are
+AHEAD = 2  # batches a thread of a worker: one at work and one at hand
+MAX_TRIES = 3  # of one batch
+MAX_TOLD = 3  # workers of which it is said why they are left out
+# What tls:// needs, as `distributed.Security` and Dask name it. The certificate may hold the key.
+TLS_FILES = {
+    "tls_ca_file": "distributed.comm.tls.ca-file",
+    "tls_client_cert": "distributed.comm.tls.client.cert",
+}
 
 
 class Engine(Protocol):
@@ -130,19 +141,6 @@ def unlike(vectors: Sequence[bytes], expected: Sequence[bytes]) -> str:
     if least < MIN_COSINE:
         return f"its vectors are not those of this machine (cosine {least:.4f})"
     return ""
-
-
-CONNECT_SECONDS = 10.0
-PATIENCE = 30.0  # seconds without a worker, or without a word from the scheduler
-LOOK_SECONDS = 1.0  # how often it is asked which workers there are
-AHEAD = 2  # batches a thread of a worker: one at work and one at hand
-MAX_TRIES = 3  # of one batch
-MAX_TOLD = 3  # workers of which it is said why they are left out
-# What tls:// needs, as `distributed.Security` and Dask name it. The certificate may hold the key.
-TLS_FILES = {
-    "tls_ca_file": "distributed.comm.tls.ca-file",
-    "tls_client_cert": "distributed.comm.tls.client.cert",
-}
 
 
 def require_extra() -> None:

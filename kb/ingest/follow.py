@@ -33,6 +33,7 @@ log = logging.getLogger("kb.follow")
 
 SLICE_SECONDS = 1.0  # of embedding, until a follower looks for further changes
 FOLLOWED_KINDS = ("documents", "archive")  # external docs are followed by their activation
+VARIABLES = {"RESEARCH_ARCHIVE_PATH": RESEARCH, CAPTURES_VARIABLE: URL_CONTENT}
 
 
 def follow_folders(knowledge: OpenFile, model: ModelInUse) -> list[FolderWatcher]:
@@ -80,9 +81,6 @@ def _refresh(knowledge: OpenFile, model: ModelInUse, collection_id: int) -> bool
                 except KbError as error:
                     log.warning("%s could not be synced: %s", row["name"], error.message)
     return False
-
-
-VARIABLES = {"RESEARCH_ARCHIVE_PATH": RESEARCH, CAPTURES_VARIABLE: URL_CONTENT}
 
 
 def sync_configured_archives(

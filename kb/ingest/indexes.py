@@ -32,6 +32,10 @@ from kb.text.nearest import nearest
 from kb.text.terms import is_unspaced
 
 BACKENDS = ("sqlite", "memory")
+MAXIMUM_METADATA = 1_000_000  # characters as JSON
+# Longer texts are cut in their own process (.5 s to start): here they would hold up searches.
+LARGE = 1_000_000
+MAXIMUM_TITLE = 80  # characters of a first line that serves as title
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +100,6 @@ def _other_kind(knowledge: OpenFile, name: str) -> str:
         f'"{name}" is a collection that {origin}, not an index: search it with documents_search, '
         "or make an index of another name with search_create_index"
     )
-
-
-MAXIMUM_METADATA = 1_000_000  # characters as JSON
-# Longer texts are cut in their own process (.5 s to start): here they would hold up searches.
-LARGE = 1_000_000
-MAXIMUM_TITLE = 80  # characters of a first line that serves as title
 
 
 def add_document(

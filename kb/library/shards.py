@@ -44,6 +44,12 @@ copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)
 # A file that a worker has: its key, the same for all copies of it wherever they lie, its path, and
 # its `current_model`.
 Listed = tuple[str, str, Row | None]
+SECONDS = 5.0  # that a question waits for the workers in all
+LOOK_SECONDS = 2.0  # how often it is asked which workers there are, and what lies there
+START_SECONDS = 10.0  # for a new worker to open its files
+REACH_SECONDS = 1.0  # to reach a worker that the scheduler knows
+REST_SECONDS = 10.0  # that a worker which did not answer is asked only where no other can be
+T = TypeVar("T")
 
 
 class ShardReader:
@@ -140,15 +146,6 @@ def _matching(pattern: str) -> list[Path]:
     paths = map(Path, glob.glob(str(Path(pattern).expanduser()), recursive=True))
     files = [file for path in paths for file in (path.glob("*.db") if path.is_dir() else [path])]
     return [file.absolute() for file in files if file.is_file()]
-
-
-SECONDS = 5.0  # that a question waits for the workers in all
-LOOK_SECONDS = 2.0  # how often it is asked which workers there are, and what lies there
-START_SECONDS = 10.0  # for a new worker to open its files
-REACH_SECONDS = 1.0  # to reach a worker that the scheduler knows
-REST_SECONDS = 10.0  # that a worker which did not answer is asked only where no other can be
-
-T = TypeVar("T")
 
 
 class Shards:

@@ -33,6 +33,18 @@ _STATES_OF_SCOPES = {
     "url": EXTERNAL,
 }
 _TEMPLATE_END = re.compile(r"""["'`\s|}]""")
+ALL = -1  # a LIMIT
+ENDS = ("source_document_id", "target_document_id")
+MOST_OF_A_GROUP = 60  # documents, where there are several folders below
+SENTENCES = 2  # of one document citing another
+SENTENCE_CHARACTERS = 220
+# Of all sentences together. Where there are more, each pair has one of them, shorter, as far as
+# they reach: 2,000 documents with 29,000 pairs took 11.4 MB with all of them, and take 3.3.
+MOST_CHARACTERS = 1_000_000
+SHORT_SENTENCE = 120
+DOCUMENT = "document"
+KINDS = {EXTERNAL: "external", BROKEN: "missing", RESOLVED: "file", ELSEWHERE: "file"}
+Address = Callable[[str, str, str], str]  # collection, id and source -> where to open it, or ""
 
 
 def link_states(connection: Connection, document_ids: Sequence[int] | None = None) -> list[Row]:
@@ -92,10 +104,6 @@ def _anchors_of(connection: Connection, row: Row) -> PageAnchors:
     headings = [section["heading"] for section in sections]
     markup = text_format(row["target_path"])
     return PageAnchors.of(text, headings, markup, json.loads(row["generators"]))
-
-
-ALL = -1  # a LIMIT
-ENDS = ("source_document_id", "target_document_id")
 
 
 def citations_made(connection: Connection, document_id: int, limit: int = ALL) -> list[Row]:
@@ -214,19 +222,6 @@ def place_of(target_key: str, url: str, collection: str) -> str:
     scope, _, place = target_key.partition(":")
     is_of_collection = scope in ("path", "label", "file", "elsewhere")
     return f"{collection}/{place.partition('/')[2]}" if is_of_collection else url
-
-
-MOST_OF_A_GROUP = 60  # documents, where there are several folders below
-SENTENCES = 2  # of one document citing another
-SENTENCE_CHARACTERS = 220
-# Of all sentences together. Where there are more, each pair has one of them, shorter, as far as
-# they reach: 2,000 documents with 29,000 pairs took 11.4 MB with all of them, and take 3.3.
-MOST_CHARACTERS = 1_000_000
-SHORT_SENTENCE = 120
-DOCUMENT = "document"
-KINDS = {EXTERNAL: "external", BROKEN: "missing", RESOLVED: "file", ELSEWHERE: "file"}
-
-Address = Callable[[str, str, str], str]  # collection, id and source -> where to open it, or ""
 
 
 def drawn_citations(

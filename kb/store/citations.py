@@ -44,6 +44,12 @@ _TRACKING = re.compile(
 )
 _COLLECTION = re.compile(r"\A((?:path|label|file|external|elsewhere):)\d+/")
 _SPACES = re.compile(r"[\s_-]+")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_ZETTEL_ID = re.compile(r"\d{8,17}(?!\d)")
+_JOURNAL = re.compile(r"(?:.*/)?journals/(?P<date>\d{4}[_-]\d{2}[_-]\d{2})\Z")
+EXPLICIT = 1.0  # confidence of a link that somebody wrote
+FURTHEST = 2 * MAXIMUM_CONTEXT  # characters around a link's line in which its sentence is searched
+LONGEST_LINE = 100_000  # characters of a line in which it is
 
 
 def link_key(link: Link, path: str, collection_id: int) -> str:
@@ -164,11 +170,6 @@ def document_keys(
     return keys
 
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_ZETTEL_ID = re.compile(r"\d{8,17}(?!\d)")
-_JOURNAL = re.compile(r"(?:.*/)?journals/(?P<date>\d{4}[_-]\d{2}[_-]\d{2})\Z")
-
-
 def _other_names(bare: str, metadata: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """What notes are called besides their file and title: aliases, ids, names of journals."""
     for key in ("aliases", "alias", "id", "uid", "zettel-id"):
@@ -202,11 +203,6 @@ def _urls(metadata: Mapping[str, Any]) -> list[list[str]]:
         is_url = isinstance(value, str) and value.startswith(("http://", "https://"))
         addresses.append([str(value).strip()] if is_url else [])
     return addresses
-
-
-EXPLICIT = 1.0  # confidence of a link that somebody wrote
-FURTHEST = 2 * MAXIMUM_CONTEXT  # characters around a link's line in which its sentence is searched
-LONGEST_LINE = 100_000  # characters of a line in which it is
 
 
 class _Candidate(NamedTuple):

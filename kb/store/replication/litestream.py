@@ -44,6 +44,37 @@ _S3_OPTIONS = ("endpoint", "region")
 _PORTS = {"http": 80, "https": 443}
 _DEFAULT_REGION = "us-east-1"  # which servers of one's own take for any
 _FORMS = "a folder, sftp://USER@HOST/FOLDER or s3://BUCKET/FOLDER"
+INSTALL = 'pip install "kbfile[replicate]" (there is none for Windows)'
+CONFIGURATION = "kb.json"  # Litestream reads YAML, of which JSON is a part
+LOOK_INTERVAL = "100ms"  # between two looks at the log
+SYNC_INTERVALS = {"s3": "200ms"}  # between two copies of what was found; S3 counts each
+SYNC_INTERVAL = "100ms"
+# The log is merged from this many pages (16 MB) on, at the price of a disk sync and a write lock.
+MERGE_PAGES = 4000
+# From here (123 MB) it is merged even if writers must wait; kb would refuse to write only later.
+TRUNCATE_PAGES = 30_000
+# How long transactions are kept once they are joined. All are listed each time; the default is 5m.
+SINGLE_RETENTION = "1m"
+END_SECONDS = "10s"  # for what is not copied yet when it is ended
+LOOK_SECONDS = 120.0
+_MOST = 200  # characters of a reason that are shown
+_DOLLAR = "KB_DOLLAR"  # a literal $ in the configuration, where variables are put in
+_ADVICE = (
+    ("host key mismatch", "the server shows another key than ssh knows. Log in once with "
+     "`ssh -o HostKeyAlgorithms=ecdsa-sha2-nistp256,rsa-sha2-512 HOST` and compare its key"),
+    ("passphrase", "the key has a passphrase: make one without for this, and name it in "
+     "KB_SFTP_KEY"),
+    ("unable to authenticate|no supported methods", "the server does not let us in: look at the "
+     "user, at KB_SFTP_KEY and at KB_SFTP_PASSWORD"),
+    ("NoSuchBucket", "there is no such bucket: make it first"),
+    ("InvalidAccessKey|SignatureDoesNotMatch|AccessDenied|Forbidden|get credentials|IMDS",
+     "the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in ~/.aws, are missing or do not "
+     "open it"),
+    ("permission denied", "it may not be written: look at the rights of its folder"),
+    ("no space left|disk full", "there is no room left"),
+    ("connection refused|no such host|timeout|timed out|unreachable|reset by peer|EOF|deadline",
+     "it does not answer: look at the address and the network"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,23 +219,6 @@ def _host_key(host: str, port: int) -> str:
             f"with `ssh{'' if port == SSH_PORT else f' -p {port}'} {host}`, and look at its key"
         )
     return keys[next((kind for kind in _HOST_KEYS if kind in keys), next(iter(keys)))]
-
-
-INSTALL = 'pip install "kbfile[replicate]" (there is none for Windows)'
-CONFIGURATION = "kb.json"  # Litestream reads YAML, of which JSON is a part
-LOOK_INTERVAL = "100ms"  # between two looks at the log
-SYNC_INTERVALS = {"s3": "200ms"}  # between two copies of what was found; S3 counts each
-SYNC_INTERVAL = "100ms"
-# The log is merged from this many pages (16 MB) on, at the price of a disk sync and a write lock.
-MERGE_PAGES = 4000
-# From here (123 MB) it is merged even if writers must wait; kb would refuse to write only later.
-TRUNCATE_PAGES = 30_000
-# How long transactions are kept once they are joined. All are listed each time; the default is 5m.
-SINGLE_RETENTION = "1m"
-END_SECONDS = "10s"  # for what is not copied yet when it is ended
-LOOK_SECONDS = 120.0
-_MOST = 200  # characters of a reason that are shown
-_DOLLAR = "KB_DOLLAR"  # a literal $ in the configuration, where variables are put in
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,24 +389,6 @@ def explain(output: str, destination: Destination, at: str = "") -> str:
         if re.search(pattern, reason, re.IGNORECASE):
             return f"cannot use {place}: {advice} ({short})"
     return f"cannot use {place}: {short}"
-
-
-_ADVICE = (
-    ("host key mismatch", "the server shows another key than ssh knows. Log in once with "
-     "`ssh -o HostKeyAlgorithms=ecdsa-sha2-nistp256,rsa-sha2-512 HOST` and compare its key"),
-    ("passphrase", "the key has a passphrase: make one without for this, and name it in "
-     "KB_SFTP_KEY"),
-    ("unable to authenticate|no supported methods", "the server does not let us in: look at the "
-     "user, at KB_SFTP_KEY and at KB_SFTP_PASSWORD"),
-    ("NoSuchBucket", "there is no such bucket: make it first"),
-    ("InvalidAccessKey|SignatureDoesNotMatch|AccessDenied|Forbidden|get credentials|IMDS",
-     "the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in ~/.aws, are missing or do not "
-     "open it"),
-    ("permission denied", "it may not be written: look at the rights of its folder"),
-    ("no space left|disk full", "there is no room left"),
-    ("connection refused|no such host|timeout|timed out|unreachable|reset by peer|EOF|deadline",
-     "it does not answer: look at the address and the network"),
-)  # fmt: skip
 
 
 def _run(

@@ -39,6 +39,11 @@ from kb.store.write_ahead_log import CONTROL, is_replicated, litestream_folder
 STATE = "kb-state.json"
 LOCK = "kb.lock"
 LATE_SECONDS = 10  # without a copy, after which it is said that the copy is behind
+LOOK_SECONDS = 0.5
+SYNC_SECONDS = 5  # for one question whether everything is copied
+MAX_PAUSE_SECONDS = 30.0  # between two starts of a Litestream that ends; at first one second
+END_SECONDS = 20.0  # for its last copy; it takes 10 itself
+LOCK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +161,6 @@ def _read(file: Path, name: str) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-LOOK_SECONDS = 0.5
-SYNC_SECONDS = 5  # for one question whether everything is copied
-MAX_PAUSE_SECONDS = 30.0  # between two starts of a Litestream that ends; at first one second
-END_SECONDS = 20.0  # for its last copy; it takes 10 itself
-LOCK_SECONDS = 2.0
 
 
 def replicate(
