@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kb.errors import EmbeddingError, UsageError
 from kb.formats.chunk import chunk
@@ -26,6 +26,7 @@ from kb.formats.parse import parse
 from kb.ingest.embed import embed_pending
 from kb.ingest.forget import find_discovery
 from kb.model_in_use import ModelInUse
+from kb.models.embedder import Floats
 from kb.models.tokens import load_tokenizer
 from kb.results.memory import NearDiscovery, RecordedDiscovery
 from kb.search.evidence import related_documents
@@ -44,11 +45,6 @@ from kb.store.vectors import chunk_distances, chunk_vectors, mean_vector
 from kb.text.assets import asset
 from kb.text.secrets import secrets_in
 from kb.text.times import utc_now
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 # Cosine distances. Equal stems may mean different things: "author" and "authorization" have 0.3.
 # A text that the other contains among more must be closer.
@@ -104,7 +100,7 @@ def candidates(connection: Connection, text: str, type_: str, module: str) -> li
 
 
 def nearest_repetition(
-    connection: Connection, rows: list[Candidate], vector: NDArray[np.float32] | None
+    connection: Connection, rows: list[Candidate], vector: Floats | None
 ) -> Row | None:
     """The candidate that says the same; without the text's vector, one in the same words."""
     near: list[tuple[float, int, Row]] = []
@@ -310,9 +306,7 @@ def _document(discovery_id: str, text: str, metadata: dict[str, Any]) -> NewDocu
     return NewDocument(discovery_id, text, content_hash, parsed, chunks, metadata=metadata)
 
 
-def _vector_to_compare(
-    model: ModelInUse, text: str, type_: str, module: str
-) -> NDArray[np.float32] | None:
+def _vector_to_compare(model: ModelInUse, text: str, type_: str, module: str) -> Floats | None:
     """The text's vector, if `nearest_repetition` needs one and there is a model."""
     with model.database.read() as connection:
         rows = candidates(connection, text, type_, module)

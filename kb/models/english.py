@@ -78,23 +78,17 @@ def read_weights(stored: Mapping[str, NDArray[Any]]) -> Weights:
             bias=np.concatenate([stored[f"{name}.bias"] for name in names]),
         )
 
-    layers = []
-    for number in range(LAYERS):
-        name = f"inner.encoder.layer.{number}"
+    def layer(name: str) -> Layer:
         part = {part: next(matrices) for part in _PARTS}
-        kinds = ("query", "key", "value")
-        layers.append(
-            Layer(
-                attention_in=linear(
-                    [f"{name}.attention.self.{kind}" for kind in kinds],
-                    [part[kind] for kind in kinds],
-                ),
-                attention_out=linear([f"{name}.attention.output.dense"], [part["attention_out"]]),
-                attention_norm=norm(f"{name}.attention.output.LayerNorm"),
-                inner_in=linear([f"{name}.intermediate.dense"], [part["inner_in"]]),
-                inner_out=linear([f"{name}.output.dense"], [part["inner_out"]]),
-                inner_norm=norm(f"{name}.output.LayerNorm"),
-            )
+        kinds = _PARTS[:3]
+        attention = [f"{name}.attention.self.{kind}" for kind in kinds]
+        return Layer(
+            attention_in=linear(attention, [part[kind] for kind in kinds]),
+            attention_out=linear([f"{name}.attention.output.dense"], [part["attention_out"]]),
+            attention_norm=norm(f"{name}.attention.output.LayerNorm"),
+            inner_in=linear([f"{name}.intermediate.dense"], [part["inner_in"]]),
+            inner_out=linear([f"{name}.output.dense"], [part["inner_out"]]),
+            inner_norm=norm(f"{name}.output.LayerNorm"),
         )
 
     def rows(kind: str, chosen: Any) -> Floats:
@@ -107,5 +101,5 @@ def read_weights(stored: Mapping[str, NDArray[Any]]) -> Weights:
         positions=rows("position", slice(MAX_TOKENS))
         + stored["inner.embeddings.token_type_embeddings.weight"][0],
         embedding_norm=norm("inner.embeddings.LayerNorm"),
-        layers=layers,
+        layers=[layer(f"inner.encoder.layer.{number}") for number in range(LAYERS)],
     )
