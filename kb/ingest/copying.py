@@ -44,12 +44,7 @@ from kb.store.contents import collection_range, count_waiting, sizes, stored_fil
 from kb.store.copies import forget_paths, forget_use
 from kb.store.database import Database
 from kb.store.discoveries import KIND as DISCOVERIES, make_discoveries, stored_discoveries
-from kb.store.documents import (
-    delete_collection,
-    delete_document,
-    store_document,
-    whole_document,
-)
+from kb.store.documents import delete_collection, delete_document, store_document, whole_document
 from kb.store.mark import Mark
 from kb.store.opening import make_file
 from kb.store.tidying import tidy

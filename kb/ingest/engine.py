@@ -267,11 +267,7 @@ class _Handed:
 
 class _Work:
     def __init__(
-        self,
-        client: Any,
-        address: str,
-        embedder: Embedder,
-        leave_out: Callable[[str, str], None],
+        self, client: Any, address: str, embedder: Embedder, leave_out: Callable[[str, str], None]
     ) -> None:
         self._client = client
         self._executor = client.get_executor(pure=True)

@@ -11,12 +11,7 @@ from typing import Any
 from kb.errors import DiscoveryNotFound, FileError, NoEmbeddings, UsageError
 from kb.ingest.discoveries import all_discoveries, record_discovery
 from kb.ingest.forget import find_discovery, forget_discovery
-from kb.ingest.indexes import (
-    Index,
-    add_document,
-    create_index,
-    find_index,
-)
+from kb.ingest.indexes import Index, add_document, create_index, find_index
 from kb.library.workspace import Workspace
 from kb.results.memory import (
     AddedDocument,
