@@ -123,7 +123,7 @@ class ModelInUse:
             return current_model(connection)
 
     def _embedder_for(self, current: Row | None) -> Embedder:
-        name = self._name_of(current)
+        name = str(current["name"]) if current else self._chosen or self.suited_model()
         if current and self._chosen and self._chosen != name:
             raise ModelMismatchError(
                 f"this file's vectors come from the model {name}, not {self._chosen}: "
@@ -174,9 +174,7 @@ class ModelInUse:
 
     def model_name(self) -> str:
         """The model of the file's vectors, or the one that would make them."""
-        return self._name_of(self._current_model())
-
-    def _name_of(self, current: Row | None) -> str:
+        current = self._current_model()
         return str(current["name"]) if current else self._chosen or self.suited_model()
 
     def suited_model(self) -> str:

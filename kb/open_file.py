@@ -53,6 +53,7 @@ class OpenFile:
         self.archive_folders = FolderStates(database.path)
         self.additions = threading.Event()  # set while what came in by a call waits for vectors
         self._memory: Database | None = None
+        self.has_memory = False  # whether anything was put into memory yet
         self._memory_lock = threading.Lock()
 
     def close(self) -> None:
@@ -67,12 +68,8 @@ class OpenFile:
         with self._memory_lock:
             if self._memory is None:
                 self._memory = Database(":memory:")
+                self.has_memory = True
             return self._memory
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether anything was put into memory yet."""
-        return self._memory is not None
 
     @property
     def databases(self) -> list[Database]:

@@ -22,9 +22,8 @@ from kb.search.candidates import Budget, FileQuery, candidates
 from kb.search.evidence import Hit, merge
 from kb.search.files import Snapshot
 from kb.search.filters import chunk_filters
-from kb.search.policy import SearchRequest
 from kb.search.query import Query
-from kb.search.run import SearchResult, run
+from kb.search.run import SearchRequest, SearchResult, run
 from kb.store.connection import Connection
 from kb.store.contents import WHOLE_FILE
 from kb.text.terms import words

@@ -60,7 +60,8 @@ class Claim:
         A file whose folder may not be entered any more counts as the one that was open.
         """
         try:
-            return _identity(os.stat(self.path))
+            status = os.stat(self.path)
+            return status.st_dev, status.st_ino
         except FileNotFoundError:
             return None
         except OSError:

@@ -146,21 +146,21 @@ class FolderStates:
     def __init__(self, database: Path) -> None:
         self._database = str(database.absolute())
         self._states: dict[Path, int] = {}
-        self._next = 0.0
+        self.next_look = 0.0
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[bool]:
         """Whether it is time for another look, and nobody else takes it."""
         began = time.monotonic()
-        if began < self._next or not self._lock.acquire(blocking=False):
+        if began < self.next_look or not self._lock.acquire(blocking=False):
             yield False
             return
         try:
             yield True
         finally:
             now = time.monotonic()
-            self._next = now + max(LOOK_SECONDS, LOOK_SHARE * (now - began))
+            self.next_look = now + max(LOOK_SECONDS, LOOK_SHARE * (now - began))
             self._lock.release()
 
     def has_changed(self, folder: Path, since: float) -> bool:

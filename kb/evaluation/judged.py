@@ -34,11 +34,10 @@ from kb.search.candidates import FileQuery
 from kb.search.evidence import Hit
 from kb.search.files import SearchedFile, Snapshot
 from kb.search.filters import Filters, chunk_filters
-from kb.search.policy import Policy, Scope, SearchRequest
 from kb.search.query import Query, parse_query
 from kb.search.ranking import RELEVANT
 from kb.search.rows import load_documents, load_rows
-from kb.search.run import run
+from kb.search.run import Policy, Scope, SearchRequest, run
 from kb.settings import user_cache
 from kb.sources.folder import SourceFile, SourceText
 from kb.store.collections import find_collection_id, insert_collection

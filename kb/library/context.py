@@ -21,11 +21,10 @@ from kb.results.filters import FilterOptions
 from kb.search.files import SearchedFile, Together
 from kb.search.filters import DocumentFilter
 from kb.search.packing import Candidate, PackedText, Passage, heading_of, pack
-from kb.search.policy import SearchRequest
+from kb.search.run import SearchRequest
 from kb.store.connection import Connection
 from kb.store.contents import (
     Origins,
-    origins_of,
     passages_of_documents,
     sections_of_documents,
     texts_of,
@@ -140,7 +139,7 @@ def _load(
             sections_of_documents(connection, document_ids), itemgetter("document_id")
         )
     }
-    return origins_of(connection, document_ids), {
+    return Origins(connection, document_ids), {
         row["document_id"]: PackedText(
             sum(len(rows[row["document_id"]].get(key, "")) for key in NAMES),
             row["content"],

@@ -11,9 +11,10 @@ from typing import Any
 
 from kb.formats.convert.formats import format_of
 from kb.formats.convert.result import REMARKS
-from kb.library.reading import estimate_tokens, first_line, read_lines
+from kb.library.reading import first_line, read_lines
 from kb.library.resolve import OpenDocument, read_document, read_page
 from kb.library.workspace import Workspace
+from kb.results.base import estimate_tokens
 from kb.results.code import CONTEXT_LINES, CodeMatches
 from kb.results.documents import (
     CollectionInfo,
@@ -33,11 +34,11 @@ from kb.search.files import SearchedFile
 from kb.search.sections import find_section
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
+    Origins,
     address_of,
     count_waiting,
     documents_of_collections,
     newest_documents,
-    origins_of,
     sections_of,
 )
 from kb.store.projects import all_projects
@@ -343,4 +344,4 @@ def _collections_of(file: SearchedFile, connection: Connection) -> list[Collecti
 def _location_of(reading: OpenDocument) -> Callable[[int, int], dict[str, Any]]:
     """Maps lines of a document to its pages, slides, sheets or cells."""
     document_id = reading.row["document_id"]
-    return partial(origins_of(reading.connection, [document_id]).location, document_id)
+    return partial(Origins(reading.connection, [document_id]).location, document_id)

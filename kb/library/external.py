@@ -20,8 +20,7 @@ from kb.results.filters import FilterOptions
 from kb.search.families import ExternalPolicy
 from kb.search.files import SearchedFile
 from kb.search.filters import DocumentFilter
-from kb.search.policy import SearchRequest
-from kb.search.run import run
+from kb.search.run import SearchRequest, run
 from kb.store.contents import collection_range, count_waiting, counts_by_kind
 from kb.text.counted import counted
 

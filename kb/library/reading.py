@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kb.errors import UsageError
+from kb.results.base import estimate_tokens
 from kb.text.counted import counted
-
-# Roughly what current models' tokenizers make of English; everything else counts a token each.
-ASCII_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +68,6 @@ def body_of_markdown(document: str, text: str) -> str | None:
     if not is_markdown(document):
         return None
     return text[read_front_matter(text).character_count :]
-
-
-def estimate_tokens(text: str) -> int:
-    """About how many tokens of an assistant's context a text takes."""
-    if text.isascii():
-        return len(text) // ASCII_CHARACTERS_PER_TOKEN + 1
-    ascii_count = sum(map(str.isascii, text))
-    return ascii_count // ASCII_CHARACTERS_PER_TOKEN + (len(text) - ascii_count) + 1
 
 
 def lines_within(lines: Sequence[str], tokens: int | None) -> tuple[str, int, bool]:

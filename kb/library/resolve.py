@@ -89,7 +89,7 @@ class OpenDocument(NamedTuple):
 def read_document(
     workspace: Workspace, document: str, collection: str, step: Callable[..., T], *arguments: Any
 ) -> tuple[T, SearchedFile]:
-    """The result of a step (`kb/search/policy.py`) on a document, and the file that holds it.
+    """The result of a step (`kb/search/run.py`) on a document, and the file that holds it.
 
     Args:
         document: its id or, without a collection, what somebody types.

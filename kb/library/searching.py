@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -9,7 +10,7 @@ from kb.library.workspace import Workspace
 from kb.results.filters import FilterOptions
 from kb.search.files import SearchedFile
 from kb.search.filters import DocumentFilter
-from kb.search.policy import SearchRequest
+from kb.search.run import SearchRequest
 from kb.sources.address import is_remote, local
 from kb.store.collections import all_collections
 from kb.store.connection import Row
@@ -48,14 +49,15 @@ class Searching(Workspace):
             EmbeddingError: `hybrid` is off, and there are no vectors.
             UsageError: a filter is malformed.
         """
-        from kb.results.search import SearchResults
+        from kb.results.search import SearchResults, SearchRow
 
         documents = DocumentFilter.of(filters)
         request = SearchRequest(
             query, collections, limit, max_distance, hybrid, rerank, documents=documents
         )
-        batch = _answer(self, [request])
-        return SearchResults(results=batch.results[0].results, notice=batch.notice)
+        (answered,), notice = answer(self, [request])
+        rows = [SearchRow.from_dict(row) for row in answered.rows]
+        return SearchResults(results=rows, notice=notice or None)
 
     def search_batch(
         self,
@@ -72,13 +74,24 @@ class Searching(Workspace):
         Args:
             queries: texts, or tuples of a text, the collections to look in, and its own filters.
         """
+        from kb.results.search import BatchResult, BatchResults, SearchRow
+
         requests = []
         for query in queries:
             text, names, *of_query = (query, ()) if isinstance(query, str) else query
             documents = DocumentFilter.of({**filters, **(of_query[0] if of_query else {})})
             options = (max_distance, hybrid, rerank)
             requests.append(SearchRequest(text, names, limit, *options, documents=documents))
-        return _answer(self, requests)
+        answers, notice = answer(self, requests)
+        return BatchResults(
+            results=[
+                BatchResult(
+                    query=request.text, results=[SearchRow.from_dict(row) for row in result.rows]
+                )
+                for request, result in zip(requests, answers, strict=True)
+            ],
+            notice=notice or None,
+        )
 
     def search_for_people(
         self,
@@ -129,25 +142,10 @@ def answer(base: Workspace, requests: Sequence[SearchRequest]) -> tuple[list[Sea
     return answers, " ".join(filter(None, (notice, lost)))
 
 
-def _answer(base: Workspace, requests: Sequence[SearchRequest]) -> BatchResults:
-    from kb.results.search import BatchResult, BatchResults, SearchRow
-
-    answers, notice = answer(base, requests)
-    return BatchResults(
-        results=[
-            BatchResult(
-                query=request.text, results=[SearchRow.from_dict(row) for row in result.rows]
-            )
-            for request, result in zip(requests, answers, strict=True)
-        ],
-        notice=notice or None,
-    )
-
-
 def look_at_archives(workspace: Workspace) -> None:
     """Sync the archives whose folders changed; looks every few seconds at most."""
     file = workspace.file
-    if file.database.read_only:
+    if file.database.read_only or time.monotonic() < file.archive_folders.next_look:
         return
     with file.archive_folders.looking() as is_due:
         if not is_due:

@@ -1,7 +1,7 @@
 """Files on other machines that are searched as if they lay here: docs/decisions/0038-shards.md.
 
 Each worker of a Dask scheduler holds a `ShardReader`, which keeps the files of its machine open. A
-search does the same with them as with files here, step by step (`kb/search/policy.py`), all at
+search does the same with them as with files here, step by step (`kb/search/run.py`), all at
 once. What they propose is merged here.
 """
 
@@ -303,6 +303,7 @@ class Shard(SearchedFile):
         label: str,
     ) -> None:
         super().__init__(model, names, label)
+        self.read = self._begin_reading
         self._shards = shards
         self._key = key
         self._workers = [*workers]
@@ -310,11 +311,13 @@ class Shard(SearchedFile):
         self._version: int | None = None  # of the file, from a read's first step on
         self._is_second = False  # a read was lost once
 
-    def read(self) -> AbstractContextManager[Any]:
+    def _begin_reading(self) -> AbstractContextManager[Any]:
         self._version = None
         return contextlib.nullcontext(self)
 
-    def begin(self, read: Any, step: Callable[..., T], arguments: Sequence[Any]) -> Callable[[], T]:
+    def begin(
+        self, step: Callable[..., T], _: object, read: Any, *arguments: Any
+    ) -> Callable[[], T]:
         def start() -> Callable[[float], Any]:
             ask = self._shards.ask
             given = self._key, self._version, self._left, self.names, step, arguments

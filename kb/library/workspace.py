@@ -17,7 +17,7 @@ from kb.open_file import OpenFile
 from kb.results.findings import Finding
 from kb.search.files import SearchedFile, Together, left_out
 from kb.store.collections import Names, all_collections, shard_of
-from kb.store.connection import Connection, Row
+from kb.store.connection import Connection, Row, translated
 from kb.store.contents import collection_range
 from kb.store.database import Database, labels
 from kb.store.sessions import CallLog, SessionLog
@@ -203,7 +203,7 @@ class Workspace:
             with contextlib.ExitStack() as read:
                 try:
                     connection = read.enter_context(file.database.read())
-                    with file.database.translated():
+                    with translated(file.database.path):
                         row = find(file, connection) if find else file.names.find(connection, name)
                         names |= file.names.existing(connection)
                 except FileError as error:  # of the only file it comes again below
@@ -234,7 +234,7 @@ class Workspace:
             raise CollectionNotFound(message, **error.details) from error
 
     def ask_all(self, step: Callable[..., T], *arguments: Any) -> tuple[dict[SearchedFile, T], str]:
-        """What a step (`kb/search/policy.py`) gives of each file, those of workers too.
+        """What a step (`kb/search/run.py`) gives of each file, those of workers too.
 
         Returns:
             the answers, and what to tell of files that did not answer.

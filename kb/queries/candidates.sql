@@ -3,7 +3,8 @@
 -- name: candidates
 -- Of each of these chunks (JSON list): its document, the cosine distances of the query's vector
 -- (int8; NULL when there is none) to the chunk and to the mean of its document, its title, how it
--- begins, whether the chunk is its first, and the chunk's vector where it has a distance.
+-- begins, whether the chunk is its first, by what copies of the document are told, and the chunk's
+-- vector where it has a distance.
 SELECT
   chunks.chunk_id,
   chunks.document_id,
@@ -17,6 +18,8 @@ SELECT
   documents.title,
   documents.title || ' ' || documents.summary AS beginning,
   chunks.position = 1 AS is_first,
+  documents.path,
+  documents.content_hash,
   CASE WHEN :query IS NOT NULL THEN vectors.vector END AS vector
 FROM chunks
 JOIN documents ON documents.document_id = chunks.document_id
@@ -44,12 +47,14 @@ WHERE keyword_index MATCH matches.value AND keyword_index.rowid BETWEEN :first A
 
 -- name: chunk_scores
 -- The bm25 scores of some chunks (JSON list) and of so many of some documents' (JSON list), each with
--- its document, for each expression, as expressions_held. Weights as in keyword_hits.
+-- its document, for each expression, as expressions_held. All are of the collections from that of the
+-- chunk or document :first to that of :last. Weights as in keyword_hits.
 SELECT matches.value, keyword_index.rowid, chunks.document_id,
        bm25(keyword_index, :title, :heading, :body, :extra) AS score
 FROM json_each(:matches) AS matches CROSS JOIN keyword_index
 CROSS JOIN chunks ON chunks.chunk_id = keyword_index.rowid
-WHERE keyword_index MATCH matches.value AND keyword_index.rowid BETWEEN :first AND :last
+WHERE keyword_index MATCH matches.value
+  AND keyword_index.rowid BETWEEN :first >> 32 << 32 AND :last | 0xFFFFFFFF
   AND +keyword_index.rowid IN (
     SELECT value FROM json_each(:chunk_ids)
     UNION ALL SELECT * FROM (
@@ -62,3 +67,8 @@ SELECT chunk_texts.chunk_id, title, heading, body, extra
 FROM chunk_texts
 WHERE chunk_texts.chunk_id IN (SELECT value FROM json_each(:chunk_ids))
   AND EXISTS (SELECT 1 FROM citations WHERE source_document_id = chunk_texts.document_id);
+
+-- name: count_chunks_of
+-- How many chunks each of these documents (JSON list of ids) has: its last one's position.
+SELECT value, (SELECT max(position) FROM chunks WHERE document_id = value)
+FROM json_each(:document_ids);

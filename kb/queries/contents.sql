@@ -219,11 +219,6 @@ FROM json_each(:document_ids) AS asked
 CROSS JOIN chunks AS last ON last.document_id = asked.value AND last.position = (
   SELECT max(position) FROM chunks WHERE document_id = asked.value);
 
--- name: count_chunks_of
--- How many chunks each of these documents (JSON list of ids) has: its last one's position.
-SELECT value, (SELECT max(position) FROM chunks WHERE document_id = value)
-FROM json_each(:document_ids);
-
 -- name: has_vectors$
 -- Whether any passage of one range of ids has a vector.
 SELECT EXISTS (

@@ -23,17 +23,13 @@ SELECT
   (SELECT count(*) FROM chunks AS siblings
    WHERE siblings.document_id = chunks.document_id) AS chunk_count,
   chunks.start_line,
-  chunks.end_line
+  chunks.end_line,
+  EXISTS (SELECT 1 FROM places WHERE places.document_id = documents.document_id) AS has_origins
 FROM chunks
 JOIN chunk_texts USING (chunk_id)
 JOIN documents ON documents.document_id = chunks.document_id
 JOIN collections USING (collection_id)
 WHERE chunks.chunk_id IN (SELECT value FROM json_each(:chunk_ids));
-
--- name: documents_alike
--- By what copies and translations among these documents (JSON list) are told.
-SELECT document_id, collection_id, path, content_hash FROM documents
-WHERE document_id IN (SELECT value FROM json_each(:document_ids));
 
 -- name: documents_by_hash
 -- All documents that come from a source, with what tells copies.

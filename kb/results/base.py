@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
+# Roughly what current models' tokenizers make of English; everything else counts a token each.
+ASCII_CHARACTERS_PER_TOKEN = 4
+
 
 @cache
 def camel_case(name: str) -> str:
@@ -24,28 +27,28 @@ class Result:
     # For pydantic, which writes the protocol's schemas.
     __pydantic_config__: ClassVar[dict[str, Any]] = {"alias_generator": camel_case}
     unsent: ClassVar[tuple[str, ...]] = ()  # fields for callers in Python alone
+    wire_keys: ClassVar[dict[str, str]] = {}  # on the wire, by the field's name
 
     def __init_subclass__(cls, *, kw_only: bool = True) -> None:
         super().__init_subclass__()
         dataclass(frozen=True, kw_only=kw_only)(cls)
+        key_of = cls.__pydantic_config__.get("alias_generator", str)
+        cls.wire_keys = {field.name: key_of(field.name) for field in fields(cls)}  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """The object that is sent: wire keys, nested results as objects, nothing that is None."""
         pairs = (
-            (key, getattr(self, name)) for name, key in self._keys() if name not in self.unsent
+            (key, getattr(self, name))
+            for name, key in self.wire_keys.items()
+            if name not in self.unsent
         )
         return {key: plain(value) for key, value in pairs if value is not None}
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Self:
         """A result without nested ones, from what `to_dict` gives."""
-        values = {name: row.get(key) for name, key in cls._keys()}
+        values = {name: row.get(key) for name, key in cls.wire_keys.items()}
         return cls(**{name: value for name, value in values.items() if value is not None})
-
-    @classmethod
-    def _keys(cls) -> Iterator[tuple[str, str]]:
-        key_of = cls.__pydantic_config__.get("alias_generator", str)
-        return ((field.name, key_of(field.name)) for field in fields(cls))  # type: ignore[arg-type]
 
 
 class SnakeResult(Result):
@@ -64,6 +67,14 @@ class Listing(Result, Generic[T]):
 
     def __len__(self) -> int:
         return len(getattr(self, self.listed))
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens of an assistant's context a text takes."""
+    if text.isascii():
+        return len(text) // ASCII_CHARACTERS_PER_TOKEN + 1
+    ascii_count = sum(map(str.isascii, text))
+    return ascii_count // ASCII_CHARACTERS_PER_TOKEN + (len(text) - ascii_count) + 1
 
 
 def plain(value: Any) -> Any:

@@ -20,12 +20,11 @@ from kb.search.occurrences import (
     documents_matching,
     match_of_word,
 )
-from kb.search.policy import HitsOfFile, Scope, SearchRequest
 from kb.search.query import Query, parse_query, quote
 from kb.search.ranking import FUZZY_SCORE, MIN_SCORE_WITHOUT_WORDS, shown
 from kb.search.results import nearest_snippets
 from kb.search.rows import load_rows
-from kb.search.run import run
+from kb.search.run import HitsOfFile, Scope, SearchRequest, run
 from kb.search.typos import ONE_EDIT_FROM, prefixed, variants
 from kb.store.connection import Connection, Row
 from kb.store.contents import (

@@ -35,7 +35,7 @@ from kb.search.typos import stems_of_words
 from kb.store.citations import page_key
 from kb.store.collections import Labels
 from kb.store.connection import Connection
-from kb.store.contents import WHOLE_FILE, Ranges, count_chunks_of, range_around
+from kb.store.contents import WHOLE_FILE, Ranges
 from kb.store.vectors import FEWEST_RESULTS, nearest_chunks, query_blob
 from kb.text.terms import bigrams, is_unspaced, pictographs, runs, version_pattern, words
 
@@ -166,35 +166,20 @@ def candidates(snapshot: Snapshot, file_query: FileQuery, budget: Budget) -> Can
         chunk_ids=json.dumps([*ids, *named]),
     )
     document_of = {row[0]: row[1] for row in rows}
+    standard = model.calibration.standard
+    near = [row for row in rows if row[2] is not None]
+    best = nlargest(budget.promising, rows, key=lambda row: lists.scores.get(row[0], 0.0))
+    best += nlargest(budget.promising, near, key=lambda row: standard(1 - (row[2] + row[3]) / 2))
+    whole = {*(row[1] for row in best), *(document_of[chunk_id] for chunk_id in named)}
     terms = terms_of(query, lists.prefixes)
-    matches = match_terms(
-        snapshot,
-        terms,
-        lists.alternatives,
-        document_of,
-        {
-            *_promising_documents(rows, lists.scores, model, budget.promising),
-            *(document_of[chunk_id] for chunk_id in named),
-        },
-        titles=len(terms) <= MAX_TITLE_WORDS,
-    )
+    is_title = len(terms) <= MAX_TITLE_WORDS
+    matches = match_terms(snapshot, terms, lists.alternatives, document_of, whole, titles=is_title)
     lists, matches = without_other_words(snapshot, lists, matches, document_of)
     lists, matches = weigh_addresses(snapshot, query.text, lists, matches, document_of)
     readable = 0.0 if query.is_exact else 1.0
     if model.is_english and readable:
         readable = readable_share(query.words_to_embed)
     return Candidates(query, model, nearest, lists, rows, matches, frozenset(named), readable)
-
-
-def _promising_documents(
-    rows: Sequence[tuple[Any, ...]], scores: Mapping[int, float], model: FileModel, most: int
-) -> set[int]:
-    """The documents of the candidates that are best by words or nearest."""
-    best = nlargest(most, rows, key=lambda row: scores.get(row[0], 0.0))
-    standard = model.calibration.standard
-    near = [row for row in rows if row[2] is not None]
-    best += nlargest(most, near, key=lambda row: standard(1 - (row[2] + row[3]) / 2))
-    return {row[1] for row in best}
 
 
 def _named(snapshot: Snapshot, query: Query, ranges: Ranges, filters: Filters) -> list[int]:
@@ -286,7 +271,7 @@ def match_terms(
         },
         sizes,
         scores,
-        count_chunks_of(snapshot.connection, whole),
+        dict(snapshot.connection.tuples("count_chunks_of", document_ids=sorted(whole))),
         frequencies,
         set.intersection(*(holding[match] for match in in_titles)) if in_titles else frozenset(),
     )
@@ -322,15 +307,15 @@ def _scores(
     documents: bm25 over idf, as if passages had mean length, which most have."""
     scores: dict[str, dict[int, float]] = {match: {} for match in idf}
     frequencies: dict[str, dict[int, float]] = {match: {} for match in idf}
-    first, last = range_around([*document_of, *whole])
+    ids = [*document_of, *whole]
     rows = snapshot.connection.tuples(
         "chunk_scores",
         matches=json.dumps([*idf]),
         chunk_ids=json.dumps([*document_of]),
         document_ids=json.dumps(sorted(whole)),
         most=MAX_SIBLINGS,
-        first=first,
-        last=last,
+        first=min(ids, default=0),
+        last=max(ids, default=0),
         **COLUMN_WEIGHTS,
     )
     for match, chunk_id, document_id, score in rows:
@@ -453,6 +438,7 @@ def _chunks_as_typed(
     }
 
 
+@lru_cache(maxsize=1024)
 def _is_no_plural(word: str) -> bool:
     """Whether a final s belongs to the word: `lfs`, `AWS`, `iis`, `status`."""
     stem = word[:-1].lower()

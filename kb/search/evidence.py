@@ -268,7 +268,7 @@ def _evidence(file: Candidates, corpus: CorpusStatistics) -> list[Evidence]:
     of_document: dict[int, tuple[float, float | None, float, bool]] = {}
     evidence: list[Evidence] = []
     for row in file.rows:
-        chunk_id, document_id, distance, document_distance, title, beginning, is_first, _ = row
+        chunk_id, document_id, distance, document_distance, title, beginning, is_first, *_ = row
         if (shared := of_document.get(document_id)) is None:
             shared = of_document[document_id] = (
                 of_documents.get(document_id, 0.0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -15,9 +15,8 @@ from kb.search.candidates import Budget
 from kb.search.evidence import Hit
 from kb.search.files import SearchedFile, Snapshot
 from kb.search.filters import Filters
-from kb.search.policy import HitsOfFile, Policy, Scope, SearchRequest
 from kb.search.query import Query, parse_query
-from kb.search.run import run
+from kb.search.run import HitsOfFile, Policy, Scope, SearchRequest, run
 from kb.store.collections import all_collections
 from kb.store.connection import Connection, Row
 from kb.store.contents import collection_range, has_vectors
@@ -36,8 +35,7 @@ class OfDocuments(Policy):
     tells_doubts = False
     folds = False
 
-    def parse(self, text: str) -> Query:
-        return parse_query(text)
+    parse: Callable[[str], Query] = staticmethod(parse_query)
 
 
 class ExternalPolicy(OfDocuments):

@@ -1,7 +1,7 @@
 """The files of a search: reads of them, and what is known of each until it changes.
 
 Several are searched as one: large ones in parallel, and without any that fails. A search's steps
-are functions that take the file, a read of it and more (`kb/search/policy.py`); a file on another
+are functions that take the file, a read of it and more (`kb/search/run.py`); a file on another
 machine runs them there.
 
 Counting takes .035 us for each passage that contains a word: 11 ms for the eight words of a
@@ -25,7 +25,6 @@ from kb.models.embedder import BUNDLED_CALIBRATION, Calibration, available_cores
 from kb.store.collections import Names
 from kb.store.connection import Connection, translated
 from kb.store.contents import ChunkRange, Ranges
-from kb.store.database import Database
 from kb.store.vectors import current_model
 from kb.store.vocabulary import beginning_of_words
 
@@ -47,23 +46,16 @@ class SearchedFile:
     """An open file as a search sees it; `label` is its name for people."""
 
     is_far = False  # on another machine
+    # Begins a step with its arguments; returns a function that gives its result.
+    begin: Callable[..., Callable[[], Any]] = partial
 
     def __init__(self, model: ModelInUse, names: Names, label: str = "The file") -> None:
         self.model = model
+        self.database = model.database
         self.names = names
         self.label = label
-
-    @property
-    def database(self) -> Database:
-        return self.model.database
-
-    def read(self) -> AbstractContextManager[Any]:
-        """A read of the file, for `begin`. Raises FileError if it cannot be read."""
-        return self.model.database.read()
-
-    def begin(self, read: Any, step: Callable[..., T], arguments: Sequence[Any]) -> Callable[[], T]:
-        """Begin a step; returns a function that gives its result."""
-        return partial(step, self, read, *arguments)
+        # Raises FileError if the file cannot be read.
+        self.read: Callable[[], AbstractContextManager[Any]] = model.database.read
 
 
 class Together:
@@ -98,14 +90,14 @@ class Together:
         for file in self.files:
             if of is None or file in of:
                 more = arguments if of is None else (*arguments, of[file])
-                begun[file] = file.begin(self._reads[file], step, more)
+                begun[file] = file.begin(step, file, self._reads[file], *more)
         results: dict[SearchedFile, T] = {}
         with contextlib.ExitStack() as end:
             if at_once and len(begun) > 1 and sum(map(_size, begun)) >= SIDE_BY_SIDE:
                 begun = _side_by_side(begun, end)
             for file, finish in begun.items():
                 try:
-                    with translated(file.model.database.path):
+                    with translated(file.database.path):
                         results[file] = finish()
                 except FileError as error:
                     self.leave_out(file, error)
@@ -157,7 +149,7 @@ def _collection(
 def _size(file: SearchedFile) -> int:
     """Its local size in bytes; 0 if it is in memory, remote or gone."""
     try:
-        return 0 if file.is_far else file.model.database.path.stat().st_size
+        return 0 if file.is_far else file.database.path.stat().st_size
     except OSError:
         return 0
 
@@ -223,6 +215,9 @@ class Snapshot(NamedTuple):
 
     @property
     def model(self) -> FileModel:
+        return self.connection.once("file model", self._read_model)
+
+    def _read_model(self) -> FileModel:
         if (row := current_model(self.connection)) is None:
             return FileModel()
         calibration = Calibration(row["slope"], row["intercept"])

@@ -153,8 +153,6 @@ def _fitting(
 def enforced(connection: Connection, query: Query, ranges: Ranges) -> tuple[Query, Filters, str]:
     """A query with its `chunk_filters`, and a notice. Quotes were often pasted: if no passage
     contains a quoted phrase, its words are searched without them."""
-    if not (query.must or query.must_not or query.tags or query.tags_not):
-        return query, NO_FILTERS, ""
     for tag in query.tags:
         if not _chunks_tagged(connection, tag, ranges):
             return query, Filters(set()), no_such_tag(connection, tag, ranges)
@@ -261,7 +259,8 @@ class DocumentFilter(NamedTuple):
         """Raises UsageError for an option that means nothing."""
         documents = cls(**options)
         for name in ("since", "until"):
-            _require_date(name, getattr(documents, name))
+            if text := getattr(documents, name):
+                _require_date(name, text)
         for text in documents.metadata:
             if not text.partition("=")[0].strip() or "=" not in text:
                 raise UsageError(f'metadata is "key=value", not "{text}"', field="metadata")
@@ -285,8 +284,6 @@ class DocumentFilter(NamedTuple):
 
     def rows_of(self, hits: list[tuple[T, Hit]], limit: int) -> list[tuple[T, Hit]]:
         """The hits to show, each with its file."""
-        if self.shows_all:
-            return hits[:limit]
         counts: dict[tuple[int, int | None], int] = defaultdict(int)
         shown = []
         for file, hit in hits:
@@ -309,8 +306,6 @@ def within_filter(
 ) -> tuple[Filters, str]:
     """Filters narrowed to matching documents, and a notice if none match; `called`: how each
     collection is shown, by row id. Raises UsageError for a glob that can match nothing."""
-    if documents.is_open:
-        return filters, ""
     key = [documents[:5], ranges, [*called]]
     ids, notice = _cached(
         connection, "passing", key, lambda: _passing(connection, documents, ranges, called)
@@ -407,10 +402,7 @@ def _matching(
 def _require_date(name: str, text: str) -> None:
     """Raise UsageError unless it is a day, a month or a year."""
     try:
-        if text:
-            date.fromisoformat(
-                f"{text}{'-01-01'[len(text) - 4 :]}" if _DATE.fullmatch(text) else ""
-            )
+        date.fromisoformat(f"{text}{'-01-01'[len(text) - 4 :]}" if _DATE.fullmatch(text) else "")
     except ValueError:
         raise UsageError(
             f'{name} is a date, such as 2026-01-31, not "{text}"', field=name

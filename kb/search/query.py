@@ -146,7 +146,9 @@ def parse_query(text: str, *, tags: bool = False) -> Query:
         notice = (
             f"The query is long: what follows its first {MAX_CHARACTERS:,} characters is left out."
         )
-    text = clean(text)
+    if not text.isascii() or "\0" in text:
+        text = clean(text)
+    tags = tags and TAG in text.casefold()
     if len(text) > MAX_OPERATOR_CHARACTERS or len(words(text)) > MAX_OPERATOR_WORDS:
         return _pasted(text, notice)
     terms: list[Operand] = []
@@ -276,7 +278,8 @@ def _match_required(operand: Operand) -> str:
         parts.append(quote(normal) + ("*" if operand.is_prefix else ""))
     else:
         parts += [_match_run(run) for word in typed for run in runs(word)]
-    parts += map(quote, pictographs(normal))
+    if not normal.isascii():
+        parts += map(quote, pictographs(normal))
     return f"({' AND '.join(parts)})" if len(parts) > 1 else "".join(parts)
 
 

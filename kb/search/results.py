@@ -18,10 +18,9 @@ from kb.errors import EmbeddingError
 from kb.model_in_use import ModelInUse
 from kb.search.files import SearchedFile, Together
 from kb.search.highlight import excerpts, merged, spans
-from kb.search.policy import SearchRequest
 from kb.search.query import Query
 from kb.search.ranking import explained
-from kb.search.run import run
+from kb.search.run import SearchRequest, run
 from kb.sources.address import document_file
 from kb.store.connection import Connection, Row
 from kb.store.contents import stored_file

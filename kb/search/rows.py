@@ -16,13 +16,14 @@ from typing import Any
 from kb.errors import EmbeddingError
 from kb.model_in_use import ModelInUse
 from kb.models.rerank import blend
+from kb.search.candidates import Candidates
 from kb.search.evidence import Hit
 from kb.search.files import SearchedFile, Snapshot
 from kb.search.query import Query
 from kb.search.ranking import readable_share
 from kb.store.collections import Labels
 from kb.store.connection import Connection, Row
-from kb.store.contents import address_fields, origins_of, paths_of_chunks
+from kb.store.contents import Origins, address_fields, paths_of_chunks
 
 
 def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:
@@ -45,9 +46,10 @@ def passage_rows(
     rows: list[Any] = []
     by_id = {hit.chunk_id: hit for hit in hits}
     loaded = load_rows(connection, [*by_id])
-    origins = origins_of(connection, [row["document_id"] for row in loaded])
+    converted = [row["document_id"] for row in loaded if row["has_origins"]]
+    origins = Origins(connection, converted) if converted else None
     for row in loaded:
-        hit = by_id[row["chunk_id"]]
+        hit, lines = by_id[row["chunk_id"]], (row["start_line"], row["end_line"])
         shown: Any = {
             **called[row["collection_id"]],
             "documentId": row["document"],
@@ -56,9 +58,9 @@ def passage_rows(
             "content": row["content"],
             "chunkIndex": row["position"],
             "totalChunks": row["chunk_count"],
-            "startLine": row["start_line"],
-            "endLine": row["end_line"],
-            **origins.fields(row["document_id"], row["start_line"], row["end_line"]),
+            "startLine": lines[0],
+            "endLine": lines[1],
+            **(origins.fields(row["document_id"], *lines) if origins else {}),
             "relevanceScore": hit.score,
         }
         if dates and row["date"]:
@@ -111,19 +113,15 @@ _CONFLICT = re.compile(
 )
 
 
-def fold(_: SearchedFile, connection: Connection, hits: Sequence[Hit]) -> dict[int, list[str]]:
-    """For each document of some hits, best first, the paths that it stands for, a step."""
-    ids = list(dict.fromkeys(hit.document_id for hit in hits if hit.document_id is not None))
-    if len(ids) < 2:
-        return {document_id: [] for document_id in ids}
-    rows = connection.tuples("documents_alike", document_ids=ids)
-    documents = {document_id: rest for document_id, *rest in rows}
+def fold(candidates: Candidates, hits: Sequence[Hit]) -> dict[int, list[str]]:
+    """For each document of some hits of a file, best first, the paths that it stands for."""
+    documents = {row[1]: row[7:9] for row in candidates.rows}
+    ids = dict.fromkeys(hit.document_id for hit in hits if hit.document_id is not None)
     shown: dict[tuple[int, object], int] = {}
     others: dict[int, list[str]] = {}
     for document_id in ids:
-        if document_id not in documents:
-            continue
-        collection_id, path, content_hash = documents[document_id]
+        path, content_hash = documents[document_id]
+        collection_id = document_id >> 32
         keys = [(collection_id, content_hash), (collection_id, key_of(path))]
         first = next((shown[key] for key in keys if key in shown), document_id)
         for key in keys:

@@ -4,30 +4,211 @@
 
 Loading a model takes a second, so there are two reads: the first says what each file is asked, then
 the queries get their vectors, and the second answers.
+
+What a file does is a few steps of a `Policy`, which says what differs between the families. A
+remote file runs them on its own machine (`kb/library/shards.py`): a step's arguments and results
+can be pickled, and a step knows nothing of other files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
 from kb.errors import EmbeddingError, FileError
+from kb.model_in_use import ModelInUse
 from kb.models.choose import may_be_english
 from kb.models.embedder import Floats
 from kb.models.rerank import CANDIDATES
-from kb.search.candidates import Candidates
+from kb.search.candidates import Budget, Candidates, FileQuery, candidates
 from kb.search.evidence import MAX_DISTANCE, Hit, absent_words, merge
-from kb.search.files import LostReadError, SearchedFile, Together
-from kb.search.filters import OPEN
-from kb.search.policy import DOCUMENTS, Look, Policy, Proposal, SearchRequest, count_vectors
-from kb.search.query import Query, bare_words, says_little
+from kb.search.files import LostReadError, SearchedFile, Snapshot, Together, existing_words
+from kb.search.filters import NO_FILTERS, OPEN, DocumentFilter, Filters, enforced, within_filter
+from kb.search.query import Query, bare_words, parse_query, says_little
 from kb.search.ranking import RELEVANT
-from kb.search.rows import MAX_FOLDED, embedded_texts, finer_order, fold
-from kb.search.typos import FOREIGN_FROM
-from kb.store.contents import WHOLE_FILE, ChunkRange
+from kb.search.rows import MAX_FOLDED, embedded_texts, finer_order, fold, passage_rows
+from kb.search.typos import FOREIGN_FROM, correct
+from kb.store.collections import Labels
+from kb.store.connection import Connection, Row
+from kb.store.contents import WHOLE_FILE, ChunkRange, Ranges, count_with_vector, has_waiting
+from kb.store.vectors import current_model
 from kb.text.counted import counted, some_of
 from kb.text.terms import words as words_of
+
+HitsOfFile = tuple[FileQuery, Sequence[Hit]]  # what a file was asked, and its hits
+
+
+class SearchRequest(NamedTuple):
+    """What a caller wants of a search."""
+
+    text: str
+    collections: Sequence[str] = ()  # names; () for all
+    limit: int = 10
+    max_distance: float = MAX_DISTANCE  # below 2, drops rows whose distance is greater or unknown
+    hybrid: bool = True  # False: meaning alone; operators are still enforced
+    rerank: bool = False  # spend more time on a finer order of the best candidates
+    needs_distances: bool = True  # False if nobody sees them: an exact query then needs no model
+    documents: DocumentFilter = OPEN
+
+
+class Scope(NamedTuple):
+    """Where a file is searched."""
+
+    ranges: Ranges
+    called: Labels = {}  # noqa: RUF012 - never changed
+    only: set[int] | None = None  # the chunks to search, if not all of the ranges
+
+
+class Look(NamedTuple):
+    """What a file says before it is searched."""
+
+    names: set[str]  # the requested collections that it has
+    words: set[str]  # the words of the queries that it has
+    has_scope: list[bool]  # by request, whether it has anything to say
+    model: Row | None  # its `current_model`
+    passages: int  # its number of passages; 0 if it is the only file
+
+
+class Proposal(NamedTuple):
+    """The candidates of a file."""
+
+    file_query: FileQuery  # without its vector
+    candidates: Candidates
+    notice: str
+    waits: bool  # whether searched passages have no vector yet
+
+
+class Policy:
+    """What differs between the families of tools; this class is the documents family's."""
+
+    budget = Budget()  # how much of each file becomes candidates
+    max_hits = 0  # that rows are made of; 0: as many as rows are asked for
+    is_of_documents = False  # a row is a document, at its best passage
+    corrects = True  # misspelt words are also searched by their likely form
+    corrects_foreign = False  # even if most of a query's words are unknown
+    tells_doubts = True  # notices tell of missing vectors, absent words and unlikely rows
+    folds = True  # copies and translations of a document are named in its row
+    keeps_filters = False  # rows need what passes, which may be very much
+    needs_all_files = False  # if one file does not answer, none does
+
+    parse: Callable[[str], Query] = partial(parse_query, tags=True)
+
+    def scope(
+        self, file: SearchedFile, snapshot: Snapshot, query: Query, request: SearchRequest
+    ) -> Scope | None:
+        """Where a file is searched; None if it has nothing to say."""
+        names = request.collections
+        ranges, called = file.names.ranges(snapshot.connection, names, some=True)
+        return Scope(ranges, called) if called or not names else None
+
+    def filters(
+        self, snapshot: Snapshot, query: Query, scope: Scope, request: SearchRequest
+    ) -> tuple[Query, Filters, str]:
+        """The query as searched, what its operators let pass, and a notice."""
+        connection, filters, notice, nothing = snapshot.connection, NO_FILTERS, "", ""
+        if query.must or query.must_not or query.tags or query.tags_not:
+            query, filters, notice = enforced(connection, query, scope.ranges)
+        if not request.documents.is_open:
+            filters, nothing = within_filter(
+                connection, filters, request.documents, scope.ranges, scope.called
+            )
+        return query, filters, f"{notice} {nothing}".strip()
+
+    # The vector of each text by a `ModelInUse` and its file's `current_model`, None if there is
+    # none, and why. Raises EmbeddingError if the family needs vectors.
+    embed: Callable[..., tuple[Sequence[Floats | None], str]] = staticmethod(
+        ModelInUse.try_embed_queries
+    )
+
+    def rows(
+        self, _: SearchedFile, connection: Connection, request: SearchRequest, part: HitsOfFile
+    ) -> Sequence[Any]:
+        """The rows of one file's hits, a step."""
+        file_query, hits = part
+        return passage_rows(
+            connection, hits, file_query.called, dates=request.documents.shows_dates
+        )
+
+    def look(
+        self,
+        file: SearchedFile,
+        connection: Connection,
+        requests: Sequence[SearchRequest],
+        parsed: Sequence[Query],
+        is_alone: bool,
+    ) -> Look:
+        """What a file says of some requests, a step."""
+        snapshot = Snapshot(connection)
+        names: set[str] = set()
+        has_scope = []
+        for query, request in zip(parsed, requests, strict=True):
+            has_scope.append(self.scope(file, snapshot, query, request) is not None)
+            for name in request.collections:
+                if file.names.find(connection, name):
+                    names.add(name)
+        return Look(
+            names,
+            existing_words(connection, bare_words(parsed)) if self.corrects else set(),
+            has_scope,
+            current_model(connection),
+            0 if is_alone else snapshot.sizes.passages,
+        )
+
+    def correct(
+        self, _: SearchedFile, connection: Connection, parsed: Sequence[Query], words: set[str]
+    ) -> list[tuple[Query, str]]:
+        """The queries as `correct` gives them, a step; `words` are those that any file knows."""
+        foreign = self.corrects_foreign
+        return [correct(connection, query, words, even_foreign=foreign) for query in parsed]
+
+    def notice_of(
+        self, file: SearchedFile, connection: Connection, request: SearchRequest, query: Query
+    ) -> str:
+        """The notice about a query's operators, a step."""
+        snapshot = Snapshot(connection)
+        if (scope := self.scope(file, snapshot, query, request)) is None:
+            return ""
+        return self.filters(snapshot, query, scope, request)[2]
+
+    def propose(
+        self,
+        file: SearchedFile,
+        connection: Connection,
+        request: SearchRequest,
+        tells_waiting: bool,
+        part: tuple[Query, Floats | None, Budget],
+    ) -> Proposal | None:
+        """The candidates of a file, a step; None if it no longer has anything to say."""
+        query, vector, budget = part
+        snapshot = Snapshot(connection)
+        if (scope := self.scope(file, snapshot, query, request)) is None:
+            return None
+        query, filters, notice = self.filters(snapshot, query, scope, request)
+        file_query = FileQuery(query, vector, scope.ranges, filters, scope.called)
+        answer = candidates(snapshot, file_query, budget)
+        cached: dict[ChunkRange, bool] = connection.cached("waiting ranges")
+        ranges = scope.ranges if tells_waiting else ()
+        cached |= {r: has_waiting(connection, r) for r in ranges if r not in cached}
+        kept = filters if self.keeps_filters else NO_FILTERS
+        return Proposal(
+            file_query._replace(vector=None, filters=kept),
+            answer,
+            notice,
+            any(cached[r] for r in ranges),
+        )
+
+
+def count_vectors(
+    _: SearchedFile, connection: Connection, ranges: Collection[ChunkRange]
+) -> tuple[int, int]:
+    """As `count_with_vector`, a step."""
+    return count_with_vector(connection, ranges)
+
+
+DOCUMENTS = Policy()
+
 
 FileHit = tuple[SearchedFile, Hit]
 WORDS_ALONE = "There are no embeddings yet: judged by words alone until `kb sync` has made some."
@@ -206,19 +387,26 @@ class _Search:
             policy.propose, request, tells_waiting, of=parts, at_once=True
         )
         proposals = {file: proposal for file in files if (proposal := answered.get(file))}
-        proposals = self._agreed(number, proposals)
+        if any(proposal.notice for proposal in proposals.values()):
+            proposals = self._agreed(number, proposals)
         origins = [*proposals]
         answers = [proposal.candidates for proposal in proposals.values()]
         most = limit + (MAX_FOLDED if policy.folds else 0)
-        merged = merge(answers, most if request.documents.shows_all else None, request.max_distance)
-        hits = request.documents.rows_of([(origins[origin], hit) for origin, hit in merged], most)
+        shows_all = request.documents.shows_all
+        merged = merge(answers, most if shows_all else None, request.max_distance)
+        hits = [(origins[origin], hit) for origin, hit in merged]
+        if not shows_all:
+            hits = request.documents.rows_of(hits, most)
         others: dict[SearchedFile, dict[int, list[str]]] = {}
         if policy.folds:
-            others = self.together.each(fold, of=_by_file(hits))
+            others = {
+                file: fold(proposals[file].candidates, of_file)
+                for file, of_file in _by_file(hits).items()
+            }
             hits = [
                 (file, hit)
                 for file, hit in hits
-                if hit.document_id is None or hit.document_id in others.get(file, ())
+                if hit.document_id is None or hit.document_id in others[file]
             ][:limit]
         if policy.tells_doubts:
             best, is_alone = [hit for _, hit in hits], len(self._requests) == 1
@@ -243,7 +431,10 @@ class _Search:
             and not self._problems
             and any(answer.rows for answer in results)
         ):
-            self.notices.append(WORDS_ALONE if self._lacks_vectors else self._missing_vectors())
+            if self._lacks_vectors:
+                self.notices.append(WORDS_ALONE)
+            elif self._some_wait:
+                self._notice_missing()
 
     def texts_to_rerank(self, result: SearchResult) -> list[str]:
         """The best hits' texts as the model embedded them."""
@@ -323,17 +514,15 @@ class _Search:
         listed = [next(left[file]) for file, _ in hits]
         return SearchResult(listed, [hit for _, hit in hits], [file for file, _ in hits], queries)
 
-    def _missing_vectors(self) -> str:
-        """A notice while some of the searched passages have no vector yet."""
-        if not self._some_wait:
-            return ""
+    def _notice_missing(self) -> None:
+        """Note that some of the searched passages have no vector yet."""
         ranges = {
             file: {WHOLE_FILE} if WHOLE_FILE in within else within
             for file, within in self._by_meaning.items()
         }
         counts = self.together.each(count_vectors, of=ranges)
         total, embedded = (sum(numbers) for numbers in zip(*counts.values(), strict=True))
-        return (
+        self.notices.append(
             f"{embedded:,} of {counted(total, 'passage has', 'passages have')} vectors yet: the "
             "others are found by words alone until `kb sync` has made theirs."
         )
@@ -356,8 +545,15 @@ def _doubts(
     is_unlikely = not hits or hits[0].score < RELEVANT
     absent, _ = absent_words(answers)
     by_meaning = hits and any(answer.nearest and answer.model.is_english for answer in answers)
+    typed = words_of(text)
+    is_english = len(typed) < FOREIGN_FROM or any(
+        says_little(word) for word in typed if word.isascii()
+    )
     # To tell a language takes .4 s the first time: only where something is said of it.
-    is_foreign = is_unlikely and (absent or by_meaning) and _is_foreign(text, answers)
+    is_foreign = (is_unlikely and (absent or by_meaning)) and (
+        min((answer.readable for answer in answers), default=1.0) < MOSTLY
+        or not (is_english or may_be_english(text))
+    )
     if absent and not is_foreign:
         listed = [f'"{word}"' for word in absent]
         notices.append(f"No document has {some_of(listed)}.")
@@ -366,12 +562,3 @@ def _doubts(
         if is_foreign and by_meaning:
             notices.append(READS_ENGLISH)
     return notices
-
-
-def _is_foreign(text: str, answers: Sequence[Candidates]) -> bool:
-    if min((answer.readable for answer in answers), default=1.0) < MOSTLY:
-        return True
-    typed = words_of(text)
-    if len(typed) < FOREIGN_FROM or any(says_little(word) for word in typed if word.isascii()):
-        return False
-    return not may_be_english(text)

@@ -73,7 +73,7 @@ from kb.server.wire import (
 )
 from kb.text.json_text import JsonError, parse_json
 from kb.tools.parameters import Filtered
-from kb.tools.registry import field_errors, load_tools, tolerant
+from kb.tools.registry import clean_values, field_errors, load_tools, tolerant
 from kb.tools.session import Session
 
 VERSION_HEADER = "mcp-protocol-version"
@@ -369,7 +369,7 @@ def _parsed(body: bytes) -> _SearchOptions:
         value = parse_json(body, from_client=True)
         if not isinstance(value, dict):
             raise UsageError('the body must be an object, such as {"query": "wind"}')
-        return _SearchOptions.model_validate(tolerant(value, _SCHEMA))
+        return _SearchOptions.model_validate(tolerant(clean_values(value), _SCHEMA))
     except JsonError as error:
         raise UsageError(f"the body is not JSON that can be read: {error}") from error
     except ValidationError as error:

@@ -279,17 +279,16 @@ class Names:
         return self._shared.get(name, name)
 
     def called(self, row: Row) -> Called:
-        if row["name"] in self._shared:
-            return Called(self._shared[row["name"]], None)
-        for alias, name in self.aliases.items():
-            if name == row["name"]:
-                return Called(alias, name)
-        return Called(row["name"], None)
+        shown = self.shown(row)
+        return Called(shown["collection"], shown.get("collectionId"))
 
     def shown(self, row: Row) -> dict[str, str]:
-        called = self.called(row)
-        full = {} if called.collection_id is None else {"collectionId": called.collection_id}
-        return {"collection": called.collection, **full}
+        """As `called`, by the keys that are sent."""
+        name = row["name"]
+        if name in self._shared:
+            return {"collection": self._shared[name]}
+        alias = next((alias for alias, full in self.aliases.items() if full == name), "")
+        return {"collection": alias, "collectionId": name} if alias else {"collection": name}
 
     def document(self, connection: Connection, collection: Row, path: str, shown: str) -> Row:
         """A document with its text. Raises DocumentNotFound, with the nearest ids."""

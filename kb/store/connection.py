@@ -19,7 +19,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,6 +96,7 @@ _deadlines: weakref.WeakSet[Deadline] = weakref.WeakSet()
 _lock = threading.Lock()
 _changed = threading.Event()
 _watch: threading.Thread | None = None
+_clocks = threading.local()  # each thread's `thread_clock`
 
 
 class Deadline:
@@ -112,10 +113,11 @@ class Deadline:
         self._number = 0  # of the statement
         self._began = (0, 0.0)  # which statement was seen first when, by that clock
         self._is_over = False
-        global _watch
+        global _watch, _clocks
         with _lock:
             _deadlines.add(self)
             if _watch is None or not _watch.is_alive():  # a fork has no thread but its own
+                _clocks = threading.local()
                 _watch = threading.Thread(target=_watch_all, name="deadlines", daemon=True)
                 _watch.start()
 
@@ -138,7 +140,10 @@ class Deadline:
             raise apsw.InterruptError("nobody waits for the answer")
         self._number += 1
         self._is_over = False
-        self._clock = thread_clock()
+        try:
+            self._clock = _clocks.now
+        except AttributeError:
+            self._clock = _clocks.now = thread_clock()
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._clock = None
@@ -227,7 +232,6 @@ class Connection:
         # Sources are relative to `folder`; the file belongs to `project`. Absolute, "" for none.
         self.folder = folder
         self.project = project
-        self._tokenizers: dict[bool, apsw.FTS5Tokenizer] = {}
         self._cache: dict[str, tuple[tuple[int, int], Any]] = {}
         self._added_runs: set[bytes] = set()
         self._added_version = 0
@@ -246,7 +250,7 @@ class Connection:
 
     def once(self, name: str, read: Callable[[], T]) -> T:
         """What `read` returns, called again only after a change; call it inside a read or write."""
-        stamp = self.version(), self.changes()
+        stamp = self.version(), self.apsw.total_changes()
         entry = self._cache.get(name)
         if entry is None or entry[0] != stamp:
             entry = self._cache[name] = stamp, read()
@@ -263,7 +267,8 @@ class Connection:
     def version(self) -> int:
         """A number that changes whenever others change the file; constant in a transaction."""
         if self._data_version is None:
-            self._data_version = self._number("data_version")
+            version: Any = self.apsw.pragma("data_version")
+            self._data_version = int(version)
         return self._data_version
 
     def added_runs(self) -> set[bytes]:
@@ -282,9 +287,8 @@ class Connection:
             (start, end, term) each, in characters.
         """
         utf8 = text.encode()
-        tokens: Any = self._tokenizer(stem)(
-            utf8, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
-        )
+        tokenizer = self._stemming if stem else self._folding
+        tokens: Any = tokenizer(utf8, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False)
         if len(utf8) == len(text):
             return list(tokens)
         terms: list[tuple[int, int, str]] = []
@@ -298,14 +302,16 @@ class Connection:
     def stems(self, text: str) -> list[str]:
         """The keyword index's terms of a text, in order: 7 us a passage, `tokenize` takes 18."""
         how = {"include_offsets": False, "include_colocated": False}
-        tokens: Any = self._tokenizer(True)(text.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, **how)
+        tokens: Any = self._stemming(text.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, **how)
         return list(tokens)
 
-    def _tokenizer(self, stem: bool) -> apsw.FTS5Tokenizer:
-        if stem not in self._tokenizers:
-            name, *arguments = ["porter", *TOKENIZER] if stem else TOKENIZER
-            self._tokenizers[stem] = self.apsw.fts5_tokenizer(name, arguments)
-        return self._tokenizers[stem]
+    @cached_property
+    def _stemming(self) -> apsw.FTS5Tokenizer:
+        return self.apsw.fts5_tokenizer("porter", TOKENIZER)
+
+    @cached_property
+    def _folding(self) -> apsw.FTS5Tokenizer:
+        return self.apsw.fts5_tokenizer(TOKENIZER[0], TOKENIZER[1:])
 
     def add_index_function(self, function: Callable[..., float]) -> None:
         """Register a function of an `IndexedRow` and what follows it in the call, by its name."""
@@ -376,7 +382,7 @@ class Connection:
         for key, value in parameters.items():
             if isinstance(value, (list, tuple, set)):
                 parameters[key] = json.dumps(list(value))
-        return self.apsw.execute(statement(name), parameters)
+        return self.apsw.execute(_statements()[name], parameters)
 
     def changes(self) -> int:
         """How many rows this connection has changed, those of indexes included."""

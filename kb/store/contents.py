@@ -37,12 +37,6 @@ def ranges_of(collection_ids: Iterable[int]) -> list[ChunkRange]:
     return ranges
 
 
-def range_around(row_ids: Collection[int]) -> ChunkRange:
-    """The chunk ids from the first collection in which some documents or chunks lie to the last."""
-    first, last = min(row_ids, default=0), max(row_ids, default=0)
-    return collection_range(first >> 32)[0], collection_range(last >> 32)[1]
-
-
 class StoredChunk(NamedTuple):
     """A chunk, with the ranges of its document's text that it and its lead are."""
 
@@ -118,10 +112,6 @@ def documents_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dic
 
 def paths_of_chunks(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, str]:
     return dict(connection.tuples("chunk_documents", chunk_ids=[*chunk_ids]))
-
-
-def count_chunks_of(connection: Connection, document_ids: Iterable[int]) -> dict[int, int]:
-    return dict(connection.tuples("count_chunks_of", document_ids=sorted(document_ids)))
 
 
 def merge_segments(connection: Connection) -> None:
@@ -353,8 +343,10 @@ class Origins:
     Each origin holds from its line on up to the next one's.
     """
 
-    def __init__(self, rows: Iterable[tuple[int, int, str, str]]) -> None:
+    def __init__(self, connection: Connection, document_ids: Iterable[int]) -> None:
         self._by_document: dict[int, list[tuple[int, str, str]]] = {}
+        ids = sorted(set(document_ids))
+        rows = connection.tuples("places_of_documents", document_ids=ids)
         for document_id, line, kind, label in rows:
             self._by_document.setdefault(document_id, []).append((line, kind, label))
 
@@ -379,10 +371,6 @@ class Origins:
         origins = self._by_document.get(document_id, [])
         index = bisect_right(origins, line, key=lambda origin: origin[0])
         return origins[index - 1] if index else None
-
-
-def origins_of(connection: Connection, document_ids: Iterable[int]) -> Origins:
-    return Origins(connection.tuples("places_of_documents", document_ids=sorted(set(document_ids))))
 
 
 def _value(kind: str, label: str) -> int | str:

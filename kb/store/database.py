@@ -28,6 +28,12 @@ CLOSE_SECONDS = 5
 DAMAGE = apsw.CorruptError, apsw.NotADBError
 
 
+class _Depth(threading.local):
+    """How many reads and batches the current thread is inside of."""
+
+    reads = batches = 0
+
+
 class Database:
     """One knowledge base file.
 
@@ -62,7 +68,7 @@ class Database:
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
         self._reading: set[Connection] = set()
         self._reading_changed = threading.Condition()
-        self._of_thread = threading.local()  # how many reads and batches it is inside of
+        self._of_thread = _Depth()
         self._writer: Connection | None = None
         self._write_lock = threading.RLock()
         self.log = WriteAheadLog(self.path, most_log)
@@ -85,7 +91,7 @@ class Database:
             raise
 
     def _first_connection(self) -> Connection:
-        with self.translated():
+        with translated(self.path):
             connection = self._connect()
             try:
                 if not self.in_memory:
@@ -106,12 +112,20 @@ class Database:
     def read(self, *, is_long: bool = False) -> Iterator[Connection]:
         """A connection that sees one state and cannot write; `is_long` to read the whole file."""
         if self.in_memory:
-            with self._write_lock, self.translated():
+            with self._write_lock, translated(self.path):
                 yield self._open_writer()
             return
-        with self.translated():
+        with translated(self.path):
             self._require_same_file()
-            connection = self._begin_reading()
+            with self._reading_changed:
+                if self._closed:
+                    raise FileError(f"{self.path} is closed")
+                try:
+                    connection = self._idle.get_nowait()
+                except queue.Empty:
+                    connection = self._connect()
+                self._reading.add(connection)
+                self._of_thread.reads += 1
             connection.deadline.set_long(is_long)
             try:
                 connection.apsw.pragma("query_only", True)
@@ -144,7 +158,7 @@ class Database:
                 or f"{self.path} cannot be written: copy it to a writable folder first",
                 path=str(self.path),
             )
-        with self._write_lock, self.translated():
+        with self._write_lock, translated(self.path):
             self._require_same_file()
             connection = self._open_writer()
             if connection.apsw.in_transaction:
@@ -164,7 +178,7 @@ class Database:
                     self._open_anew()
                 raise
             self.log.note_write()
-            if not self._depth("batches"):
+            if not self._of_thread.batches:
                 self._merge_log()
 
     @contextlib.contextmanager
@@ -173,13 +187,13 @@ class Database:
 
         Another thread's write merges both: its caller may be told that all is in the file.
         """
-        self._of_thread.batches = self._depth("batches") + 1
+        self._of_thread.batches += 1
         try:
             yield
         finally:
             self._of_thread.batches -= 1
-            if not self._depth("batches"):
-                with self._write_lock, self.translated():
+            if not self._of_thread.batches:
+                with self._write_lock, translated(self.path):
                     self._merge_log()
                     if self._writer is not None:
                         self._writer.forget()
@@ -192,7 +206,7 @@ class Database:
     def merge_log(self) -> bool:
         """Merge the log into the file now. False: it cannot be, as long as others read it."""
         self.require_no_read("merge the log")
-        with self._write_lock, self.translated():
+        with self._write_lock, translated(self.path):
             self._open_writer()
             self.log.note_write()
             self._merge_log()
@@ -200,7 +214,7 @@ class Database:
 
     def require_no_read(self, action: str) -> None:
         """Raise RuntimeError inside a `read` of the same thread."""
-        if self._depth("reads"):
+        if self._of_thread.reads:
             raise RuntimeError(f"end the read before you {action}")
 
     def copy_to(self, destination: Path, shown: Path | None = None) -> None:
@@ -220,7 +234,7 @@ class Database:
             FileError: there is no room for the copy that this takes.
         """
         self.require_no_read("compact")
-        with self._write_lock, self.translated():
+        with self._write_lock, translated(self.path):
             self._open_writer().compact()
             self.log.note_write()
             self._merge_log()
@@ -259,18 +273,6 @@ class Database:
         if self._claim is not None and self._is_shut and not self._reading:
             self._claim.release()
 
-    def _begin_reading(self) -> Connection:
-        with self._reading_changed:
-            if self._closed:
-                raise FileError(f"{self.path} is closed")
-            try:
-                connection = self._idle.get_nowait()
-            except queue.Empty:
-                connection = self._connect()
-            self._reading.add(connection)
-            self._of_thread.reads = self._depth("reads") + 1
-            return connection
-
     def _end_reading(self, connection: Connection) -> None:
         if connection.apsw.in_transaction:
             connection.apsw.execute("ROLLBACK")
@@ -287,7 +289,7 @@ class Database:
         # A write that ended meanwhile could not merge the log under us.
         if self.log.waits and self._write_lock.acquire(blocking=False):
             try:
-                if not (self._closed or self._depth("batches")):
+                if not (self._closed or self._of_thread.batches):
                     self._merge_log(wait=False)
             finally:
                 self._write_lock.release()
@@ -309,10 +311,6 @@ class Database:
     def is_in_place(self) -> bool:
         """Whether the file that is open is still the one at its path."""
         return self._claim is None or self._claim.is_in_place()
-
-    def _depth(self, what: str) -> int:
-        """How many `reads` or `batches` the current thread is inside of."""
-        return getattr(self._of_thread, what, 0)
 
     def _open_writer(self) -> Connection:
         if self._closed:
@@ -356,10 +354,6 @@ class Database:
     def _connect(self) -> Connection:
         how = (self.in_memory, self.read_only, is_own := self.mark.is_own)
         return Connection(connect(self.path, *how), self.path, *self._folders, is_own=is_own)
-
-    def translated(self) -> contextlib.AbstractContextManager[None]:
-        """A context in which SQLite's errors become ours, with the file's name and what to do."""
-        return translated(self.path)
 
 
 def _close_as_it_is(connection: Connection) -> None:

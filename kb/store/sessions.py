@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from kb.errors import FileError
 from kb.store.connection import Connection, Row
 from kb.store.database import Database
-from kb.text.times import parse_time, stored_time, utc_now
+from kb.text.times import parse_time, stored_time
 
 IDLE = timedelta(minutes=30)
 RECENCY_DAYS = 30
@@ -262,7 +262,7 @@ class CallLog:
             "code": code,
             "duration_ms": round(milliseconds, 3),
             "result_characters": characters,
-            "called_at": utc_now(),
+            "called_at": datetime.now(UTC),
         }
         with self._lock:
             self._waiting.append(call)
@@ -276,7 +276,8 @@ class CallLog:
             return
         try:
             with self._database.write() as connection:
-                connection.run_many("insert_tool_call", waiting)
+                rows = ({**call, "called_at": stored_time(call["called_at"])} for call in waiting)
+                connection.run_many("insert_tool_call", rows)
                 connection.run("trim_tool_calls")
         except FileError:
             with self._lock:

@@ -208,16 +208,6 @@ def _query_code(vector: bytes) -> QueryCode:
     )
 
 
-def codes_within(connection: Connection, ranges: Sequence[ChunkRange]) -> SignCodes:
-    read: dict[Sequence[ChunkRange], SignCodes] = connection.cached("sign codes")
-    for whole, codes in read.items():
-        if all(any(a <= first and last <= b for a, b in whole) for first, last in ranges):
-            return codes.within(ranges)
-    read.clear()  # those read last are kept
-    codes = read[tuple(ranges)] = _read(connection, ranges)
-    return codes.within(ranges)
-
-
 def sign_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:
     """One bit a dimension, set where it is positive, padded to whole 64-bit words."""
     import numpy as np
@@ -334,7 +324,17 @@ def probably_nearest(
     without: Set[int] | None = None,
 ) -> Probable:
     """The chunks to compare to find so many of the nearest."""
-    codes = codes_within(connection, ranges := tuple(ranges))
+    ranges = tuple(ranges)
+    read: dict[Sequence[ChunkRange], SignCodes] = connection.cached("sign codes")
+    covering = (
+        whole
+        for whole in read
+        if all(any(a <= first and last <= b for a, b in whole) for first, last in ranges)
+    )
+    if (whole := next(covering, None)) is None:
+        read.clear()  # those read last are kept
+        read[whole := ranges] = _read(connection, ranges)
+    codes = read[whole].within(ranges)
     if only is not None:
         latest = connection.cached("codes of a filter")
         if latest.get("only") is not only or latest["ranges"] != ranges:

@@ -9,9 +9,8 @@ from typing import Annotated
 from pydantic import Field
 
 from kb.errors import KbError
-from kb.library.reading import estimate_tokens
 from kb.results.archives import ArchiveRow
-from kb.results.base import Listing, Result
+from kb.results.base import Listing, Result, estimate_tokens
 from kb.results.citations import Graph, GraphEdge, GraphNode
 from kb.tools.call import Call, join
 from kb.tools.registry import tool

@@ -6,12 +6,10 @@ import copy
 import json
 import operator
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from kb.library.knowledge_base import KnowledgeBase
-from kb.library.reading import estimate_tokens
-from kb.results.base import Listing, Row, plain
+from kb.results.base import Listing, Row, estimate_tokens, plain
 from kb.results.context import require_length
 from kb.text.sentences import cut_at_sentence
 from kb.tools.session import Session
@@ -34,20 +32,12 @@ L = TypeVar("L", bound=Listing[Any])
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
 class Call:
     """One call: the client's session, and who wants to hear of its progress."""
 
-    session: Session
-    progress: Progress | None = None
-
-    @property
-    def base(self) -> KnowledgeBase:
-        return self.session.base
-
-    @property
-    def reply_tokens(self) -> int:
-        return self.session.reply_tokens
+    def __init__(self, session: Session, progress: Progress | None = None) -> None:
+        self.session, self.progress = session, progress
+        self.base, self.reply_tokens = session.base, session.reply_tokens
 
     def shorten(self, listing: L, advice: str, *, start: int = 0, spare: int = 0) -> L:
         """A listing with the first rows that fit into the reply, at least one, and a notice.
@@ -59,7 +49,7 @@ class Call:
             spare: tokens that other parts of the reply take.
         """
         whole: Any = listing
-        rows = list(listing)
+        rows: list[Any] = getattr(listing, listing.listed)
         kept = rows_within(rows, self.reply_tokens - spare)
         full = ""
         if left := rows[len(kept) :]:
@@ -96,18 +86,17 @@ def join(*sentences: str) -> str | None:
     return " ".join(filter(None, sentences)) or None
 
 
-def rows_within(rows: Sequence[T], tokens: int) -> list[T]:
-    """The first rows that fit into a budget as JSON, at least one, which may be `shortened`."""
-    return _first_rows(rows, tokens, cost_of, least=tokens + 1)
-
-
 def rows_within_characters(rows: Sequence[T], characters: int) -> list[T]:
     """The first rows that fit into so many characters as JSON, at least one, the last one cut."""
-    return _first_rows(rows, characters, lambda row: characters_of(row) + 1, least=MIN_CUT_ROW)
+    return rows_within(rows, characters, lambda row: characters_of(row) + 1, least=MIN_CUT_ROW)
 
 
-def _first_rows(rows: Sequence[T], budget: int, cost: Callable[[Any], int], least: int) -> list[T]:
-    """The first rows within a budget; the next one is cut to the rest if that is enough."""
+def rows_within(
+    rows: Sequence[T], budget: int, cost: Callable[[Any], int] | None = None, *, least: int = 0
+) -> list[T]:
+    """The first rows within a budget, at least one; the next one is cut to the rest if that is
+    enough. By default the budget is in tokens, and only a first row is cut."""
+    cost, least = cost or cost_of, least or budget + 1
     kept: list[T] = []
     for row in rows:
         size = cost(row)

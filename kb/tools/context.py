@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from kb.errors import KbError, UsageError
-from kb.library.reading import estimate_tokens, first_line, lines_within, read_lines
-from kb.results.base import Listing, Result, Row
+from kb.library.reading import first_line, lines_within, read_lines
+from kb.results.base import Listing, Result, Row, estimate_tokens
 from kb.results.memory import Discovery, RecordedDiscovery
 from kb.tools.call import Call, join
 from kb.tools.parameters import (

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
@@ -31,7 +30,7 @@ from kb.results.base import Result, camel_case
 from kb.text.file_names import clean, writable
 from kb.text.json_text import JsonError, parse_json
 from kb.text.nearest import nearest
-from kb.tools.call import Call, Progress, echoed, join, shortened
+from kb.tools.call import Call, Progress, as_json, echoed, join, shortened
 from kb.tools.parameters import Filtered
 from kb.tools.session import Session
 
@@ -134,24 +133,16 @@ class _SentSchema(GenerateJsonSchema):
         return sent
 
 
-@dataclass(frozen=True)
 class ToolResult:
-    """What a client receives."""
+    """What a client receives; `text`: the content as compact JSON."""
 
-    content: dict[str, Any]
-    is_error: bool
-
-    def __post_init__(self) -> None:
+    def __init__(self, content: dict[str, Any], *, is_error: bool) -> None:
+        self.content, self.text, self.is_error = content, as_json(content), is_error
         try:
             self.text.encode()
         except UnicodeEncodeError:  # such as in the name of a file or an environment variable
-            object.__setattr__(self, "content", writable(self.content))
-            self.__dict__.pop("text")
-
-    @cached_property
-    def text(self) -> str:
-        """The content as compact JSON; cached, since it is measured and sent."""
-        return json.dumps(self.content, ensure_ascii=False, separators=(",", ":"))
+            self.content = writable(content)
+            self.text = as_json(self.content)
 
 
 def tool(**facts: Any) -> Callable[[Callable[..., Result]], Tool]:
@@ -159,6 +150,7 @@ def tool(**facts: Any) -> Callable[[Callable[..., Result]], Tool]:
     return partial(Tool, **facts)
 
 
+@cache
 def load_tools(families: tuple[str, ...] = ()) -> dict[str, Tool]:
     """All tools by name, or those of some families.
 
@@ -221,7 +213,8 @@ def call_tool(
 
 def _run(call: Call, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
     try:
-        values = tool.parameters.model_validate(tolerant(arguments, tool.input_schema))
+        given = tolerant(clean_values(dict(arguments)), tool.input_schema)
+        values = tool.parameters.model_validate(given)
     except ValidationError as error:
         content = field_errors(error, tool.input_schema, tool.messages)
         return _failure(call.session, tool, content)
@@ -319,9 +312,25 @@ def tolerant(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[st
     """Arguments without what careless clients get wrong: null for absent, lists as JSON text, and
     arguments of a tool that takes none. Raises UsageError for unreadable JSON in place of an
     object or list."""
-    if not schema["properties"]:
+    if not (properties := schema["properties"]):
         return {}
-    return _without_nulls(clean_values(dict(arguments)), schema)
+    accepted: dict[str, Any] = {}
+    for name, value in arguments.items():
+        part = properties.get(name, {})
+        if value is None and name in properties:
+            continue
+        if isinstance(value, str) and part.get("type") in ("array", "object"):
+            value = _from_json_text(name, value, part["type"])
+        elif isinstance(value, bool) and part.get("type") in ("integer", "number"):
+            value = str(value)  # otherwise `true` would count as 1
+        if isinstance(value, dict) and "properties" in part:
+            value = tolerant(value, part)
+        elif isinstance(value, list) and "properties" in part.get("items", {}):
+            value = [
+                tolerant(item, part["items"]) if isinstance(item, dict) else item for item in value
+            ]
+        accepted[name] = value
+    return accepted
 
 
 def clean_values(value: Any) -> Any:
@@ -354,32 +363,8 @@ def field_errors(
     return {"error": summary, "code": "VALIDATION_ERROR", "details": {"fieldErrors": shown}}
 
 
-def _without_nulls(values: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    accepted: dict[str, Any] = {}
-    for name, value in values.items():
-        part = properties.get(name, {})
-        if value is None and name in properties:
-            continue
-        if isinstance(value, str):
-            value = _from_json_text(name, value, part.get("type"))
-        elif isinstance(value, bool) and part.get("type") in ("integer", "number"):
-            value = str(value)  # otherwise `true` would count as 1
-        if isinstance(value, dict) and "properties" in part:
-            value = _without_nulls(value, part)
-        elif isinstance(value, list) and "properties" in part.get("items", {}):
-            value = [
-                _without_nulls(item, part["items"]) if isinstance(item, dict) else item
-                for item in value
-            ]
-        accepted[name] = value
-    return accepted
-
-
-def _from_json_text(name: str, text: str, expected: str | None) -> Any:
+def _from_json_text(name: str, text: str, expected: str) -> Any:
     """A list or object that came as text; other text in place of a list is its only item."""
-    if expected not in ("array", "object"):
-        return text
     value = None
     try:
         value = clean_values(parse_json(text, from_client=True))

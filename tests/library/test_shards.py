@@ -251,13 +251,13 @@ def test_a_file_that_changes_during_a_search_is_asked_anew(
 
         def ask_and_change(self: Any, worker: str, *arguments: Any) -> Any:
             steps.append(arguments[4].__name__)
-            if steps == ["look", "propose", "fold"]:  # what was proposed is of an older state
+            if steps == ["look", "propose", "rows"]:  # what was proposed is of an older state
                 written.remove("guide")
             return ask(self, worker, *arguments)
 
         monkeypatch.setattr(shards_module.Shards, "ask", ask_and_change)
         assert not local.search("battery").results
-    assert steps[:4] == ["look", "propose", "fold", "look"]
+    assert steps[:4] == ["look", "propose", "rows", "look"]
 
 
 def test_a_file_that_changes_all_the_time_is_left_out(
@@ -271,7 +271,7 @@ def test_a_file_that_changes_all_the_time_is_left_out(
 
         def ask_and_change(self: Any, worker: str, *arguments: Any) -> Any:
             steps.append(arguments[4].__name__)
-            if steps[-1] == "fold":
+            if steps[-1] == "rows":
                 written.record(f"The station number {len(steps)} stands on a roof.")
             return ask(self, worker, *arguments)
 
@@ -279,7 +279,7 @@ def test_a_file_that_changes_all_the_time_is_left_out(
         result = local.search("battery")
         assert not result.results
         assert "it changed while it was searched" in result.notice
-    assert steps == ["look", "propose", "fold"] * 2
+    assert steps == ["look", "propose", "rows"] * 2
 
 
 def test_what_nobody_waits_for_any_more_is_ended(parts: Path) -> None:

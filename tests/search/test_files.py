@@ -24,8 +24,8 @@ from kb.ingest.sync import sync_collection
 from kb.library.collecting import register
 from kb.search import files
 from kb.search.files import SearchedFile, Together
-from kb.search.policy import SearchRequest
 from kb.search.results import search_for_people
+from kb.search.run import SearchRequest
 from kb.server.features import completions, list_resources, make_prompt, read_resource
 from kb.settings import database_paths
 from kb.store.collections import all_collections

@@ -7,10 +7,9 @@ import pytest
 from support import Filler, search
 
 from kb.evaluation.judged import Judged, Run, measure, read_questions, run_queries
-from kb.search.policy import SearchRequest
 from kb.search.query import parse_query, scripts_of_query
 from kb.search.ranking import readable_share
-from kb.search.run import run_batch
+from kb.search.run import SearchRequest, run_batch
 from kb.text.terms import scripts
 from kb.tools.session import Session
 

@@ -8,6 +8,7 @@ are parts of the function in which they stand. A module counts where one of its 
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from types import FrameType
@@ -19,14 +20,15 @@ import kb
 from kb.tools.session import Session
 
 # docs/decisions/0027-one-search.md has the figures, and the goals: 25 and 120.
-MAX_MODULES = 54
-MAX_FUNCTIONS = 214
+MAX_MODULES = 25
+MAX_FUNCTIONS = 162
 PACKAGE = str(Path(kb.__file__).parent)
 
 
 def test_a_search_goes_through_few_modules_and_functions(windrose: Session) -> None:
     question = {"query": "what happens when the battery is low?"}
     call(windrose, "documents_search", **question)
+    windrose.base.file.archive_folders.next_look = math.inf  # else it is due after three seconds
     entered: set[tuple[str, str]] = set()
 
     def note(frame: FrameType, event: str, _: Any) -> None:

@@ -15,9 +15,9 @@ from kb.formats.chunk import embedding_text
 from kb.ingest.embed import embed_pending
 from kb.ingest.sync import sync_collection
 from kb.library.collecting import register
-from kb.library.reading import estimate_tokens
 from kb.models.english import EnglishEmbedder
 from kb.open_file import load_aliases
+from kb.results.base import estimate_tokens
 from kb.server.mcp import describe
 from kb.tools.registry import call_tool
 from kb.tools.session import Session

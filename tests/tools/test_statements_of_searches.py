@@ -11,7 +11,7 @@ from kb.store.connection import Connection
 from kb.tools.registry import load_tools
 from kb.tools.session import Session
 
-MOST = 21  # of a query with a phrase, a prefix and an exclusion; 14 of a question
+MOST = 19  # of a query with a phrase, a prefix and an exclusion; 12 of a question
 MOST_OF_A_READ = 6
 MOST_OF_A_WRITE = 60  # of a cold one, with the triggers of its tables
 WITHIN = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA")
