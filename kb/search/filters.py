@@ -113,7 +113,9 @@ def chunk_filters(connection: Connection, query: Query, ranges: Ranges) -> Filte
             must_not.remove(operand)
     for tag in query.tags_not:
         without |= _chunks_tagged(connection, tag, ranges)
-    must_not.reverse()  # the commonest leaves the fewest chunks for the others
+    # What leaves the fewest chunks for the others comes first; a phrase is rarer than its words.
+    must.sort(key=lambda operand: (not operand.is_phrase, counts[operand]))
+    must_not.sort(key=lambda operand: (operand.is_phrase, -counts[operand]))
     if only is None:
         return Filters(None, without or None, (tuple(must), tuple(must_not)))
     only = only - without
@@ -123,13 +125,15 @@ def chunk_filters(connection: Connection, query: Query, ranges: Ranges) -> Filte
 
 
 def _most_holding(connection: Connection, operand: Operand) -> int:
-    """How many chunks may contain an operand, counted to just above `MAX_COMPARED`."""
+    """About how many chunks may contain an operand; exact up to `MAX_COMPARED`."""
     sought = pattern(connection, operand)
     if not sought.words:
         return 0
     words = [match_of(connection, sought)] if is_word_prefix(sought) else words_of(sought)
-    most = MAX_COMPARED + 1
-    return min(Snapshot(connection).df(words, most).values()) if all(words) else most
+    snapshot = Snapshot(connection)
+    if not all(words):
+        return max(snapshot.sizes.passages, MAX_COMPARED + 1)
+    return min(snapshot.estimated_df(words, MAX_COMPARED + 1).values())
 
 
 def _fitting(

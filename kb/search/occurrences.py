@@ -16,11 +16,12 @@ docs/decisions/0004-operators-typos-indexes.md gives the cost.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import TypeVar
 
-from kb.search.files import MAX_CHUNKS, Snapshot, bodies, matching, slices
+from kb.search.files import MAX_CHUNKS, Snapshot, bodies, matching, max_ranking_df, slices
 from kb.search.query import Operand, quote
 from kb.search.typos import prefix_bounds, prefixed
 from kb.search.words import (
@@ -31,6 +32,7 @@ from kb.search.words import (
     is_word_prefix,
     pattern,
     places,
+    split_for,
     unspaced_runs,
     without_first,
 )
@@ -43,9 +45,11 @@ from kb.text.terms import bigrams, is_unspaced, version_pattern
 T = TypeVar("T")
 
 MAX_WORDS = 500  # alternatives of one MATCH expression
+SEPARATORS = "".join(sign for sign in map(chr, range(128)) if not sign.isalnum())  # of ASCII words
 MAX_DOCUMENTS = 50  # whose texts are held in memory
 MAX_BORDERS = 5_000  # of chunks, searched for a phrase of very common words
 BORDER_CHARACTERS = 100, 40  # searched on each side of a border, and more for each word
+BORDER_WIDTH = 40  # characters on each side, in which the word next to a border mostly is
 MIN_HALVED = 4  # words of a phrase
 # A pasted page is a phrase of hundreds of words, which may be cut at each of them.
 MAX_REST_WORDS = 12  # that are looked up; the text decides about the others
@@ -89,7 +93,7 @@ def passing(
     sought = {operand: pattern(connection, operand) for operand in (*must, *must_not)}
     passed: set[int] = set()
     for ids in slices(sorted(chunk_ids), MAX_CHUNKS):
-        texts = _Texts(connection, ids)
+        texts = _Texts(connection)
         left = set(ids)
         for operand, words in sought.items():
             held = texts.holding(words, operand.text, left)
@@ -106,8 +110,8 @@ def proposed(
     phrases = [phrase for phrase in patterns if _is_phrase(phrase)]
     others = [match_of(connection, other) for other in patterns if other not in phrases]
     chunk_ids = matching(connection, _all([*others, *map(_match_phrase, phrases)]), ranges, limit)
-    if phrases and len(chunk_ids) != limit:
-        words = [word for phrase in phrases for word in words_of(phrase)]
+    words = [word for phrase in phrases for word in words_of(phrase)]
+    if words and len(chunk_ids) != limit and _has_rarer(connection, [*others, *words]):
         match = _all([*others, *words, f"extra : ({' OR '.join(words)})"])
         folded = [word for phrase in phrases for word in phrase.folded]
         chunk_ids |= with_words_apart(connection, match, folded, ranges)
@@ -193,24 +197,25 @@ def _checked(
 ) -> set[int]:
     """Of some chunks, those that contain a pattern, which was made of `text`."""
     parts = slices(sorted(chunk_ids), MAX_CHUNKS)
-    return set().union(*(_Texts(connection, ids).holding(sought, text, ids) for ids in parts))
+    return set().union(*(_Texts(connection).holding(sought, text, ids) for ids in parts))
 
 
 class _Texts:
-    """The texts of some chunks, read for several patterns."""
+    """The texts of some chunks, read when a pattern first needs them; each later pattern is looked
+    for among the same ones or fewer."""
 
-    def __init__(self, connection: Connection, chunk_ids: Iterable[int]) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._chunk_ids = sorted(chunk_ids)
+        self._read: list[tuple[int, int, str, str, str, str, str]] | None = None
+        self._stemmed: dict[int, set[str]] | None = None
 
     def holding(self, sought: Pattern, text: str, among: Collection[int]) -> set[int]:
         """Of some chunks, those that contain a pattern, made of `text`, in any of their texts."""
         if sought.is_plain_word and not is_unspaced(sought.words[0]):
             (stem,) = sought.words
-            holding = {chunk_id for chunk_id, stems in self._stems if stem in stems}
-            return holding.intersection(among)
+            return {chunk_id for chunk_id in among if stem in self._stems(among)[chunk_id]}
         if version := version_pattern(text):
-            versions = (row[0] for row in self._bodies if any(map(version.search, row[2:])))
+            versions = (row[0] for row in self._bodies(among) if any(map(version.search, row[2:])))
             return set(versions).intersection(among)
 
         def occurs_in(text: str) -> bool:
@@ -221,7 +226,7 @@ class _Texts:
         is_in_name = cache(occurs_in)  # titles, names, headings and leads repeat
         return {
             chunk_id
-            for chunk_id, _, title, heading, lead, names, body in self._bodies
+            for chunk_id, _, title, heading, lead, names, body in self._bodies(among)
             if chunk_id in among
             and (
                 is_in_name(title)
@@ -232,17 +237,18 @@ class _Texts:
             )
         }
 
-    @cached_property
-    def _bodies(self) -> list[tuple[int, int, str, str, str, str, str]]:
-        return list(bodies(self._connection, self._chunk_ids))
+    def _bodies(self, among: Collection[int]) -> list[tuple[int, int, str, str, str, str, str]]:
+        if self._read is None:
+            self._read = list(bodies(self._connection, among))
+        return self._read
 
-    @cached_property
-    def _stems(self) -> list[tuple[int, set[str]]]:
+    def _stems(self, among: Collection[int]) -> dict[int, set[str]]:
         """What the keyword index has of each chunk."""
-        rows = indexed_texts(self._connection, self._chunk_ids)
-        return [
-            (chunk_id, {*self._connection.stems("\n".join(texts))}) for chunk_id, *texts in rows
-        ]
+        if self._stemmed is None:
+            stems = self._connection.stems
+            rows = indexed_texts(self._connection, sorted(among))
+            self._stemmed = {chunk_id: {*stems("\n".join(texts))} for chunk_id, *texts in rows}
+        return self._stemmed
 
 
 def across_borders(
@@ -257,7 +263,7 @@ def across_borders(
     limit = -1 if most is None else most + 1
     size = len(sought.words)
     chunk_ids: set[int] = set()
-    if size >= MIN_HALVED and _is_phrase(sought):
+    if is_halved := size >= MIN_HALVED and _is_phrase(sought):
         middle = size // 2  # wherever the border lies, one half of the phrase is on one side
         for half in (first_words(sought, middle), without_first(sought, middle)):
             chunk_ids |= proposed(connection, [half], ranges, limit)
@@ -268,24 +274,26 @@ def across_borders(
             chunk_ids |= _beginning_with(connection, rest, ranges, limit)
     if most is not None and len(chunk_ids) > most:
         return None
-    return _across_borders_of(connection, chunk_ids, sought)
+    return _across_borders_of(connection, chunk_ids, sought, in_front=not is_halved)
 
 
 def _across_borders_of(
-    connection: Connection, chunk_ids: Collection[int], sought: Pattern
+    connection: Connection, chunk_ids: Collection[int], sought: Pattern, *, in_front: bool = False
 ) -> set[int]:
-    """The chunks with parts of a phrase across a border of some chunks."""
+    """The chunks with parts of a phrase across a border of some chunks, or one `in_front`."""
     if len(sought.words) < 2 or not chunk_ids:
         return set()
     borders: dict[int, set[int]] = {}
     for document_id, start, end in connection.tuples("chunk_borders", chunk_ids=[*chunk_ids]):
-        borders.setdefault(document_id, set()).update((start, end))
+        borders.setdefault(document_id, set()).update((start,) if in_front else (start, end))
     least, each = BORDER_CHARACTERS
     width = least + each * len(sought.words)
+    may_cross = _crossing(connection, sought)
     overlapped: set[int] = set()
     for ids in slices([*borders], MAX_DOCUMENTS):
         for row in texts_of(connection, ids):
-            for border in borders[row["document_id"]]:
+            crossed = (at for at in borders[row["document_id"]] if may_cross(row["content"], at))
+            for border in crossed:
                 begin = max(border - width, 0)
                 stretch = row["content"][begin : border + width]
                 for start, end in places(connection, stretch, sought):
@@ -301,6 +309,29 @@ def _across_borders_of(
     return overlapped
 
 
+def _crossing(connection: Connection, sought: Pattern) -> Callable[[str, int], bool]:
+    """Tells of a text and a border whether the words next to it may be adjacent ones of a phrase.
+    Hardly any are, and to compare all words around takes up to a hundred times as long."""
+    pairs = set(pairwise(sought.words))
+    width = BORDER_WIDTH + 2 * max(map(len, sought.words))
+
+    def may_cross(text: str, border: int) -> bool:
+        before, behind = text[max(border - width, 0) : border], text[border : border + width]
+        if before[-1:].isalnum() and behind[:1].isalnum():
+            return True  # the border is in a word
+        if before.isascii() and behind.isascii() and not (sought.is_stem or sought.case):
+            before, behind = before.rstrip(SEPARATORS).lower(), behind.lstrip(SEPARATORS).lower()
+            is_pair = any(
+                before.endswith(left) and behind.startswith(right) for left, right in pairs
+            )
+            return is_pair or not (before and behind)
+        left, right = (split_for(connection, part, sought).words for part in (before, behind))
+        is_cut = len(left) < 2 or len(right) < 2
+        return is_cut or (left[-1], right[0]) in pairs or sought.is_prefix
+
+    return may_cross
+
+
 def _beginning_with(
     connection: Connection, sought: Pattern, ranges: Ranges, limit: int
 ) -> set[int]:
@@ -310,8 +341,19 @@ def _beginning_with(
     begin = matching(connection, f"body : ^ {_match_phrase(sought)}", ranges, limit)
     if len(begin) == limit:
         return begin
-    either = " OR ".join(map(quote, sought.folded))
-    return begin | with_words_apart(connection, f"extra : ({either})", sought.folded, ranges)
+    words = [*map(quote, sought.folded)]
+    if not _has_rarer(connection, words):
+        return begin
+    match = f"extra : ({' OR '.join(words)})"
+    return begin | with_words_apart(connection, match, sought.folded, ranges)
+
+
+def _has_rarer(connection: Connection, matches: Iterable[str]) -> bool:
+    """Whether any of some expressions is not in very many chunks. Where none is, words in another
+    compatibility form are not looked for: the index would have to read all their places."""
+    snapshot = Snapshot(connection)
+    most = max_ranking_df(snapshot.sizes.passages)
+    return min(snapshot.estimated_df(filter(None, matches), most).values()) < most
 
 
 def with_words_apart(

@@ -22,6 +22,7 @@ from kb.model_in_use import ModelInUse
 from kb.models.choose import may_be_english
 from kb.models.embedder import Floats
 from kb.models.rerank import CANDIDATES
+from kb.models.tokens import english_number
 from kb.search.candidates import Budget, Candidates, FileQuery, candidates
 from kb.search.evidence import MAX_DISTANCE, Hit, absent_words, merge
 from kb.search.files import LostReadError, SearchedFile, Snapshot, Together, existing_words
@@ -216,6 +217,7 @@ UNLIKELY = "No row reaches 0.7: there may be no answer here."
 UNLIKELY_OF = 'No row for "{:.60}" reaches 0.7.'
 NOT_ALL_COMPARED = "Very many passages may fit the operators: not all of them were compared."
 MOSTLY = 0.5  # of a question's letters, which an English model can read
+ENGLISH_WORDS = 20_000  # of the English vocabulary: later ones are names and pieces
 READS_ENGLISH = (
     "The file's model reads English: a translation of the query into English finds more."
 )
@@ -549,10 +551,11 @@ def _doubts(
     is_english = len(typed) < FOREIGN_FROM or any(
         says_little(word) for word in typed if word.isascii()
     )
+    places = (english_number(word.lower()) or ENGLISH_WORDS for word in typed)
     # To tell a language takes .4 s the first time: only where something is said of it.
     is_foreign = (is_unlikely and (absent or by_meaning)) and (
         min((answer.readable for answer in answers), default=1.0) < MOSTLY
-        or not (is_english or may_be_english(text))
+        or not (is_english or max(places) < ENGLISH_WORDS or may_be_english(text))
     )
     if absent and not is_foreign:
         listed = [f'"{word}"' for word in absent]

@@ -69,3 +69,11 @@ def test_a_question_in_another_language_is_told_what_the_model_reads(filled: Ses
     notice = call(filled, "documents_search", query="kubernetes helm chart")["notice"]
     assert '"kubernetes"' in notice
     assert "model reads English" not in notice
+
+
+def test_a_question_of_plain_english_words_is_not_foreign(
+    filled: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kb.search.run.may_be_english", lambda _: False)
+    notice = call(filled, "documents_search", query="rule size summary explanation")["notice"]
+    assert "model reads English" not in notice

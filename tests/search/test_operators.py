@@ -113,8 +113,9 @@ def test_operators_act_before_the_best_are_taken(fill: Filler) -> None:
     assert found(kb, 'rain -"rain rain"', limit=1) == ["last.md"]
 
 
-def test_a_phrase_is_found_across_the_border_of_two_chunks(kb: Session) -> None:
-    words = [f"w{number}" for number in range(2000)]
+@pytest.mark.parametrize("written", ["w{}", "**W{}**,", "é{}", "ｗ{}", "(w{})", "x{}y😀", "风{}。"])
+def test_a_phrase_is_found_across_the_border_of_two_chunks(kb: Session, written: str) -> None:
+    words = [written.format(number) for number in range(2000)]
     text = " ".join(words)
     with kb.database.write() as connection:
         collection_id = insert_collection(connection, "long", "index")
