@@ -4,8 +4,9 @@ The documents of a folder are taken as they are, then five times with their para
 a seed; from then on these five come again under other titles, until there are enough passages. All
 goes through kb's own parser, chunker and store. Vectors are the packaged model's for the documents
 as they are (the first 4,000 passages at most). A passage of a copy gets the vector of the passage
-that its first paragraph came from, moved by noise of .4 of its length (a cosine of about .93):
-embedding a million passages would take five hours.
+that its first paragraph came from, moved by noise of .4 of its length (a cosine of about .93), or
+as a neighbour: by the difference between another passage and one of its ten nearest, so that copies
+lie as real neighbours lie. Embedding a million passages would take five hours.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,12 +34,13 @@ from kb.models.embedder import quantize
 from kb.models.tokens import load_tokenizer
 from kb.store.collections import insert_collection
 from kb.store.connection import Connection
-from kb.store.contents import chunk_ids, count_waiting
+from kb.store.contents import count_waiting
 from kb.store.database import Database
 from kb.store.documents import NewDocument, store_document
 from kb.store.vectors import (
     current_model,
     insert_vectors,
+    rebuild_all_vectors,
     rebuild_document_vectors,
     rebuild_slabs,
     set_chunk_vectors,
@@ -47,7 +50,12 @@ from kb.store.vectors import (
 SHUFFLED = 5  # copies of each document that differ in more than their title
 REAL_VECTORS = 4_000
 NOISE = 0.4
+NEIGHBOURS = 10
+ALIKE = 16  # words of one length, neighbours by frequency, that take each other's places
 PART = 100  # every so many a document goes into the collection "part", a hundredth of all
+COUNTED = 700  # documents whose words say how frequent words are
+MOVED_AT_ONCE = 50_000  # vectors
+_WORD = re.compile(r"[A-Za-z]{4,}")
 BATCH = 40  # documents a transaction
 
 
@@ -85,14 +93,18 @@ def originals(folder: Path) -> list[Original]:
 class Corpus:
     """A file that grows to the sizes that are asked for."""
 
-    def __init__(self, folder: Path, file: Path, engine: Engine = THREADS) -> None:
+    def __init__(
+        self, folder: Path, file: Path, engine: Engine = THREADS, *, as_neighbours: bool = False
+    ) -> None:
         self.engine = engine
+        self._as_neighbours = as_neighbours
         self.documents = originals(folder)
         self.file = file
         self.database = Database(file)
         self.text_seconds = self.vector_seconds = 0.0  # of the processor
         self._read: dict[tuple[int, str], NewDocument] = {}
         self._dice = np.random.default_rng(1)
+        self._passages = 0
         self._next = self._documents()
         with self.database.write() as connection:
             self._collections = [
@@ -103,8 +115,8 @@ class Corpus:
         """Add documents until the file has so many passages."""
         while True:
             with self.database.read() as connection:
-                count = len(chunk_ids(connection))
                 is_embedded = current_model(connection) is not None
+            count = self._passages
             if not is_embedded and count >= min(passages, REAL_VECTORS):
                 self._embed()
                 is_embedded = True
@@ -135,6 +147,7 @@ class Corpus:
                 collection = self._collections[number % PART == 7]
                 new = self._prepared(copy, original)
                 stored[store_document(connection, collection, new)] = original
+                self._passages += len(new.chunks)
             self.text_seconds += time.process_time() - started
             if with_vectors:
                 started = time.process_time()
@@ -176,8 +189,11 @@ class Corpus:
         """A vector near another one; near any of the real ones where there is none."""
         if vector is None:
             vector = self._known[self._dice.integers(len(self._known))]
-        noise = self._dice.standard_normal(len(vector))
-        moved = vector + NOISE * noise / np.linalg.norm(noise)
+        if self._as_neighbours:
+            moved = vector + self._differences[self._dice.integers(len(self._differences))]
+        else:
+            noise = self._dice.standard_normal(len(vector))
+            moved = vector + NOISE * noise / np.linalg.norm(noise)
         return quantize(moved.reshape(1, -1).astype(np.float32))[0].tobytes()
 
     def _embed(self) -> None:
@@ -191,13 +207,85 @@ class Corpus:
                 "JOIN documents USING (document_id) JOIN vectors USING (vector_id)"
             ).fetchall()
         by_path = {f"0/{one.path}": one for one in self.documents}
-        self._known = []
+        vectors = []
         for path, content, start, end, blob in rows:
-            vector = np.frombuffer(blob, np.int8).astype(np.float64)
-            vector /= np.linalg.norm(vector)
-            self._known.append(vector)
+            vector = unit([blob])[0]
+            vectors.append(vector)
             for paragraph in content[start:end].split("\n\n"):
                 by_path[path].vectors.setdefault(_beginning(paragraph), vector)
+        self._known = np.array(vectors)
+        self._differences = differences(self._known)
+
+
+def unit(blobs: Sequence[bytes]) -> np.ndarray:
+    """Stored vectors, each of length 1."""
+    vectors = np.frombuffer(b"".join(blobs), np.int8).reshape(len(blobs), -1).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def differences(vectors: np.ndarray) -> np.ndarray:
+    """From each vector to its nearest neighbours."""
+    order = np.argsort(-vectors @ vectors.T, axis=1)[:, 1 : NEIGHBOURS + 1]
+    return (vectors[order] - vectors[:, None]).reshape(-1, vectors.shape[1])
+
+
+def reword(file: Path, seed: int) -> None:
+    """Make other documents of a copy of a corpus: a word becomes another of the same length that is
+    about as frequent, so that every place in the text stays, and vectors are drawn anew. It takes a
+    quarter of what a new corpus takes."""
+    dice, noise = random.Random(seed), np.random.default_rng(seed)
+    with Database(file, create=False) as database, database.write() as connection:
+        execute = connection.apsw.execute
+        ids = [one for (one,) in execute("SELECT document_id FROM documents").fetchall()]
+        select = "SELECT title, content FROM documents WHERE document_id = ?"
+        counted = Counter(
+            word.lower()
+            for one in ids[:COUNTED]
+            for word in _WORD.findall(execute(select, (one,)).fetchall()[0][1])
+        )
+        others = _exchanged(counted, dice)
+        reworded: dict[str, str] = {}
+        for one in ids:
+            ((title, content),) = execute(select, (one,)).fetchall()
+            for text in (title, content):
+                if text not in reworded:
+                    reworded[text] = _WORD.sub(lambda word: others.get(word[0], word[0]), text)
+            execute(
+                "UPDATE documents SET path = ? || '/' || path, title = ?, content = ?, "
+                "content_hash = ? WHERE document_id = ?",
+                (seed, reworded[title], reworded[content], dice.randbytes(32), one),
+            )
+        later = "strftime('%Y-%m-%dT%H:%M:%SZ', created_at, ? || ' days')"
+        execute(f"UPDATE collections SET created_at = {later}", (seed,))  # else a copy of one file
+        execute("INSERT INTO keyword_index (keyword_index) VALUES ('rebuild')")
+        numbers = [one for (one,) in execute("SELECT vector_id FROM vectors ORDER BY 1").fetchall()]
+        real = "SELECT vector FROM vectors ORDER BY vector_id LIMIT ?"
+        known = unit([blob for (blob,) in execute(real, (REAL_VECTORS,)).fetchall()])
+        steps = differences(known)
+        for start in range(0, len(numbers), MOVED_AT_ONCE):
+            some = numbers[start : start + MOVED_AT_ONCE]
+            moved = known[noise.integers(len(known), size=len(some))]
+            moved = moved + steps[noise.integers(len(steps), size=len(some))]
+            connection.apsw.executemany(
+                "UPDATE vectors SET vector = ? WHERE vector_id = ?",
+                ((row.tobytes(), one) for row, one in zip(quantize(moved), some, strict=True)),
+            )
+        rebuild_all_vectors(connection)
+
+
+def _exchanged(counted: Counter[str], dice: random.Random) -> dict[str, str]:
+    """What each word becomes, in lower case, with a capital, and in capitals."""
+    by_length: dict[int, list[str]] = {}
+    for word, _ in counted.most_common():
+        by_length.setdefault(len(word), []).append(word)
+    others: dict[str, str] = {}
+    for words in by_length.values():
+        for start in range(0, len(words), ALIKE):
+            alike = words[start : start + ALIKE]
+            for word, other in zip(alike, dice.sample(alike, len(alike)), strict=True):
+                others |= {word: other, word.capitalize(): other.capitalize()}
+                others[word.upper()] = other.upper()
+    return others
 
 
 def _chunks(connection: Connection, document_id: int) -> list[tuple[int, bytes, str]]:
