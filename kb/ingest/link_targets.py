@@ -197,9 +197,11 @@ class _Tree:
         for look in reversed(looks) if url.startswith("/") else looks:
             if place := look(link, url, path, is_name=is_name):
                 return self._target_at(place)
-        is_name = link.kind in ("wiki", "attachment") or self._is_vault
-        if is_name and (place := self._file_by_name(url)):
-            return self._target_at(place)
+        if link.kind in ("wiki", "attachment") or self._is_vault:
+            name = unquote(url).strip().lstrip("/").casefold()
+            for place in self._names.get(posixpath.basename(name), ()):
+                if f"/{place.casefold()}".endswith(f"/{name}"):
+                    return self._target_at(place)
         if self._is_made(url, path):
             return "", self._scoped("elsewhere", link.url)
         if _OF_GITHUB.match(url):
@@ -232,8 +234,11 @@ class _Tree:
                 page = page or next((p for p in site.copied(route) if p in self._files), "")
                 if page:
                     return page
-            if (is_name or "/" not in url) and site.generator.by_name and (p := self._by_name(url)):
-                return p
+            if (is_name or "/" not in url) and site.generator.by_name:
+                name = PAGE_SUFFIX.sub("", posixpath.basename(url.rstrip("/"))).casefold()
+                for bare, page in self._bare.items():
+                    if posixpath.basename(bare).casefold() == name:
+                        return page
         return ""
 
     def _is_made(self, url: str, path: str) -> bool:
@@ -289,18 +294,6 @@ class _Tree:
             if not folder:
                 return
             folder = posixpath.dirname(folder)
-
-    def _by_name(self, url: str) -> str:
-        name = PAGE_SUFFIX.sub("", posixpath.basename(url.rstrip("/"))).casefold()
-        for bare, path in self._bare.items():
-            if posixpath.basename(bare).casefold() == name:
-                return path
-        return ""
-
-    def _file_by_name(self, url: str) -> str:
-        name = unquote(url).strip().lstrip("/").casefold()
-        paths = self._names.get(posixpath.basename(name), [])
-        return next((path for path in paths if f"/{path.casefold()}".endswith(f"/{name}")), "")
 
 
 def _joined(folder: str, name: str) -> str:

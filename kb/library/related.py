@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from kb.library.resolve import OpenDocument, read_document
@@ -49,7 +50,7 @@ class Relating(Workspace):
         itself = (source.document, passage.strip())
         rows = [
             row
-            for row in sorted(chain.from_iterable(answers.values()), key=_distance)
+            for row in sorted(chain.from_iterable(answers.values()), key=itemgetter("distance"))
             if (row["documentId"], row["content"].strip()) != itself
         ]
         return RelatedResults(
@@ -87,7 +88,3 @@ def _nearest(
         without = {*chunk_vectors(connection, itself["document_id"])} if itself else set()
         hits = related_documents(snapshot, vector, within, limit, without=without)
     return passage_rows(connection, hits, {row["collection_id"]: file.names.shown(row)})
-
-
-def _distance(row: dict[str, Any]) -> float:
-    return float(row["distance"])
