@@ -25,16 +25,6 @@ from kb.store.contents import (
 )
 
 
-class Listed(NamedTuple):
-    """A document as a resource; `collection` is what its collection is called among all files."""
-
-    collection: str
-    path: str
-    title: str
-    summary: str
-    size: int  # characters
-
-
 class Readable(NamedTuple):
     """A document's text; `is_listed` where the documents tools read it too."""
 
@@ -46,8 +36,9 @@ class Readable(NamedTuple):
 
 def list_visible(
     workspace: Workspace, number: int, offset: int, limit: int
-) -> tuple[list[Listed], bool]:
-    """Documents of a file, and whether it has more; an unreadable one has none beside others."""
+) -> tuple[list[Row], bool]:
+    """Documents of a file with what each collection is called among all files, and whether there
+    are more; an unreadable file has none beside others."""
     files = workspace.files
     file = files[number]
     rows: list[Row] = []
@@ -60,8 +51,7 @@ def list_visible(
         if len(files) == 1:
             raise
     shown = [
-        Listed(**{**row, "collection": file.names.everywhere(row["collection"])})
-        for row in rows[:limit]
+        {**row, "collection": file.names.everywhere(row["collection"])} for row in rows[:limit]
     ]
     return shown, len(rows) > limit
 

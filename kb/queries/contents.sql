@@ -17,8 +17,7 @@ WHERE documents.document_id IN (SELECT value FROM json_each(:document_ids));
 -- name: resource_documents
 -- One page of the documents that a project sees of these kinds (JSON list) and of its own.
 SELECT collections.name AS collection, documents.path,
-       coalesce(nullif(documents.title, ''), documents.path) AS title, documents.summary,
-       documents.character_count AS size
+       coalesce(nullif(documents.title, ''), documents.path) AS title, documents.summary
 FROM documents JOIN collections USING (collection_id)
 WHERE (collections.project_id IS NULL AND kind IN (SELECT value FROM json_each(:kinds)))
    OR collections.project_id = :project_id

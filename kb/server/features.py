@@ -79,11 +79,9 @@ def list_resources(session: Session, cursor: str = "") -> tuple[list[types.Resou
     listed, has_more = browsing.list_visible(session.base, number, offset, PAGE)
     resources = [
         _resource(
-            document_uri(row.collection, row.path),
-            f"{row.collection}/{row.path}",
-            row.title,
-            row.summary,
-            _mime_type(row.path),
+            document_uri(row["collection"], row["path"]),
+            f"{row['collection']}/{row['path']}",
+            *(row["title"], row["summary"], _mime_type(row["path"])),
         )
         for row in listed
     ]
