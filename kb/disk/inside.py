@@ -72,7 +72,7 @@ def resolve_inside(root: Path, path: str) -> Path:
         message, reason = refusal
         raise PermissionDenied(message, path=path, reason=reason)
     try:
-        name = _as_normalised_there(folder, name)
+        name = as_listed(folder, name)
         target = Path(os.path.realpath(os.path.join(folder, name)))
     except OSError as error:
         raise _not_found(folder, path) from error
@@ -132,6 +132,30 @@ def read_beneath(folder: Path, parts: Sequence[str], maximum: int) -> tuple[byte
         return stream.read(maximum + 1), status
 
 
+def as_listed(folder: str, path: str) -> str:
+    """A relative path with its names as the folders list them, where the disk takes other Unicode
+    forms, or capitals and small letters, for the same name. Raises OSError if a folder cannot be
+    listed."""
+
+    def lies_there(name: str) -> bool:
+        return os.path.lexists(os.path.join(folder, name))
+
+    exists = lies_there(path)
+    if not lies_there(path.swapcase()) if exists else path.isascii():
+        return path
+    at, names = folder, []
+    for part in path.split("/"):
+        entries = os.listdir(at)
+        alike = [entry for entry in entries if _key(entry, exists) == _key(part, exists)]
+        names.append(alike[0] if part not in entries and len(alike) == 1 else part)
+        at = os.path.join(at, names[-1])
+    return "/".join(names)
+
+
+def _key(name: str, ignores_case: bool) -> str:
+    return composed(name).casefold() if ignores_case else composed(name)
+
+
 def _name_on_disk(folder: str, path: str) -> str:
     """The path, or the file's name that `storable` wrote like that, if it exists."""
     name = on_disk(path)
@@ -139,20 +163,6 @@ def _name_on_disk(folder: str, path: str) -> str:
         return name if name != path and os.path.lexists(os.path.join(folder, name)) else path
     except ValueError:  # a NUL
         return path
-
-
-def _as_normalised_there(folder: str, name: str) -> str:
-    """The path with its names in the Unicode form that they have on disk."""
-    if name.isascii() or os.path.lexists(os.path.join(folder, name)):
-        return name
-    at, names = folder, []
-    for part in name.split("/"):
-        if not part.isascii() and not os.path.lexists(os.path.join(at, part)):
-            there = [entry for entry in os.listdir(at) if composed(entry) == composed(part)]
-            part = there[0] if len(there) == 1 else part
-        names.append(part)
-        at = os.path.join(at, part)
-    return "/".join(names)
 
 
 def _refusal(path: str) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kb.disk.globs import Globs
 from kb.disk.ignore import IgnoreFiles
-from kb.disk.inside import read_beneath
+from kb.disk.inside import as_listed, read_beneath
 from kb.disk.secret import begins_as_private_key, is_secret
 from kb.disk.skipped import skipped_parts
 from kb.sources.folder import SourceFile, SourceText
@@ -135,10 +135,11 @@ def _includes(text: str, kind: str) -> list[re.Match[str]]:
 
 def _read(root: Path, page: str, path: str, hides: Callable[[str], bool]) -> tuple[str, str]:
     """Path and text of an included file. Raises OSError, which says why, if none may be shown."""
-    for candidate in _candidates(page, path):
-        if is_secret(candidate) or skipped_parts(candidate) or hides(candidate):
-            continue
+    for written in _candidates(page, path):
         try:
+            candidate = as_listed(str(root), written)
+            if is_secret(candidate) or skipped_parts(candidate) or hides(candidate):
+                continue
             data, _ = read_beneath(root, candidate.split("/"), MAX_FILE)
         except (OSError, ValueError):
             continue

@@ -19,16 +19,17 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kb.disk.globs import Globs, unusable
+from kb.disk.inside import as_listed
 from kb.disk.read import read_bytes, reason
 from kb.errors import SourceError, UsageError
 from kb.sources.address import inner_path, web_address
-from kb.text.file_names import printable, without_bytes
+from kb.text.file_names import on_disk, printable, storable, without_bytes
 from kb.text.json_text import JsonError, parse_json
 
 MANIFEST_NAME = "manifest.json"
@@ -96,7 +97,8 @@ class Manifest:
 
 
 def read_manifest(file: Path) -> Manifest:
-    """The manifest in a file; an empty one if there is none, or another program's."""
+    """The manifest in a file, its entries by their names on the disk; an empty one if there is
+    none, or another program's."""
     try:
         content = parse_json(read_bytes(file, MOST_BYTES))
     except (FileNotFoundError, NotADirectoryError):
@@ -106,7 +108,9 @@ def read_manifest(file: Path) -> Manifest:
     except JsonError as error:
         return _unusable(f"it is not JSON ({error})")
     if _lists_sources(content):
-        return _manifest(content)
+        manifest = _manifest(content)
+        entries = (_listed(entry, file.parent) for entry in manifest.entries)
+        return replace(manifest, entries=tuple(entries))
     if isinstance(content, dict) and content and not content.keys() - _KEYS:
         if "sources" not in content:
             return _manifest(content)
@@ -117,6 +121,15 @@ def read_manifest(file: Path) -> Manifest:
             "to be another program's",
         )
     )
+
+
+def _listed(entry: Entry, folder: Path) -> Entry:
+    if entry.url:
+        return entry
+    try:
+        return replace(entry, path=storable(as_listed(str(folder), on_disk(entry.path))))
+    except (OSError, ValueError):
+        return entry  # whoever reads it says so
 
 
 def parse_manifest(data: bytes) -> Manifest | None:

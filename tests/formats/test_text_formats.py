@@ -324,6 +324,26 @@ def test_a_symbol_begins_with_all_the_comments_above_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.java", "a<" * 20_000),  # took 3.2 GB
+        ("a.java", "a< /*>*/" * 20_000),
+        ("a.ts", "a<b," * 20_000),
+        ("a.tsx", "a<b," * 20_000),
+    ],
+)
+def test_source_code_that_would_take_much_memory_is_text_with_a_notice(
+    path: str, text: str
+) -> None:
+    assert parse(text, path).notices == ("too complex to be parsed: it has no outline",)
+
+
+def test_generics_are_no_open_brackets() -> None:
+    source = "".join(f"Map<String, List<A{n}>> f{n}() {{}}\n" for n in range(4_000))
+    assert len(parse(f"class B {{\n{source}}}\n", "a.java").sections) == 4_001
+
+
 def test_source_code_that_cannot_be_parsed_in_time_is_text_with_a_notice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

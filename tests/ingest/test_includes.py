@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +79,33 @@ def test_no_page_shows_what_its_source_leaves_out(
     assert rows_of(base, "quokka") == []
     notices = [notice["path"] for notice in added.notices if notice["path"]]
     assert notices == [page] * ("```" not in text)
+
+
+@pytest.mark.parametrize("left_out_by", ["src/*.py", "src", ".gitignore"])
+def test_a_name_in_other_letters_shows_nothing_that_is_left_out(
+    base: KnowledgeBase, tmp_path: Path, left_out_by: str
+) -> None:
+    site = tree(tmp_path / "site", {"a.md": '# A\n\n--8<-- "SRC/Body.py"\n', "src/body.py": BODY})
+    is_glob = left_out_by.startswith("src")
+    if not is_glob:
+        tree(site, {left_out_by: "body.py\n"})
+    base.add(site, exclude=[left_out_by] if is_glob else [])
+    assert rows_of(base, "quokka") == []  # also where the disk takes both for the same
+
+
+@pytest.mark.parametrize("stored", ["NFC", "NFD"])
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+def test_a_file_is_shown_and_listed_by_its_name_in_either_normal_form(
+    base: KnowledgeBase, tmp_path: Path, stored: str, written: str
+) -> None:
+    name = unicodedata.normalize(stored, "Größe.py")  # type: ignore[arg-type]
+    typed = unicodedata.normalize(written, "Größe.py")  # type: ignore[arg-type]
+    page = f'# A\n\n--8<-- "{typed}"\n'
+    manifest = json.dumps({"sources": {"files": ["a.md", typed]}})
+    files = {"a.md": page, name: BODY, "manifest.json": manifest}
+    (added,) = base.add(tree(tmp_path / "site", files)).collections
+    assert (added.added, added.errors) == (2, [])
+    assert {path for path, _, _ in rows_of(base, "quokka")} == {"a.md", name}
 
 
 @pytest.mark.parametrize(
