@@ -104,6 +104,65 @@ def test_the_main_part_of_a_word_file_has_any_name(convert: Convert) -> None:
         convert("a.docx", package("word/none.xml", {}, {}))
 
 
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+
+def numbered(text: str, style: str = "", place: str = "") -> str:
+    level, _, number = place.partition(" ")
+    own = f"<w:ilvl w:val='{level}'/><w:numId w:val='{number}'/>" if place else ""
+    about = f"<w:pStyle w:val='{style}'/>" * bool(style) + f"<w:numPr>{own}</w:numPr>" * bool(place)
+    return f"<w:p><w:pPr>{about}</w:pPr>{words(text)}</w:p>"
+
+
+def list_level(number: int, form: str, text: str, style: str = "") -> str:
+    styled = f"<w:pStyle w:val='{style}'/>" * bool(style)
+    return (
+        f"<w:lvl w:ilvl='{number}'><w:start w:val='1'/><w:numFmt w:val='{form}'/>{styled}"
+        f"<w:lvlText w:val='{text}'/></w:lvl>"
+    )
+
+
+def test_word_s_automatic_numbers_stand_in_the_text(convert: Convert) -> None:
+    clauses = [("decimal", "%1.", "H1"), ("decimal", "%1.%2", "H2"), ("lowerRoman", "(%3)", "")]
+    kinds = (
+        [list_level(i, *kind) for i, kind in enumerate(clauses)],
+        [list_level(0, "decimal", "%1."), list_level(1, "bullet", "•")],
+    )
+    numbering = "".join(
+        f"<w:abstractNum w:abstractNumId='{i}'>{''.join(kind)}</w:abstractNum>"
+        for i, kind in enumerate(kinds)
+    ) + "".join(
+        f"<w:num w:numId='{i + 1}'><w:abstractNumId w:val='{i}'/></w:num>" for i in range(2)
+    )
+    styles = "".join(
+        f"<w:style w:type='paragraph' w:styleId='H{n}'><w:name w:val='heading {n}'/><w:pPr>"
+        f"<w:numPr><w:numId w:val='1'/></w:numPr><w:outlineLvl w:val='{n - 1}'/></w:pPr></w:style>"
+        for n in (1, 2)
+    )
+    body = (
+        numbered("Scope", "H1")
+        + numbered("Price", "H1")
+        + numbered("Sum", "H2")
+        + numbered("Tax", "", "2 1")
+        + numbered("Ask", "", "0 2")
+        + f"<w:p>{words('Then')}</w:p>"
+        + numbered("Wait", "", "0 2")
+        + numbered("Rain", "", "1 2")
+        + numbered("Interest", "H2")
+    )
+    members = {
+        "word/document.xml": f"<w:document {W}><w:body>{body}</w:body></w:document>",
+        "word/numbering.xml": f"<w:numbering {W}>{numbering}</w:numbering>",
+        "word/styles.xml": f"<w:styles {W}>{styles}</w:styles>",
+    }
+    related = {"numbering": "numbering.xml", "styles": "styles.xml"}
+    text = convert("a.docx", package("word/document.xml", members, related)).text
+    assert [line for line in text.splitlines() if line] == [
+        *("# 1. Scope", "# 2. Price", "## 2.1 Sum", "- * 1. (i) Tax", "1. Ask", "Then"),
+        *("2. Wait", "   - Rain", "## 2.2 Interest"),
+    ]
+
+
 # Excel
 
 SHEET = """<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r=

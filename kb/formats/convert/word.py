@@ -18,6 +18,7 @@ from selectolax.lexbor import LexborNode
 from kb.formats.convert.markup import markdown_of, parse_html
 from kb.formats.convert.packed import OFFICE_MATH, Package, latex
 from kb.formats.convert.result import Converted, ConverterError
+from kb.formats.convert.word_numbers import Numbers
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
@@ -25,6 +26,10 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _CHANGED = re.compile(rb"<m:oMath|<w:txbxContent|<w:(?:fldSimple|dir|bdo|rubyBase)\b")
 _UNWRAPPED = [f"{_W}{name}" for name in ("fldSimple", "dir", "bdo", "ruby", "rubyBase")]
 _FORMULA = re.compile("\ue000(\\d+)\ue001")
+# What a numbered paragraph begins with: a list has its own numbers, if they are plain.
+_NUMBER = re.compile("\ue002([^\ue003]*)\ue003")
+_FIRST_NUMBER = re.compile("<ol><li>((?:<p>)?)\ue002([0-9]+)[.)]?\ue003")
+_LIST_NUMBER = re.compile("(<li>(?:<p>)?)\ue002[0-9]+[.)]?\ue003")
 _STYLES = """
 p[style-name='Title'] => h1:fresh
 p[style-name='Source Code'] => pre:separator('\\n')
@@ -47,10 +52,11 @@ def convert(data: bytes, name: str) -> Converted:
     description, and tracked changes count as accepted."""
     package = Package(data, "Word")
     formulas: list[str] = []
+    numbers = Numbers(package)
     styles = _STYLES + "\n".join(_heading_styles(package))
     try:
         result = mammoth.convert_to_html(
-            _readable(package, formulas),
+            _readable(package, formulas, numbers),
             style_map=styles,
             convert_image=mammoth.images.img_element(lambda _: {"src": "data:"}),
         )
@@ -58,6 +64,8 @@ def convert(data: bytes, name: str) -> Converted:
         raise ConverterError(f"is not a Word file: {error}") from error
     # Comments come as a definition list, whose terms would become headings.
     page = re.sub(r"<(/?)dt\b[^>]*>", r"<\1p>", re.sub(r"</?d[ld]\b[^>]*>", "", result.value))
+    page = _FIRST_NUMBER.sub(r'<ol start="\2"><li>\1', page)
+    page = _NUMBER.sub(r"\1 ", _LIST_NUMBER.sub(r"\1", page))
     body = parse_html(page).body
     text = ""
     if body is not None:
@@ -71,24 +79,30 @@ def convert(data: bytes, name: str) -> Converted:
     return Converted(text, title=title, metadata=properties)
 
 
-def _readable(package: Package, formulas: list[str]) -> io.BytesIO:
+def _readable(package: Package, formulas: list[str], numbers: Numbers) -> io.BytesIO:
     """The package without pictures, in elements that mammoth knows; `formulas` takes LaTeX."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name in sorted(package.names):
             if name.endswith((".xml", ".rels")):
                 member = package.read(name)
-                if _CHANGED.search(member):
-                    member = _rewritten(member, formulas)
+                if _CHANGED.search(member) or (numbers and b"<w:body" in member):
+                    member = _rewritten(member, formulas, numbers)
                 archive.writestr(name, member)
     return file
 
 
-def _rewritten(member: bytes, formulas: list[str]) -> bytes:
+def _rewritten(member: bytes, formulas: list[str], numbers: Numbers) -> bytes:
     try:
         root = etree.fromstring(member, etree.XMLParser(resolve_entities=False, huge_tree=True))
     except etree.XMLSyntaxError as error:
         raise ConverterError(f"is damaged: {error}") from error
+    for paragraph in root.iterfind(f"{_W}body//{_W}p"):
+        number = numbers.next(paragraph)
+        if number and paragraph.find(f".//{_W}t") is not None:
+            run = etree.Element(f"{_W}r")
+            etree.SubElement(run, f"{_W}t").text = f"\ue002{number}\ue003"
+            paragraph.insert(1, run)  # behind its properties
     for box in list(root.iter(f"{_W}txbxContent")):
         above = [element.tag for element in box.iterancestors()]
         choice = next(box.iterancestors(f"{_MC}AlternateContent"), None)
