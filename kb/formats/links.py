@@ -342,7 +342,8 @@ def _links_of(
     for token in opened:
         url = str(token.attrs["href"]).translate(_BACK).strip()
         start, end = token.meta["start"], token.meta["end"]
-        if url in ("", "#") or OTHER_SCHEME.match(url):
+        # With MyST's mark the browser gets the address as it is.
+        if url in ("", "#") or OTHER_SCHEME.match(url) or content.startswith("{.external}", end):
             continue
         # The part of the block around the link that belongs together, and its footnote's label.
         following = bisect_right(definitions, start, key=lambda match: match.start())

@@ -327,7 +327,9 @@ def page_properties(lines: Sequence[str], path: str) -> dict[str, str]:
 
 
 _LABEL = re.compile(
-    r"^[ \t]*(?:\(([^()\s]+)\)=|:(?:name|label):[ \t]+(\S+(?:[ \t]\S+)*))[ \t]*$", re.MULTILINE
+    r"^[ \t]*(?:\((?P<target>[^()\s]+)\)=|:(?:name|label):[ \t]+(?P<name>\S+(?:[ \t]\S+)*)"
+    r"|[:`]{3,}\{figure-md\}[ \t]+(?P<figure>\S+))[ \t]*$",
+    re.MULTILINE,
 )
 _LABELLED = re.compile(r"\{[^{}\n]*?#([\w/.:-]+)[^{}\n]*\}")
 _MYST_TERM = re.compile(r"^(\S.*)\n+:[ \t]", re.MULTILINE)
@@ -336,9 +338,9 @@ _MYST_FENCE = re.compile(r"(?P<fence>`{3,}|:{3,}(?=\s*\{)|~{3,})\s*(?:\{(?P<name
 
 def myst_labels(text: str, lines: Sequence[str]) -> Iterator[str]:
     """The labels of a page: those before headings, names of directives, terms of glossaries."""
-    if ")=" in text or ":name:" in text or ":label:" in text:
+    if any(mark in text for mark in (")=", ":name:", ":label:", "{figure-md}")):
         for match in _LABEL.finditer(text):
-            yield (match[1] or match[2]).casefold()
+            yield (match["target"] or match["name"] or match["figure"]).casefold()
     if "{#" in text and "{ref}`" in text:
         yield from (match[1].casefold() for match in _LABELLED.finditer(text))
     if "{.glossary" in text:

@@ -282,6 +282,7 @@ _WRITTEN = re.compile(
     | _`(?P<inline>[^`]+)`
     | ^[ \t]*:name:\s*(?P<name>\S.*)$
     | ^[ \t]*\((?P<myst>[^()\s]+)\)=\s*$
+    | ^[ \t]*[:`]{3,}\{figure-md\}[ \t]+(?P<figure>\S+)
     | \[\[(?P<asciidoc>[\w:.-]+)(?:,[^\]]*)?\]\]                      # AsciiDoc
     | \[(?:[\w-]*\#|id=["']?)(?P<short>[\w:.-]+)[^\]\n]*\]
     | \banchor:(?P<macro>[\w:.-]+)\[
@@ -294,7 +295,7 @@ _WRITTEN = re.compile(
 )
 # The formats whose readers keep what anchors are made of, and which of these mean something there.
 WITH_ANCHORS = {
-    "markdown": {"attribute", "html", "myst", "name", "block"},
+    "markdown": {"attribute", "html", "myst", "figure", "name", "block"},
     "restructured text": {"html", "label", "inline", "name"},
     "asciidoc": {"html", "asciidoc", "short", "macro"},
     "org": {"html", "org", "target", "named"},

@@ -280,10 +280,12 @@ def test_myst_has_the_roles_and_labels_of_sphinx(fill: Filler) -> None:
     kb = fill(
         {
             "index.md": "# Home\n\n{doc}`guide/a` {ref}`strong winds` {ref}`text <gone>` [](lab)\n"
-            "[](#lab) [](#none) {term}`Wind` {doc}`missing`\n\n```{toctree}\n:maxdepth: 1\n\n"
-            "guide/a\nTitled <guide/b>\nguide/none\n```\n\n````\n```{toctree}\nno\n```\n````\n",
+            "[](#lab) [](#none) {term}`Wind` {doc}`missing` [](#drawn) [x](far){.external}\n\n"
+            "```{toctree}\n:maxdepth: 1\n\nguide/a\nTitled <guide/b>\nguide/none\n```\n\n"
+            "````\n```{toctree}\nno\n```\n````\n",
             "guide/a.md": "(Strong)=\n# A\n\n(lab)=\n## Part\n\n:::{glossary}\nWind\n: Air.\n:::\n",
-            "guide/b.md": "```{figure} x.png\n:name: strong winds\n```\n",
+            "guide/b.md": "```{figure} x.png\n:name: strong winds\n```\n\n"
+            ":::{figure-md} drawn\n![x](x.png)\n\nA vane.\n:::\n",
         },
         embed=False,
     )
