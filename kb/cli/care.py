@@ -17,7 +17,6 @@ from kb.cli import render, serve
 from kb.cli.commands import Parser, byte_count, positive
 from kb.cli.render import progress
 from kb.errors import EmbeddingError, FileError, UsageError
-from kb.library import replicating
 from kb.models.embedder import sends_to
 from kb.results.care import MovedCollections
 from kb.results.roles import READ, ROLES, WRITE
@@ -403,6 +402,8 @@ def replicate_options(parser: Parser) -> None:
 
 
 def replicate(_: object, options: argparse.Namespace) -> int:
+    from kb.library import replicating  # here: other commands load nothing of Litestream
+
     file = database_paths(options.db)[0]
     if options.stop:
         if options.destination is not None or options.goes_on or options.once:
@@ -440,6 +441,8 @@ def restore_options(parser: Parser) -> None:
 
 
 def restore(_: object, options: argparse.Namespace) -> int:
+    from kb.library import replicating  # here: as above
+
     file = database_paths(options.db)[0]
     documents = replicating.restore(options.destination, file, options.at)
     size = file.stat().st_size

@@ -1,4 +1,4 @@
-"""Collections, documents and their parts, and lines of files: listed, read, searched for."""
+"""Collections, documents and their parts: listed and read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from kb.library.reading import first_line, read_lines
 from kb.library.resolve import OpenDocument, read_document, read_page
 from kb.library.workspace import Workspace
 from kb.results.base import estimate_tokens
-from kb.results.code import CONTEXT_LINES, CodeMatches
 from kb.results.documents import (
     CollectionInfo,
     CollectionList,
@@ -159,32 +158,6 @@ class Documents(Workspace):
         return read_document(
             self, document, collection, _section, heading, include_subsections, *budget
         )[0]
-
-    def grep(
-        self,
-        pattern: str,
-        *,
-        glob: str = "",
-        case_sensitive: bool = False,
-        limit: int = 1000,
-        context_lines: int = CONTEXT_LINES,
-    ) -> CodeMatches:
-        """The lines of the project's files that match a regular expression, by path.
-
-        Files hidden by ignore files, secrets and binary files are left out.
-
-        Args:
-            pattern: as ripgrep takes it: no look-around, no back-references.
-            glob: of the files to search, such as "src/**/*.py"; by default all.
-
-        Raises:
-            InvalidPattern: the pattern is malformed or too large.
-            UsageError: the glob can match nothing.
-        """
-        from kb.project.tree import grep_project  # here: nothing else needs the project's files
-
-        search = pattern, glob, case_sensitive, limit, context_lines
-        return grep_project(self.project, *search)
 
 
 def _content(

@@ -14,11 +14,12 @@ TOPICS = {
     "archives.Archives": "search_archives sync_archives",
     "care.Care": "status health tool_calls copy split merge cut pack",
     "citations.Citing": "cite graph graph_picture broken_links",
+    "code.Code": "grep",
     "collecting.Collecting": "add add_for_search sync move remove embed passages_waiting reembed "
     "sources_to_confirm confirm_sources",
     "context.Packing": "context",
     "documents.Documents": "list_collections count_waiting project_roots list_documents recent "
-    "get outline section grep",
+    "get outline section",
     "external.External": "activate search_external",
     "memory.Memory": "record recall has_discoveries forget search_index add_document create_index",
     "related.Relating": "related",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from kb.library.archives import Archives
     from kb.library.care import Care
     from kb.library.citations import Citing
+    from kb.library.code import Code
     from kb.library.collecting import Collecting
     from kb.library.context import Packing
     from kb.library.documents import Documents
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
         Archives,
         Care,
         Citing,
+        Code,
         Collecting,
         Documents,
         External,
