@@ -30,7 +30,6 @@ from kb.results.documents import (
     SectionContent,
 )
 from kb.search.files import SearchedFile
-from kb.search.sections import find_section
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
     Origins,
@@ -214,6 +213,8 @@ def _section(
     max_characters: int | None,
     max_tokens: int | None,
 ) -> SectionContent:
+    from kb.search.sections import find_section  # here: listing and reading need no anchors
+
     row = reading.row
     sections = sections_of(reading.connection, row["document_id"])
     section, alternatives = find_section(sections, heading, row["path"], row["content"])
