@@ -33,8 +33,11 @@ LinkText = tuple[str, int, str | None]
 
 _BLOCK_MARKS = ("%%", "$$")  # they may stand paragraphs apart
 _SHORT_CODE_SPAN = re.compile(r"(`+)(?!`).{0,300}?(?<!`)\1(?!`)", re.DOTALL)
-# As in Pandoc: no blank inside the signs, no digit behind them.
-_MATH = re.compile(r"(?<![\\$\w])\$(?=[^\s$])(?:(?!\]\()[^$\n]){0,500}(?<![\s\\])\$(?![\d$])")
+# As in Pandoc: no blank inside the signs, no digit behind them. A link may name a heading with it.
+_MATH = re.compile(
+    r"(?P<link>\[\[[^\]\n#]{0,500}\#[^\]\n]{0,500}\]\])"
+    r"|(?<![\\$\w])\$(?=[^\s$])(?:(?!\]\()[^$\n]){0,500}(?<![\s\\])\$(?![\d$])"
+)
 _BRACKET_MATH = re.compile(
     r"\\(?:\[(?:(?!\]\().){0,300}?\\\]|\((?:(?!\]\().){0,300}?\\\))", re.DOTALL
 )
@@ -69,7 +72,7 @@ def visible(texts: Sequence[LinkText]) -> Iterator[LinkText]:
                 shown.append(_blank(part) if is_inside[number] else part)
             text = "".join(shown)
         if "$" in text:
-            text = _MATH.sub(_blanked, text)
+            text = _MATH.sub(lambda match: match["link"] or _blank(match[0]), text)
         if "\\[" in text or "\\(" in text:
             text = _BRACKET_MATH.sub(_blanked, text)
         if "{{" in text or "{%" in text:

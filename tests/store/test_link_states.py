@@ -70,14 +70,16 @@ def test_missing_sections_and_blocks_are_broken(fill: Filler) -> None:
             "a.md": "# One\n\n[x](Setup.md#nope) [x](#gone) [[#Gone]] [[Setup#^nope]]\n"
             "[x](Setup.md#install-1) [x](#one) [[#One]] [[Setup#^b1]] [[Setup#Install#Linux 2]]\n"
             "[x](Setup.md#install-2) [x](Setup.md#top) [x](#) [x](Setup.md#Custom) [x](#named)\n"
-            '<a name="named"></a> [x](#written) <p id="written">\n',
-            "Setup.md": "# Install\n\n## Linux (2)\n\nA line. ^b1\n\n# Install\n\n## X {#custom}\n",
+            '<a name="named"></a> [x](#written) <p id="written">\n'
+            "[[Setup#With $x^2$ in it]] [[Setup#No $x^2$]]\n",
+            "Setup.md": "# Install\n\n## Linux (2)\n\nA line. ^b1\n\n# Install\n\n## X {#custom}\n"
+            "\n## With $x^2$ in it\n",
         },
         embed=False,
     )
     assert links(kb, "broken") == [
         *("Setup.md#nope", "#gone", "#Gone", "Setup#^nope"),
-        "Setup.md#install-2",
+        *("Setup.md#install-2", "Setup#No $x^2$"),
     ]
     with kb.database.read() as connection:
         assert {link.missing for link in links_and_states(connection)[0]} == {"section"}
