@@ -9,9 +9,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kb.cli import render
@@ -20,12 +19,14 @@ from kb.cli.commands import Parser, Text, add_filters, add_shards, filters_of, p
 from kb.disk.open_databases import require_no_database
 from kb.errors import FileError, UsageError
 from kb.library.resolve import resolve, resolve_lines
-from kb.results.citations import BrokenLink, Graph, GraphEdge, GraphNode
 from kb.settings import PACKAGE, VERSION
 from kb.sources.address import document_file
 from kb.text.controls import escaped_in_json, visible
 from kb.text.counted import counted
 from kb.tools.session import Session
+
+if TYPE_CHECKING:
+    from kb.results.citations import BrokenLink, Graph, GraphEdge, GraphNode
 
 
 def _add_collection(parser: Parser) -> None:
@@ -402,6 +403,8 @@ FORMATS: dict[str, Callable[[Graph], str]] = {
 
 
 def _xml(text: str) -> str:
+    from html import escape  # here: `kb get` needs none
+
     return escape(_NO_XML.sub("\ufffd", visible(text)))
 
 

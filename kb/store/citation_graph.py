@@ -13,9 +13,8 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kb.formats.sites import WITH_ANCHORS, PageAnchors
 from kb.results.citations import BrokenLink, Graph, GraphEdge, GraphNode
 from kb.sources.address import document_file, local
 from kb.store.citations import has_label, with_sentences
@@ -23,6 +22,9 @@ from kb.store.connection import Connection, Row
 from kb.store.contents import documents_shown, sections_of, title_and_text, with_source
 from kb.text.headings import TERM_MARK
 from kb.text.suffixes import PAGE_SUFFIX, text_format
+
+if TYPE_CHECKING:
+    from kb.formats.sites import PageAnchors
 
 STATES = ("resolved", "external", "not in the tree", "broken")
 RESOLVED, EXTERNAL, ELSEWHERE, BROKEN = STATES
@@ -52,6 +54,8 @@ def link_states(connection: Connection, document_ids: Sequence[int] | None = Non
 
     `links_of` with `state`, and `has_section`: whether what is behind `#` exists.
     """
+    from kb.formats.sites import WITH_ANCHORS  # here: a document's citations need none
+
     listed = None if document_ids is None else [*document_ids]
     rows = connection.rows("links_of", document_ids=listed)
     anchors: dict[int, PageAnchors] = {}
@@ -99,6 +103,8 @@ def _has_section(connection: Connection, row: Row, fragment: str, anchors: PageA
 
 
 def _anchors_of(connection: Connection, row: Row) -> PageAnchors:
+    from kb.formats.sites import PageAnchors
+
     _, text = title_and_text(connection, row["target_document_id"]) or ("", "")
     sections = sections_of(connection, row["target_document_id"])
     headings = [section["heading"] for section in sections]
