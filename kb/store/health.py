@@ -72,8 +72,9 @@ def sampled(database: Database) -> Iterator[Finding]:
     started = time.monotonic()
     with database.read() as connection:
         ((documents, passages, indexed),) = connection.tuples("quick_counts")
-        number = max(SAMPLES // max(len(all_collections(connection)), 1), 1)
-        rows = connection.tuples("sampled_chunks", samples=number)
+        ids = [row["collection_id"] for row in all_collections(connection)]
+        number = max(SAMPLES // max(len(ids), 1), 1)
+        rows = connection.tuples("sampled_chunks", collection_ids=ids, samples=number)
         lost = sum(body is None for _, body, _ in rows)
         misfits = sum(not fits for *_, fits in rows)
         unindexed = 0

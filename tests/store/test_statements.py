@@ -89,7 +89,6 @@ WHOLE_TABLE = {
     "forget_misshapen_vectors",
     "health_counts",
     "quick_counts",
-    "sampled_chunks",
 }
 
 
