@@ -352,22 +352,17 @@ def overview() -> Parser:
 
 def _add_common_options(parser: Parser) -> None:
     add = parser.add_argument_group("every command takes").add_argument
-    add(
-        *("--db",),
-        metavar="PATH",
-        action="append",
-        help="the knowledge base file (default: KB_DB, else .kb/kb.db of the project); several, "
-        "or those in a folder, are read as one; the first is written, of shards each",
+    files = (
+        "the knowledge base file (default: KB_DB, else .kb/kb.db of the project); several, "
+        "or those in a folder, are read as one; the first is written, of shards each"
     )
+    add("--db", metavar="PATH", action="append", help=files)
     add("--json", action="store_true", help="one JSON document on stdout")
     add("--quiet", action="store_true", help="no progress and no summary")
     levels = ("debug", "info", "warning", "error")
     add("--log-level", choices=levels, default="warning", help="how much to log on stderr")
-    add(
-        "--model",
-        metavar="NAME",
-        help="embedding model or URL#NAME (default: the file's, else one for the documents)",
-    )
+    model = "embedding model or URL#NAME (default: the file's, else one for the documents)"
+    add("--model", metavar="NAME", help=model)
     add("--reranker", metavar="NAME", help="a fastembed cross-encoder or URL#NAME, for rerank")
     add("--threads", type=positive, default=1, metavar="N", help="threads of one model run")
     download = "let fastembed download the model named with --model"

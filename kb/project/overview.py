@@ -133,7 +133,7 @@ def current_session(database: Database, session_id: str) -> dict[str, Any]:
         )
         ids = {row["detail"] for row in recorded}
         return {
-            **{key: value for key, value in session.items() if value is not None},
+            **_without_none(session),
             "filesRead": files_of_session(connection, session_id, MOST_EVENTS),
             "queries": [
                 {"tool": row["tool"], "query": row["detail"], "date": row["happened_at"]}
@@ -147,11 +147,11 @@ def recent_sessions(database: Database) -> dict[str, Any]:
     """The newest sessions, each with counts of what happened in it."""
     with database.read() as connection:
         rows = newest_sessions(connection, MOST_SESSIONS)
-    return {
-        "sessions": [
-            {key: value for key, value in row.items() if value is not None} for row in rows
-        ]
-    }
+    return {"sessions": [*map(_without_none, rows)]}
+
+
+def _without_none(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if value is not None}
 
 
 def _project_files(project: ProjectInUse) -> list[SourceFile]:

@@ -29,9 +29,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 import anyio
@@ -312,8 +313,6 @@ def refused(scope: Scope, status: int, why: str) -> Response:
 
 log = logging.getLogger("kb.server")
 
-T = TypeVar("T")
-
 COOKIE = "kb_token"
 PRINCIPAL = "kb.principal"  # of the ASGI scope
 LOOK_SECONDS = 0.25  # between checks whether what is open may stay open
@@ -387,7 +386,8 @@ class Authentication:
         self._requests_per_minute = requests_per_minute
         self._windows: dict[str, Window] = {}
         self._open: dict[anyio.CancelScope, bytes] = {}
-        self._threads = anyio.CapacityLimiter(LOOK_THREADS)
+        limiter = anyio.CapacityLimiter(LOOK_THREADS)
+        self._look: Any = partial(anyio.to_thread.run_sync, limiter=limiter)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (login := self._login(scope)) is not None:
@@ -457,7 +457,8 @@ class Authentication:
         shown = shown_tokens(connection)
         if any(map(self._access.is_token, shown)):
             return OWNER
-        return await self._look(self._principal_of, shown)
+        principal: Principal | None = await self._look(self._principal_of, shown)
+        return principal
 
     def _principal_of(self, shown: list[str]) -> Principal | None:
         grant, asks = self._base.find_holder(shown)
@@ -466,9 +467,6 @@ class Authentication:
         holder, token_hash = grant
         rights = Rights(may_write=holder.role == WRITE, may_choose_project=False)
         return Principal(holder.name, token_hash, rights, holder.requests_per_minute)
-
-    async def _look(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
 
     def _too_many(self, scope: Scope, principal: Principal) -> Response | None:
         limit = principal.requests_per_minute or self._requests_per_minute

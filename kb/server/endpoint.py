@@ -23,8 +23,9 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import anyio
@@ -392,8 +393,6 @@ def _search_result(session: Session, options: _SearchOptions) -> bytes:
     )
 
 
-T = TypeVar("T")
-
 SUFFIX = ".db"
 LOOK_SECONDS = 5.0  # between checks whether open files are still there
 
@@ -450,8 +449,9 @@ class Folder:
         self._problems: dict[str, str] = {}
         self._opening: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._tasks: Any = None
-        # Of our own: requests for files that are not served take no thread from tool calls.
-        self._threads = anyio.CapacityLimiter(LOOK_THREADS)
+        # In threads of our own: requests for files that are not served take none from tool calls.
+        limiter = anyio.CapacityLimiter(LOOK_THREADS)
+        self._in_thread: Any = partial(anyio.to_thread.run_sync, limiter=limiter)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = scope["path"].split("/")[1]
@@ -498,16 +498,13 @@ class Folder:
                 if served.is_in_place:
                     return served
                 served.ended.set()  # another file took its place
-            session = await self._in_thread(self._session.on_file, path)
+            session: Session = await self._in_thread(self._session.on_file, path)
             start_embedding(session)
             clients = Clients(session, several=True)
             endpoint = Endpoint(clients, self._access, self._settings, is_hidden=True)
             served = self._served[name] = _Served(clients, endpoint)
             await self._tasks.start(self._serve, served)
             return served
-
-    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
 
     async def _serve(self, served: _Served, *, task_status: Any) -> None:
         """Keep one file open until it is removed, or everything ends."""
