@@ -46,8 +46,6 @@ from kb.cli.commands import Parser
 from kb.cli.exit_codes import FAILURE
 from kb.cli.render import Show, progress
 from kb.errors import EmbeddingError, KbError, UsageError
-from kb.library.health import check_configuration, check_program, look_at_file, mend
-from kb.library.names import collection_names
 from kb.models.choose import make_embedder
 from kb.results.findings import BROKEN, HINT, SOUND, Finding
 from kb.server.running import running_server
@@ -282,6 +280,10 @@ def doctor(_: object, options: argparse.Namespace) -> int:
 
 
 def _look(paths: Sequence[Path], *, full: bool, show: Show) -> Iterator[Finding]:
+    # Here: `kb install` loads nothing that syncs.
+    from kb.library.health import check_configuration, check_program, look_at_file
+    from kb.library.names import collection_names
+
     project = find_project()
     yield from check_program()
     for path in paths:
@@ -294,6 +296,8 @@ def _look(paths: Sequence[Path], *, full: bool, show: Show) -> Iterator[Finding]
 
 def _fix(path: Path, options: argparse.Namespace) -> list[str]:
     """Mend what is safe to mend; what was mended, in words."""
+    from kb.library.health import mend
+
     embedder = partial(make_embedder, threads=options.threads, allow_download=options.download)
     fixed = []
     with progress(options) as show:
