@@ -181,6 +181,7 @@ def test_a_program_that_is_run_from_a_cache_is_started_by_its_runner(
         (tmp_path / name).touch()
         (tmp_path / name).chmod(0o755)
     cached = "/home/mira/.cache/uv/archive-v0/abc/bin"
+    monkeypatch.setenv("PATH", "")
     assert program(f"{cached}/kb", f"{cached}/python") == [f"{cached}/python", "-P", "-m", "kb"]
     monkeypatch.setenv("PATH", str(tmp_path))
     assert program(f"{cached}/kb", f"{cached}/python") == [str(tmp_path / "uvx"), "kbfile"]
