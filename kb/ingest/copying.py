@@ -23,7 +23,6 @@ from pathlib import Path
 from kb.disk.read import reason
 from kb.errors import CollectionNotFound, FileError, UsageError
 from kb.formats.metadata import RESEARCH
-from kb.formats.parse import parse
 from kb.ingest.forget import erase_documents, write_anew
 from kb.ingest.reach import take_along
 from kb.ingest.report import Progress, no_progress
@@ -155,6 +154,8 @@ def copy_documents(
 
     Vectors go with them where both files have the same model, or the new one has none.
     """
+    from kb.formats.parse import parse  # here: `kb status` needs none
+
     model_id = _shared_model(old, new)
     for done, document_id in enumerate(document_ids):
         progress("documents", done, len(document_ids))

@@ -30,6 +30,20 @@ HEAVY = {
     *("regex", "shutil", "subprocess", "tempfile"),
     *("argcomplete", "mcp", "numpy", "onnxruntime", "pydantic", "rich", "tokenizers", "yaml"),
 }
+# What fills a file, or serves it.
+FILLING = {
+    *("fractions", "html", "http.client", "kb.formats.parse", "kb.formats.sites", "kb.ingest.sync"),
+    *("kb.store.replication.replicate", "mcp", "numpy", "pydantic", "tree_sitter"),
+}
+READING = (
+    "status",
+    "copy b.db",
+    "list",
+    "get vane.md",
+    "outline vane.md",
+    "cite vane.md",
+    "recent",
+)
 # A line, and the same with its common options behind the command.
 COMMAND_LINES = (
     ("--db a.db search wind --db b.db", "search wind --db a.db --db b.db"),
@@ -77,6 +91,15 @@ def test_a_hybrid_search_loads_its_model_and_nothing_beside(tmp_path: Path) -> N
 def test_the_version_loads_nothing_of_the_search(tmp_path: Path) -> None:
     loaded = loaded_by("--version", folder=tmp_path)
     assert not (HEAVY | {"apsw", "kb.cli.run", "kb.search"}) & loaded
+
+
+@pytest.mark.slow
+def test_what_reads_the_file_loads_nothing_that_fills_it(tmp_path: Path) -> None:
+    (tmp_path / "vane.md").write_text("# Vane\n\nCalibrate it: [how](rain.md).\n")
+    loaded_by("--db", "a.db", "add", "vane.md", "--no-embed", folder=tmp_path)
+    for command in READING:
+        loaded = loaded_by("--db", "a.db", *command.split(), folder=tmp_path)
+        assert not FILLING & loaded, command
 
 
 @pytest.mark.slow
