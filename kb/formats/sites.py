@@ -331,11 +331,12 @@ _Scheme = tuple[Callable[[str], str], str, int]
 class PageAnchors:
     """All the names under which places of one page can be linked."""
 
-    names: frozenset[str]  # casefolded
+    names: frozenset[str]  # casefolded, unless capitals count
     headings: frozenset[str]  # as they compare where a link repeats a heading's words
     by_words: bool  # every link into it may do so
     is_partial: bool  # it takes in text that does not stand in it
     is_hooked: bool  # a program of its site changes it, or names objects of code
+    has_case: bool  # capitals count, as in a browser; GitHub looks past them
 
     @classmethod
     def of(
@@ -357,18 +358,20 @@ class PageAnchors:
         ]
         if markup == "restructured text":
             names |= set(map(_docutils_id, written))
+        has_case = "Docusaurus" in generators
         return cls(
-            frozenset(name.casefold() for name in (*names, *written)),
+            frozenset(name if has_case else name.casefold() for name in (*names, *written)),
             frozenset(map(_words, (*headings, *shown))),
             by_words=markup in ("org", "asciidoc"),
             is_partial=_PARTIAL.search(text) is not None,
             is_hooked=HOOKS in generators or "Sphinx" in generators,
+            has_case=has_case,
         )
 
     def has(self, fragment: str, kind: str) -> bool:
         """Whether the page has what a link of this kind names after its `#`."""
         name = unquote(fragment).strip()
-        if _ALWAYS.match(name) or name.casefold() in self.names:
+        if _ALWAYS.match(name) or (name if self.has_case else name.casefold()) in self.names:
             return True
         # In a vault a link of Markdown repeats the heading too, with its blanks.
         if not (self.by_words or kind == "wiki" or " " in name) or name.startswith("^"):

@@ -384,3 +384,12 @@ def test_hostile_text_is_looked_through_in_time(text: str) -> None:
     assert parse(text, "a.md").links == ()
     assert not PageAnchors.of(text, (), "markdown").has("gone", "inline")
     Settings("/*" * 40_000 + text)
+
+
+def test_capitals_of_a_section_count_on_a_site() -> None:
+    page = ("# Store\n\n## getState\n\n## Other {#Named}\n", ("Store", "getState", "Other"))
+    on_site = PageAnchors.of(*page, "markdown", ["Docusaurus"])
+    on_github = PageAnchors.of(*page, "markdown")
+    for name, is_there in (("getstate", True), ("getState", False), ("Named", True)):
+        assert on_site.has(name, "inline") == is_there
+        assert on_github.has(name, "inline")
