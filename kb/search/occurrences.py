@@ -213,7 +213,7 @@ class _Texts:
         """Of some chunks, those that contain a pattern, made of `text`, in any of their texts."""
         if sought.is_plain_word and not is_unspaced(sought.words[0]):
             (stem,) = sought.words
-            return {chunk_id for chunk_id in among if stem in self._stems(among)[chunk_id]}
+            return {chunk_id for chunk_id in among if stem in self._stems(among).get(chunk_id, ())}
         if version := version_pattern(text):
             versions = (row[0] for row in self._bodies(among) if any(map(version.search, row[2:])))
             return set(versions).intersection(among)
@@ -353,7 +353,8 @@ def _has_rarer(connection: Connection, matches: Iterable[str]) -> bool:
     compatibility form are not looked for: the index would have to read all their places."""
     snapshot = Snapshot(connection)
     most = max_ranking_df(snapshot.sizes.passages)
-    return min(snapshot.estimated_df(filter(None, matches), most).values()) < most
+    estimates = snapshot.estimated_df(filter(None, matches), most).values()
+    return min(estimates, default=0) < most
 
 
 def with_words_apart(
