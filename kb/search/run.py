@@ -94,7 +94,7 @@ class Policy:
     keeps_filters = False  # rows need what passes, which may be very much
     needs_all_files = False  # if one file does not answer, none does
 
-    parse: Callable[[str], Query] = partial(parse_query, tags=True)
+    parse: Callable[[str], Query] = staticmethod(partial(parse_query, tags=True))
 
     def scope(
         self, file: SearchedFile, snapshot: Snapshot, query: Query, request: SearchRequest
