@@ -54,6 +54,7 @@ class Generator:
     is_lower: bool = False
     by_name: bool = False
     falls_back: bool = False
+    is_exact: bool = False
     hook: str = r"(?!)"
     elsewhere: str = r"(?!)"
 
@@ -192,7 +193,8 @@ class Site:
             parts = [re.sub(rf"^(?:{self.generator.dropped})", "", part) for part in parts]
             parts[-1] = re.sub(r"\.(?:html?|[jt]sx?|astro|vue)$", "", parts[-1])
             folder = "/".join(parts[:-1])
-            if parts[-1].casefold() in ("index", "readme", "_index") or parts[-2:-1] == parts[-1:]:
+            is_named_so = parts[-2:-1] == parts[-1:] and not self.generator.is_exact
+            if parts[-1].casefold() in ("index", "readme", "_index") or is_named_so:
                 parts.pop()
             post = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)-(.+)", parts[-1] if parts else "")
             ids = [posixpath.join(folder, *post.groups())] if post else []
@@ -212,6 +214,17 @@ class Site:
         """Whether a document is a page or lies in the site's folder."""
         is_below = not self.root or path.startswith(f"{self.root}/")
         return is_below or any(pattern.match(path) for pattern, _ in self.pages)
+
+    def rejects(self, address: str, page: str) -> bool:
+        """Whether the generator tells a page from its folder's by the address's last slash."""
+        if not self.generator.is_exact or self.settings.has("rewrites"):
+            return False
+        first_pages = ("index", "readme")
+        end, name = (
+            PAGE_SUFFIX.sub("", posixpath.basename(path)).casefold()
+            for path in (address.partition("?")[0], page)
+        )
+        return (end in ("", *first_pages)) != (name in first_pages)
 
     def copied(self, route: str) -> Iterator[str]:
         """Where a file that is copied to this route may come from."""

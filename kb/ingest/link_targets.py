@@ -145,6 +145,10 @@ class _Tree:
                     site.add(path, {})
         return sites
 
+    @cached_property
+    def _is_exact(self) -> bool:
+        return any(site.generator.is_exact for site in self.sites)
+
     def _metadata(self, path: str, site: Site) -> dict[str, Any]:
         """A page's metadata; HTML is stored without its front matter."""
         values: dict[str, Any] = self._documents[path]["metadata"]
@@ -165,10 +169,10 @@ class _Tree:
             link = Link(row["target_url"], row["kind"], 0, "")
             own_key = link_key(link, row["path"], self._id)
             is_literal = row["target_document_id"] is not None and own_key == row["target_key"]
-            if is_literal and not (self.sites and link.url.startswith("/")):
+            if is_literal and not ((self.sites and link.url.startswith("/")) or self._is_exact):
                 continue
             path, key = self._look(link, row["path"])
-            if is_literal and not path:
+            if is_literal and not (path or key.startswith("path:")):
                 continue
             target = self._documents[path]["document_id"] if path else None
             key = path_key(path, "", self._id) if path else key or own_key
@@ -196,6 +200,8 @@ class _Tree:
         looks = [self._at_path, self._on_sites]
         for look in reversed(looks) if url.startswith("/") else looks:
             if place := look(link, url, path, is_name=is_name):
+                if self._is_exact and url and self._is_rejected(link, url, path, place):
+                    return "", self._scoped("path", f"{url}/")  # no document's key ends so
                 return self._target_at(place)
         if link.kind in ("wiki", "attachment") or self._is_vault:
             name = unquote(url).strip().lstrip("/").casefold()
@@ -240,6 +246,14 @@ class _Tree:
                     if posixpath.basename(bare).casefold() == name:
                         return page
         return ""
+
+    def _is_rejected(self, link: Link, url: str, path: str, place: str) -> bool:
+        """Whether the site of the page at `path` never serves the document at this address."""
+        if link.kind == "wiki" or f"{PAGE_SUFFIX.sub('', place)}/index" in self._bare:
+            return False
+        return place in self._documents and any(
+            site.rejects(url, place) for site in self.sites if site.holds(path)
+        )
 
     def _is_made(self, url: str, path: str) -> bool:
         """Whether a generator makes an address's target, or it lies outside the tree."""

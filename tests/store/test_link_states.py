@@ -239,6 +239,37 @@ def test_pages_of_a_site_are_found_at_their_addresses(fill: Filler, config: str)
     assert links(kb, "not in the tree") == elsewhere
 
 
+@pytest.mark.parametrize(
+    ("config", "broken"),
+    [
+        ("", ["/a/b/", "./b/", "/a/c", "..", "/gone/"]),
+        ("rewrites: {'x/:rest*': ':rest*'}", ["/gone/"]),
+    ],
+)
+def test_a_last_slash_counts_where_the_generator_has_it_so(
+    fill: Filler, config: str, broken: list[str]
+) -> None:
+    kb = fill(
+        {
+            ".vitepress/config.ts": f"export default {{ {config} }}\n",
+            "index.md": "# Home",
+            "a/x.md": "# X\n\n[a](/a/b/) [b](./b/) [c](/a/c) [d](..) [e](/gone/)\n"
+            "[f](/a/b) [g](./b.md) [h](/a/c/) [i](./c/index) [j](../) [k](/) [l](#x) [m](/a/d/)"
+            " [n](/a/d) [o](/a/b.html#b) [p](/a/b?q=/) [q](/a/e/) [r](/a/e/e)\n",
+            "a/b.md": "# B",
+            "a/c/index.md": "# C",
+            "a/d.md": "# D",
+            "a/d/index.md": "# D",
+            "a/e/e.md": "# E",
+            "a/e/index.md": "# E",
+        },
+        embed=False,
+    )
+    assert links(kb, "broken") == broken
+    kb = fill({"a/b.md": "# B\n\nAgain."}, embed=False)
+    assert links(kb, "broken") == broken
+
+
 def test_an_address_of_a_site_is_a_citation_of_its_page_also_when_that_moves(
     fill: Filler,
 ) -> None:
