@@ -270,7 +270,7 @@ class Site:
 
 
 _REFERENCE = re.compile(
-    r"""\{\{[<%]\s*(?:rel)?ref\s+["'`]?([^"'`\s]+)|\{%-?\s*(?:link|post_url)\s+(\S+)"""
+    r"""\{\{[<%]\s*(?:rel)?ref\s+(?:path\s*=\s*)?["'`]?([^"'`\s]+)|\{%-?\s*(?:link|post_url)\s+(\S+)"""
 )
 _FILTERED = re.compile(r"""\{\{-?\s*["']([^"']*)["']\s*\|[^}]*\}\}(.*)""", re.DOTALL)
 _BASE = re.compile(r"\{\{-?\s*(?:site|page)\.(?:base_?)?url\s*-?\}\}|\{\{<\s*(?:base)?url\s*>\}\}")

@@ -182,7 +182,8 @@ SITES = {
             "[e](/docs/) [f](/moved/) [g](/old/) [h](/tags/x/) [i](../gone/) "
             '[j]({{< ref "gone" >}})'
             " [k](/img/x.png) [l](/docs/B/#part) [m](/docs/b/#gone) [n]({{ .Param }})"
-            ' [o]({{< ref "b#part" >}}) [p]({{< ref "b#gone" >}}) [q](/sent/on/)',
+            ' [o]({{< ref "b#part" >}}) [p]({{< ref "b#gone" >}}) [q](/sent/on/)'
+            ' [r]({{< ref path="b.md" >}})',
             "pages/docs/b.md": "# B\n\n## Part\n",
             "pages/docs/C.md": "---\nurl: /moved/\naliases: [/old/]\n---\n# C\n",
             "static/img/x.png": "x",
