@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -91,6 +92,13 @@ def pytest_configure() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """A process more than cores, as some tests wait; four at most, as each loads the models."""
     return min((os.cpu_count() or 1) + 1, 4)
+
+
+@pytest.fixture
+def sockets_collected() -> Iterator[None]:
+    """Dask's sockets go where their warnings are no errors, not in a later test."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -86,10 +86,7 @@ def _citations(
             }
             rows = [row for way in ways.values() for row in (*way[0], *way[1])]
             shown = documents_shown(connection, {row[end] for row in rows for end in ENDS} - {None})
-        names = {
-            id_: file.names.everywhere(f"{row['collection']}/{row['path']}")
-            for id_, row in shown.items()
-        }
+        names = file.names.of_documents(shown)
         for id_, (made, received) in ways.items():
             is_cut |= max(len(made), len(received)) > MAX_CITATIONS
             citations[file, id_] = ArchiveCitations(

@@ -128,10 +128,7 @@ def _citations(reading: OpenDocument, depth: int) -> Citations:
     received = citations_received(connection, document_id)
     ids = {row[end] for row in (*made, *received) for end in ENDS} - {None} | {document_id}
     shown = documents_shown(connection, ids)
-    names = {
-        id_: file.names.everywhere(f"{row['collection']}/{row['path']}")
-        for id_, row in shown.items()
-    }
+    names = file.names.of_documents(shown)
     addresses = {id_: address_fields(row, row["path"]) for id_, row in shown.items()}
     graph = None
     if depth > 1:

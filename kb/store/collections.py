@@ -274,6 +274,13 @@ class Names:
         collection, slash, path = document.partition("/")
         return f"{self.told_apart(collection)}{slash}{path}"
 
+    def of_documents(self, rows: Mapping[int, Row]) -> dict[int, str]:
+        """As `everywhere`, of `documents_shown`, by id."""
+        return {
+            document_id: self.everywhere(f"{row['collection']}/{row['path']}")
+            for document_id, row in rows.items()
+        }
+
     def told_apart(self, name: str) -> str:
         """A collection's name, with its file's where another file has the same."""
         return self._shared.get(name, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import signal
@@ -31,14 +30,11 @@ if find_spec("distributed") is None:
 
 from dask_processes import Cluster, certificates, cluster
 
-pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.slow]  # of Dask's own
-
-
-@pytest.fixture(autouse=True)
-def sockets_collected() -> Iterator[None]:
-    """Dask's sockets go where their warnings are no errors, not in a later test."""
-    yield
-    gc.collect()
+pytestmark = [
+    pytest.mark.filterwarnings("default"),  # of Dask's own
+    pytest.mark.usefixtures("sockets_collected"),
+    pytest.mark.slow,
+]
 
 
 PARTS = {"guide": "guide/**", "how-to": "how-to/**", "reference": "reference/**"}

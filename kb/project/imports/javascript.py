@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 from kb.formats.source_code import Node, text
@@ -55,13 +55,12 @@ def _bases(
         return
     yield from mapping.candidates(specifier)
     if specifier.startswith("#"):
-        manifests = (
-            (at, manifest) for at in folders_above(path) if (manifest := _manifest(project, at))
-        )
-        for at, manifest in itertools.islice(manifests, 1):  # of the file's own package
-            for target in _exported(manifest.get("imports"), specifier):
-                yield posixpath.join(at, target)
-                yield posixpath.join(at, _ENDING.sub("", _BUILT.sub("src/", target)))
+        # By the file's own package.
+        manifests = ((at, _manifest(project, at)) for at in folders_above(path))
+        at, manifest = next(filter(itemgetter(1), manifests), ("", {}))
+        for target in _exported(manifest.get("imports"), specifier):
+            yield posixpath.join(at, target)
+            yield posixpath.join(at, _ENDING.sub("", _BUILT.sub("src/", target)))
     for name, place in packages.items():
         if specifier == name or specifier.startswith(name + "/"):
             yield from package_targets(project, place, specifier[len(name) + 1 :])
