@@ -156,6 +156,12 @@ def test_every_page_is_accessible_and_fits_the_screen(page: Any, width: int, sch
         assert found == [], address
 
 
+def press(page: Any, key: str) -> None:
+    """Press a key once the page's script listens: text is shown before its script has run."""
+    page.wait_for_load_state("load")
+    page.keyboard.press(key)
+
+
 def test_who_has_no_token_is_asked_for_it(browser: Any, file: Path) -> None:
     token = "correct-horse-battery-staple"
     with HttpServer(file, KB_TOKEN=token) as server:
@@ -167,10 +173,10 @@ def test_who_has_no_token_is_asked_for_it(browser: Any, file: Path) -> None:
             found = "levels => axe.run({ runOnly: levels }).then(done => done.violations)"
             assert page.evaluate(found, LEVELS) == []
         page.fill("input[name=token]", "a-wrong-one")
-        page.keyboard.press("Enter")
+        press(page, "Enter")
         page.wait_for_selector("[role=alert]")
         page.fill("input[name=token]", token)
-        page.keyboard.press("Enter")
+        press(page, "Enter")
         page.wait_for_selector(".result")
         assert page.url.endswith("/?q=vane")
         context.close()
@@ -179,10 +185,10 @@ def test_who_has_no_token_is_asked_for_it(browser: Any, file: Path) -> None:
 def test_the_keyboard_leads_from_the_question_to_the_marked_passage(page: Any) -> None:
     page.goto("/?q=E417")
     page.wait_for_selector(".result")
-    page.keyboard.press("ArrowDown")
+    press(page, "ArrowDown")
     place = page.evaluate("document.activeElement.querySelector('.place').innerText")
     first, last = map(int, re.findall(r":(\d+)–(\d+)", place)[0])
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     page.wait_for_selector(".passage")
     marked = "[...document.querySelectorAll('.passage')].map(one => +one.id.slice(1))"
     lines = page.evaluate(marked)
@@ -196,21 +202,21 @@ def test_the_keyboard_leads_from_the_question_to_the_marked_passage(page: Any) -
         }"""
     )
     assert "E417" in "".join(page.locator(".passage").all_inner_texts())
-    page.keyboard.press("s")  # the source, line by line
+    press(page, "s")  # the source, line by line
     page.wait_for_selector(".lines .passage")
     assert page.evaluate(marked) == list(range(first, last + 1))
-    page.keyboard.press("s")
+    press(page, "s")
     page.wait_for_selector(".rendered .passage")
     numbers = page.locator(".rendered .number:visible")
     edges = numbers.evaluate_all("all => all.map(one => Math.round(one.getBoundingClientRect().x))")
     assert len(set(edges)) == 1  # in the margin, also those of code
-    page.keyboard.press("/")
+    press(page, "/")
     assert page.evaluate("document.activeElement.name") == "q"
-    page.keyboard.press("Escape")
-    page.keyboard.press("?")
+    press(page, "Escape")
+    press(page, "?")
     assert page.locator("#keys").is_visible()
-    page.keyboard.press("Escape")
-    page.keyboard.press("c")
+    press(page, "Escape")
+    press(page, "c")
     page.wait_for_url("**/collections")
 
 
@@ -317,7 +323,7 @@ def test_the_graph_is_searched_clicked_and_opened(
     assert any("Calibrate the vane" in text for text in listed)
     assert len(listed) > 1  # the rest is listed
     page.fill(".graph input[type=search]", "calibrate the vane")
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     assert chosen(page) == vane
     assert page.locator(".about h2").inner_text() == "Calibrate the vane"
     said = page.locator(".about q").all_inner_texts()
@@ -327,7 +333,7 @@ def test_the_graph_is_searched_clicked_and_opened(
     assert 0 < y < 800
 
     page.click(".zoom button[value='0']")
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     other = page.evaluate(
         "document.querySelector('.graph').graph.shown().find(n => n.id.endsWith('/wind.md')).id"
     )
@@ -348,7 +354,7 @@ def test_on_a_small_screen_the_graphs_panels_are_folded(page: Any) -> None:
     assert not page.locator(".legend label").first.is_visible()
     assert not page.locator(".about").is_visible()
     page.fill(".graph input[type=search]", "calibrate the vane")
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     assert page.locator(".about h2").inner_text() == "Calibrate the vane"
     page.click(".legend summary")
     assert page.locator(".legend label").first.is_visible()
@@ -373,5 +379,5 @@ def test_two_thousand_documents_are_drawn_in_time(page: Any, tmp_path: Path) -> 
     page.goto(drawn.as_uri())
     assert page.evaluate("document.querySelector('.graph').graph.shown().length") == 2000
     page.fill(".graph input[type=search]", "Page 1234")
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     assert chosen(page).endswith("/page-1234.md")
