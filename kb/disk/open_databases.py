@@ -142,18 +142,16 @@ def opened(
         OpenDatabaseError: this process has it open as a database.
         OSError: it cannot be opened.
     """
+    checked = None
     if _claims:
         status = os.stat(path, dir_fd=folder, follow_symlinks=follow)
-        with _lock:
-            is_refused = _is_claimed(status)
-        if is_refused:
-            raise OpenDatabaseError
+        _require_unclaimed(status)
+        checked = _identity(status)
     descriptor = open_to_read(path, follow=follow, folder=folder)
     try:
-        with _lock:  # another file may have taken its place since
-            is_refused = _is_claimed(os.fstat(descriptor))
-        if is_refused:
-            raise OpenDatabaseError
+        status = os.fstat(descriptor)
+        if _identity(status) != checked:  # another file has taken its place since
+            _require_unclaimed(status)
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             yield stream
     finally:
@@ -162,6 +160,13 @@ def opened(
                 _kept.append(descriptor)
             else:
                 os.close(descriptor)
+
+
+def _require_unclaimed(status: os.stat_result) -> None:
+    with _lock:
+        is_refused = _is_claimed(status)
+    if is_refused:
+        raise OpenDatabaseError
 
 
 def _is_claimed(status: os.stat_result) -> bool:

@@ -64,7 +64,8 @@ class _Job:
     def __init__(self, seconds: float) -> None:
         self.thread = threading.get_ident()
         self.clock = thread_clock()
-        self.end = self.clock() + seconds
+        self.seconds = seconds
+        self.end: float | None = None  # by the clock, from when the watcher sees it first
         self.was_stopped = False
 
 
@@ -104,7 +105,9 @@ def _watch() -> None:
                 _watcher = None
                 return
             for job in _jobs:
-                if job.clock() > job.end:
+                if job.end is None:
+                    job.end = job.clock() + job.seconds
+                elif job.clock() > job.end:
                     job.was_stopped = True
                     job.end = job.clock() + AGAIN_SECONDS
                     _raise_in(job.thread, _OutOfTimeError)
