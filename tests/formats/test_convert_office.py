@@ -286,6 +286,13 @@ def test_a_date_whose_text_depends_on_the_machine_stays_a_date(code: str) -> Non
 def test_a_time_stays_a_time_where_a_date_is_to_be_shown() -> None:
     assert displayed(datetime.time(15, 4), "d.m.yy") == datetime.time(15, 4)
     assert displayed(datetime.time(15, 4), "h:mm") == "15:04"
+    assert displayed(datetime.time(), "h:mm") == "0:00"
+    assert displayed(datetime.time(), "[h]:mm") == datetime.time()
+
+
+def test_zero_as_a_date_is_the_day_that_excel_shows() -> None:
+    assert displayed(datetime.time(), "dd/mm/yy") == "00/01/00"
+    assert displayed(datetime.time(), "d mmm yyyy hh:mm") == "0 Jan 1900 00:00"
 
 
 # PowerPoint
@@ -322,6 +329,25 @@ def test_words_of_a_slide_stay_apart_and_keep_their_links(convert: Convert) -> N
     )
 
 
+@pytest.mark.parametrize("name", ["ppt/slides/slide1.xml", "docProps/thumbnail.jpeg"])
+def test_a_damaged_member_is_told_as_such(convert: Convert, name: str) -> None:
+    presentation = pptx.Presentation()
+    presentation.slides.add_slide(presentation.slide_layouts[5])
+    file = io.BytesIO()
+    presentation.save(file)
+    with zipfile.ZipFile(file) as archive:
+        start = archive.getinfo(name).header_offset + 30 + len(name)
+    data, encrypted = file.getvalue(), bytearray(file.getvalue())
+    for place in (start - 24 - len(name), data.rfind(name.encode()) - 38):
+        encrypted[place] |= 1
+    garbled = data[:start] + bytes(byte ^ 0x5A for byte in data[start : start + 20])
+    for bytes_ in (garbled + data[len(garbled) :], bytes(encrypted)):
+        with pytest.raises(ConversionError, match="is damaged or encrypted: "):
+            convert("a.pptx", bytes_)
+    with pytest.raises(ConversionError, match=r"PowerPoint file: file 'a\.pptx' is not"):
+        convert("a.pptx", docx(""))
+
+
 # OpenDocument, RTF, Outlook
 
 ODF = " ".join(
@@ -337,9 +363,9 @@ ODF = " ".join(
 ODF += ' xmlns:xlink="http://www.w3.org/1999/xlink"'
 
 
-def opendocument(kind: str, body: str, **members: str) -> bytes:
+def opendocument(kind: str, body: str, styles: str = "", **members: str) -> bytes:
     content = (
-        f"<office:document-content {ODF}><office:body><office:{kind}>{body}</office:{kind}>"
+        f"<office:document-content {ODF}>{styles}<office:body><office:{kind}>{body}</office:{kind}>"
         "</office:body></office:document-content>"
     )
     file = io.BytesIO()
@@ -396,6 +422,19 @@ def test_cells_show_what_calc_shows(convert: Convert) -> None:
     )
 
 
+@pytest.mark.parametrize("number", ["²", "many", "-1", "9" * 5000])
+def test_what_is_not_a_number_costs_no_text(convert: Convert, number: str) -> None:
+    cell = f"<table:table-cell table:number-columns-repeated='{number}'><text:p>A</text:p>"
+    rows = f"<table:table-row>{cell}</table:table-cell></table:table-row>"
+    heading = f"<text:h text:outline-level='{number}'>B</text:h>"
+    body = f"{heading}<text:p>C<text:s text:c='{number}'/>D</text:p>"
+    texts = (
+        convert("a.ods", opendocument("spreadsheet", f"<table:table>{rows}</table:table>")),
+        convert("a.odt", opendocument("text", body)),
+    )
+    assert [re.findall("[A-D]", text.text) for text in texts] == [["A"], ["B", "C", "D"]]
+
+
 def test_a_text_with_a_password_is_told(convert: Convert) -> None:
     manifest = {"META-INF/manifest.xml": "<manifest><encryption-data/></manifest>"}
     with pytest.raises(ConversionError, match="password"):
@@ -417,6 +456,81 @@ def test_rtf_keeps_headings_tables_links_and_notes(convert: Convert) -> None:
         "## Ropes\n\nOf hémp[1], see [there](<https://harbour.example/r>).\n\n"
         "| Berth | Depth |\n| --- | --- |\n| A\\|B | 7 |\n\n- one\n\nNotes:\n\n1. Not | nylon\n"
     )
+
+
+RAISED = (
+    ("It is E = mc", "2"),
+    (", 20 cm", "2"),
+    (" at 10", "6"),
+    (" Pa, on the 1", "st"),
+    (" of the word", "2"),
+    (" here.", "3,4"),
+)
+SHOWN = "It is E = mc², 20 cm² at 10^6 Pa, on the 1st of the word^2 here.^3,4"
+
+
+def raised_in_word() -> bytes:
+    up = "<w:r><w:rPr><w:vertAlign w:val='superscript'/></w:rPr><w:t>{}</w:t></w:r>"
+    return docx(f"<w:p>{''.join(words(text) + up.format(mark) for text, mark in RAISED)}</w:p>")
+
+
+def raised_in_powerpoint() -> bytes:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    paragraph = slide.shapes.add_textbox(0, 0, 9999, 9999).text_frame.paragraphs[0]
+    for text, mark in RAISED:
+        paragraph.add_run().text = text
+        raised = paragraph.add_run()
+        raised.text = mark
+        raised.font._element.set("baseline", "30000")
+    file = io.BytesIO()
+    presentation.save(file)
+    return file.getvalue()
+
+
+def raised_in_writer() -> bytes:
+    style = '<style:style style:name="T1"><style:text-properties style:text-position="super 58%"/>'
+    up = "<text:span text:style-name='T1'>{}</text:span>"
+    body = f"<text:p>{''.join(text + up.format(mark) for text, mark in RAISED)}</text:p>"
+    return opendocument("text", body, f"<office:styles>{style}</style:style></office:styles>")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.html", "".join(f"{text}<sup>{mark}</sup>" for text, mark in RAISED).encode()),
+        ("a.docx", raised_in_word()),
+        ("a.odt", raised_in_writer()),
+        ("a.pptx", raised_in_powerpoint()),
+        (
+            "a.rtf",
+            ("{\\rtf1 " + "".join(rf"{a}{{\super {b}}}" for a, b in RAISED) + "\\par}").encode(),
+        ),
+    ],
+)
+def test_raised_text_is_no_part_of_the_word_before(
+    convert: Convert, name: str, data: bytes
+) -> None:
+    assert convert(name, data).text.split("\n", 2 if name == "a.pptx" else 0)[-1].strip() == SHOWN
+
+
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("<i>x</i><sup>2</sup>", "*x*²"),
+        ("s<sup>-1</sup>, e<sup>-x</sup>, 2<sup>n+1</sup>", "s⁻¹, e^-x, 2^(n+1)"),
+        ("XIX<sup>e</sup>, n<sup>o</sup> 3", "XIXe, no 3"),
+        ("<b>word</b><span><sup>1</sup></span>", "**word**^1"),
+        ("x<sup>2<sup>y</sup></sup>", "x^2^y"),
+        ("12.5<sup>a</sup>", "12.5^a"),
+        ('word<sup><a href="#n">1</a></sup>', "word[1](#n)"),
+        ('word<a href="#n"><sup>1</sup></a>', "word[1](#n)"),
+        ("word [<sup>1</sup>] and <sup>7</sup>Li, ropes<sup>®</sup>", "word [1] and 7Li, ropes®"),
+        ("<code>2<sup>32</sup></code>, H<sub>2</sub>O", "`2^32`, H2O"),
+    ],
+)
+def test_raised_text_of_a_page(convert: Convert, page: str, shown: str) -> None:
+    assert convert("a.html", f"<p>{page}</p>".encode()).text.strip() == shown
 
 
 def test_a_mail_of_outlook_is_read_as_mail(convert: Convert) -> None:

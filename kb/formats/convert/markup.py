@@ -16,6 +16,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from kb.formats.convert.definition_list import mark_definitions, write_definitions
 from kb.formats.convert.nesting import shallow
+from kb.formats.convert.plain import superscript
 from kb.formats.sites import slug
 
 _OPTIONS = html_to_markdown.ConversionOptions(
@@ -39,6 +40,7 @@ _IN_LAYOUT = "td h1, td h2, td h3, td h4, td h5, td h6"
 _SECTION_IN_LIST = "li h1, li h2, li h3, li h4"  # as in Javadoc's pages
 _BLOCK = LexborHTMLParser("<div></div>").css("div")[0]
 _MOST_MARKS = 4  # behind one heading
+_LOOKS = ("b", "em", "font", "i", "small", "span", "strong", "u")
 _AS_IT_STANDS = ("pre", "code", "kbd", "samp", "textarea")
 
 
@@ -59,6 +61,9 @@ def markdown_of(node: LexborNode) -> str:
     """A part of a page as Markdown; changes the part."""
     for link in node.css(_PERMALINKS):
         link.decompose()
+    for raised in reversed(node.css("sup")):  # the inner ones first
+        if not raised.css_first("a, img"):
+            raised.replace_with(superscript(_text_before(raised), raised.text()))
     for heading in node.css(HEADINGS):
         _prepare_heading(heading)
     for numbers in node.css("td.linenos, td.gutter"):
@@ -85,6 +90,13 @@ def markdown_of(node: LexborNode) -> str:
     markdown = write_definitions(html_to_markdown.convert(node.html or "", _OPTIONS).content or "")
     markdown = markdown.replace(_ESCAPE, "\\").replace(BACKSLASH, "\\")
     return markdown.strip("\n") + "\n" if markdown.strip() else ""
+
+
+def _text_before(node: LexborNode) -> str:
+    while node.prev is None and node.parent is not None and node.parent.tag in _LOOKS:
+        node = node.parent
+    before = node.prev
+    return "" if before is None else before.text_content or before.text() or ""
 
 
 def _prepare_heading(heading: LexborNode) -> None:

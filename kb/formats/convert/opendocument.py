@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from kb.formats.convert.markup import markdown_of, parse_html
-from kb.formats.convert.packed import Package, named_texts
+from kb.formats.convert.packed import Package, integer, named_texts
 from kb.formats.convert.plain import protected
 from kb.formats.convert.result import Converted, ConverterError, Origin
 from kb.formats.convert.sheets import sheet_lines
@@ -27,6 +27,7 @@ _LEFT_OUT = ("tracked-changes", "table-of-content", "sequence-decls", "forms", "
 _FURNITURE = ("header", "footer", "date-time", "page-number")
 _VALUES = ("string-", "date-", "time-", "boolean-", "")  # of a cell that no program displayed yet
 _CODED = re.compile("_([0-9a-f]{2,4})_")  # signs that names of styles cannot hold
+_RAISED = re.compile(r"super|[1-9]\d*%")
 _WRAPPED = {"bold": "b", "italic": "i", "line-through": "s"}
 
 
@@ -103,8 +104,8 @@ def _paragraphs(element: Element) -> Iterator[Element]:
 
 
 def _repeated(element: Element, what: str) -> int:
-    count = _get(element, "table", f"number-{what}-repeated")
-    return min(int(count), MOST_REPEATED) if count.isdigit() else 1
+    count = integer(_get(element, "table", f"number-{what}-repeated"), 1)
+    return min(count, MOST_REPEATED)
 
 
 def _rows(table: Element) -> list[list[str]]:
@@ -157,7 +158,7 @@ class _Page:
         for part in element:
             kind = _local(part)
             if kind == "h":
-                level = min(int(_get(part, "text", "outline-level") or 1), 6)
+                level = min(max(integer(_get(part, "text", "outline-level"), 1), 1), 6)
                 yield f"<h{level}>{self._inline(part)}</h{level}>"
             elif kind == "p":
                 yield self._paragraph(part)
@@ -219,8 +220,7 @@ class _Page:
     def _inside(self, part: Element) -> str:
         kind = _local(part)
         if kind == "s":
-            count = _get(part, "text", "c")
-            return " " * (min(int(count), MOST_REPEATED) if count.isdigit() else 1)
+            return " " * min(integer(_get(part, "text", "c"), 1), MOST_REPEATED)
         if kind in ("tab", "line-break"):
             return " " if kind == "tab" else "<br>"
         if kind == "a":
@@ -261,7 +261,10 @@ class _Page:
     def _styled(self, text: str, name: str) -> str:
         if self._style_name(name) in ("Source Text", "Verbatim Char"):
             return f"<code>{text}</code>"
-        looks = {value for part in self._styles.get(name, ()) for value in part.attrib.values()}
+        properties = list(self._styles.get(name, ()))
+        if any(_RAISED.match(_get(part, "style", "text-position")) for part in properties):
+            text = f"<sup>{text}</sup>"
+        looks = {value for part in properties for value in part.attrib.values()}
         for tag in (tag for look, tag in _WRAPPED.items() if look in looks):
             text = f"<{tag}>{text}</{tag}>"
         return text

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -14,6 +16,7 @@ from kb.formats.convert.result import ConverterError
 
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 OFFICE_MATH = f"{_M}oMath"  # the element of one formula
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"  # Word's elements
 MAXIMUM_UNPACKED = 500_000_000  # bytes of all members
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Office before 2007, and today's with a password
 
@@ -31,7 +34,8 @@ class Package:
                 "by an office program before 2007; save it again"
             )
         try:
-            self._archive = zipfile.ZipFile(io.BytesIO(data))
+            self._data = io.BytesIO(data)
+            self._archive = zipfile.ZipFile(self._data)
         except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
             raise ConverterError(f"is damaged or not in {kind} format") from error
         members = self._archive.infolist()
@@ -47,15 +51,17 @@ class Package:
         """A member's bytes, b"" if missing; ConverterError if it is damaged or encrypted."""
         if name not in self.names:
             return b""
-        try:
+        with unpacking():
             data = self._archive.read(name)
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
-            raise ConverterError(f"is damaged or encrypted: {error}") from error
         is_xml = name.endswith((".xml", ".rels"))
         return _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", data) if is_xml else data
 
     def file(self) -> io.BytesIO:
-        """The whole, as other readers know it."""
+        """The whole, as other readers know it: only a strict file is packed anew."""
+        with unpacking():
+            roots = [self._archive.read(name) for name in self.names & {"_rels/.rels"}]
+        if not any(map(_STRICT.search, roots)):
+            return self._data
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
             for name in sorted(self.names):
@@ -77,6 +83,20 @@ class Package:
         names = {"title": "title", "creator": "author", "created": "created"}
         root = self.xml("docProps/core.xml")
         return named_texts(root if root is not None else (), names | {"modified": "modified"})
+
+
+@contextmanager
+def unpacking() -> Iterator[None]:
+    """ConverterError for a member that is damaged or encrypted, whoever reads it."""
+    try:
+        yield
+    except (zipfile.BadZipFile, RuntimeError, OSError, EOFError, zlib.error) as error:
+        raise ConverterError(f"is damaged or encrypted: {error}") from error
+
+
+def integer(text: str | None, default: int = 0) -> int:
+    """The count that an attribute holds; `default` if it is missing, or something else."""
+    return int(text) if text and re.fullmatch(r"\d{1,9}", text) else default
 
 
 def named_texts(elements: Iterable[Element], names: Mapping[str, str]) -> dict[str, str]:

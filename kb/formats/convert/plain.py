@@ -29,6 +29,27 @@ def fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:
     yield fence
 
 
+_RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")
+_POWER = re.compile(r"[23]|[-−–]\d")
+_UNIT = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,2}\Z")  # or a variable
+# Ends of abbreviations and ordinal numbers in English, French, Italian, Portuguese and Spanish.
+_ABBREVIATED = frozenset(
+    "st nd rd th e er ers re res ère eme ème es me mes mo lle lles gr dr o os ro ra".split()
+)
+
+
+def superscript(before: str, text: str) -> str:
+    """Raised text as it is written behind `before`: what is not a unit's power or an abbreviation
+    stays apart from the word, as `10^6` and, if it marks a note, `word^2`."""
+    raised = text.strip()
+    glues = before[-1:].isalnum() or before[-1:] in tuple(".,;:!?)]}%'\"”’»")
+    if not glues or not re.match(r"[-−–+]?\w", raised) or raised.casefold() in _ABBREVIATED:
+        return text
+    if _POWER.fullmatch(raised) and _UNIT.search(before):
+        return raised.translate(_RAISED)
+    return f"^({raised})" if re.search(r"\w\s*[-−–+*/=]\s*\w", raised) else f"^{raised}"
+
+
 PIECE_CHARACTERS = 700  # of a table: about a passage, so that each shows what its columns mean
 _LEAST_ROWS = 4  # of a piece, however long its header
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from striprtf.striprtf import rtf_to_text
 
-from kb.formats.convert.plain import cell_text, protected, table_lines
+from kb.formats.convert.plain import cell_text, protected, superscript, table_lines
 from kb.formats.convert.result import Converted, ConverterError
 from kb.formats.outline import one_line
 
@@ -17,7 +17,9 @@ _HEADING = "\ue000"  # and a digit for its level
 _ROW, _CELL, _ROW_END = "\ue001\ue002\ue003"
 _LINK, _LINK_END = "\ue004\ue005"
 _NOTE, _NOTE_END = "\ue006\ue007"
+_RAISED, _RAISED_END = "\ue008\ue009"
 _MARKS = {"trowd": _ROW, "cell": _CELL, "row": _ROW_END, "nestcell": " ", "footnote": _NOTE}
+_MARKS |= dict.fromkeys(("super", "nosupersub", "plain"), _RAISED_END)
 
 _STYLE = re.compile(r"\{\\s(\d+)\b[^{}]*?\\outlinelevel([0-5])\b")
 _WORD = re.compile(
@@ -37,11 +39,13 @@ def convert(data: bytes, name: str) -> Converted:
     notes: list[str] = []
 
     def noted(note: re.Match[str]) -> str:
-        notes.append(protected(one_line(re.sub("[\ue000-\ue007]", "", note[1]))))
+        notes.append(protected(one_line(re.sub("[\ue000-\ue009]", "", note[1]))))
         return f"[{len(notes)}]"
 
     text = re.sub(f"{_NOTE}(.*?){_NOTE_END}", noted, text, flags=re.DOTALL)
-    lines = list(_lines(text))
+    raised = f"(.{{0,3}}){_RAISED}([^\ue000-\ue005\ue008\n]*?){_RAISED_END}"
+    text = re.sub(raised, lambda run: run[1] + superscript(run[1], run[2]), text)
+    lines = list(_lines(re.sub(f"[{_RAISED}{_RAISED_END}]", "", text)))
     if notes:
         lines += ["", "Notes:", "", *(f"{n}. {note}" for n, note in enumerate(notes, start=1))]
     metadata = {key: value.strip() for key, value in _INFO.findall(source) if value.strip()}
@@ -68,6 +72,8 @@ def _marked(source: str) -> Iterator[str]:
             mark, address = _LINK, ""
         elif word == "footnote" and groups:
             groups[-1] = _NOTE_END
+        elif word == "super" and number != "0" and groups:
+            mark, groups[-1] = _RAISED, _RAISED_END
         elif word == "outlinelevel" and number in "012345":
             mark = f"{_HEADING}{int(number) + 1}"
         elif word == "s" and number in styles:

@@ -21,7 +21,7 @@ import python_calamine
 import xlrd
 from lxml import etree
 
-from kb.formats.convert.packed import OLE, Package
+from kb.formats.convert.packed import OLE, Package, integer
 from kb.formats.convert.plain import cell_text, protected, table_lines
 from kb.formats.convert.result import Converted, ConverterError, Origin
 
@@ -209,11 +209,11 @@ class _Overlay:
         if styles is None:
             return {}
         codes = BUILT_IN | {
-            int(style.get("numFmtId", 0)): style.get("formatCode", "")
+            integer(style.get("numFmtId")): style.get("formatCode", "")
             for style in styles.iterfind("{*}numFmts/{*}numFmt")
         }
         used = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
-        chosen = {str(i): codes.get(int(style.get("numFmtId", 0)), "") for i, style in used}
+        chosen = {str(i): codes.get(integer(style.get("numFmtId")), "") for i, style in used}
         return {i: code for i, code in chosen.items() if re.search("[0#?ymdhs]", code, re.I)}
 
     def _targets(self, path: str) -> dict[str, str]:
@@ -306,6 +306,12 @@ _DATE_PARTS = {
 }  # fmt: skip
 
 
+class _DayZero(datetime.time):
+    """Number 0 as a date: Excel's day before 1 January 1900."""
+
+    year, month, day = 1900, 1, 0
+
+
 def displayed(value: Any, code: str) -> Any:
     """A number, date or time as text by its format code; else, and where the code leaves it to the
     reader's machine, the value itself."""
@@ -313,7 +319,9 @@ def displayed(value: Any, code: str) -> Any:
         return shown_number(value, code)
     if not code or not isinstance(value, datetime.date | datetime.time):
         return value
-    if not isinstance(value, datetime.datetime | datetime.time):
+    if value == datetime.time():
+        value = _DayZero()
+    elif not isinstance(value, datetime.datetime | datetime.time):
         value = datetime.datetime.combine(value, datetime.time())
     try:
         twelve = value.hour % 12 or 12

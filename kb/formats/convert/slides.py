@@ -10,8 +10,8 @@ import pptx
 from pptx.enum.shapes import MSO_SHAPE_TYPE, PP_PLACEHOLDER
 from pptx.exc import PackageNotFoundError
 
-from kb.formats.convert.packed import OFFICE_MATH, Package, latex
-from kb.formats.convert.plain import cell_text, protected, table_lines
+from kb.formats.convert.packed import OFFICE_MATH, Package, integer, latex, unpacking
+from kb.formats.convert.plain import cell_text, protected, superscript, table_lines
 from kb.formats.convert.result import Converted, ConverterError, Origin
 from kb.formats.outline import one_line
 
@@ -24,10 +24,13 @@ _NO_TITLE = ("PowerPoint Presentation", "Presentation", "Slide 1")
 def convert(data: bytes, name: str) -> Converted:
     """The first slide's title is a heading of level 1, the others' of level 2."""
     package = Package(data, "PowerPoint")
+    file = package.file()
     try:
-        presentation = pptx.Presentation(package.file())
+        with unpacking():
+            presentation = pptx.Presentation(file)
     except (PackageNotFoundError, KeyError, ValueError) as error:
-        raise ConverterError(f"is damaged or not a PowerPoint file: {error}") from error
+        reason = str(error).replace(str(file), name)
+        raise ConverterError(f"is damaged or not a PowerPoint file: {reason}") from error
     lines: list[str] = []
     origins: list[Origin] = []
     first_title = ""
@@ -90,6 +93,8 @@ def _linked(paragraph: Any) -> str:
         run = runs.get(id(element))
         if run is not None:
             text = protected(_with_ends(run.text), at_start=not parts)
+            if run._r.rPr is not None and integer(run._r.rPr.get("baseline")) > 0:
+                text = superscript("".join(parts), text)
             address = run.hyperlink.address
             parts.append(f"[{text.strip()}](<{address}>)" if address and text.strip() else text)
         elif element.tag.endswith("}br"):

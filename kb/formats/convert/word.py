@@ -16,15 +16,14 @@ from lxml import etree
 from selectolax.lexbor import LexborNode
 
 from kb.formats.convert.markup import markdown_of, parse_html
-from kb.formats.convert.packed import OFFICE_MATH, Package, latex
+from kb.formats.convert.packed import OFFICE_MATH, Package, W, integer, latex
 from kb.formats.convert.result import Converted, ConverterError
 from kb.formats.convert.word_numbers import Numbers
 
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Members with something that mammoth ignores, and elements that only surround text.
 _CHANGED = re.compile(rb"<m:oMath|<w:txbxContent|<w:(?:fldSimple|dir|bdo|rubyBase)\b")
-_UNWRAPPED = [f"{_W}{name}" for name in ("fldSimple", "dir", "bdo", "ruby", "rubyBase")]
+_UNWRAPPED = [f"{W}{name}" for name in ("fldSimple", "dir", "bdo", "ruby", "rubyBase")]
 _FORMULA = re.compile("\ue000(\\d+)\ue001")
 # What a numbered paragraph begins with: a list has its own numbers, if they are plain.
 _NUMBER = re.compile("\ue002([^\ue003]*)\ue003")
@@ -97,30 +96,30 @@ def _rewritten(member: bytes, formulas: list[str], numbers: Numbers) -> bytes:
         root = etree.fromstring(member, etree.XMLParser(resolve_entities=False, huge_tree=True))
     except etree.XMLSyntaxError as error:
         raise ConverterError(f"is damaged: {error}") from error
-    for paragraph in root.iterfind(f"{_W}body//{_W}p"):
+    for paragraph in root.iterfind(f"{W}body//{W}p"):
         number = numbers.next(paragraph)
-        if number and paragraph.find(f".//{_W}t") is not None:
-            run = etree.Element(f"{_W}r")
-            etree.SubElement(run, f"{_W}t").text = f"\ue002{number}\ue003"
+        if number and paragraph.find(f".//{W}t") is not None:
+            run = etree.Element(f"{W}r")
+            etree.SubElement(run, f"{W}t").text = f"\ue002{number}\ue003"
             paragraph.insert(1, run)  # behind its properties
-    for box in list(root.iter(f"{_W}txbxContent")):
+    for box in list(root.iter(f"{W}txbxContent")):
         above = [element.tag for element in box.iterancestors()]
         choice = next(box.iterancestors(f"{_MC}AlternateContent"), None)
         has_other = choice is not None and choice.find(f"{_MC}Fallback") is not None
-        if f"{_W}drawing" in above and not has_other:
-            place = choice if choice is not None else next(box.iterancestors(f"{_W}drawing"))
-            etree.SubElement(place.getparent(), f"{_W}pict").append(box)
+        if f"{W}drawing" in above and not has_other:
+            place = choice if choice is not None else next(box.iterancestors(f"{W}drawing"))
+            etree.SubElement(place.getparent(), f"{W}pict").append(box)
     for element in list(root.iter(*_UNWRAPPED)):
-        element.tag = f"{_W}smartTag"
+        element.tag = f"{W}smartTag"
     for formula in list(root.iter(OFFICE_MATH)):
         above = formula.getparent()
-        run = etree.Element(f"{_W}r")
-        etree.SubElement(run, f"{_W}t").text = f"\ue000{len(formulas)}\ue001"
+        run = etree.Element(f"{W}r")
+        etree.SubElement(run, f"{W}t").text = f"\ue000{len(formulas)}\ue001"
         formulas.append(latex(formula))
         run.tail = formula.tail
         above.replace(formula, run)
         if above.tag.endswith("}oMathPara"):
-            above.tag = f"{_W}smartTag"
+            above.tag = f"{W}smartTag"
     return bytes(etree.tostring(root))
 
 
@@ -146,13 +145,13 @@ def _heading_styles(package: Package) -> Iterator[str]:
     if root is None:
         return
     styles = {
-        style.get(f"{_W}styleId", ""): style
-        for style in root.iter(f"{_W}style")
-        if style.get(f"{_W}type") == "paragraph"
+        style.get(f"{W}styleId", ""): style
+        for style in root.iter(f"{W}style")
+        if style.get(f"{W}type") == "paragraph"
     }
     for identity in styles:
         level = _outline_level(identity, styles)
-        if level is not None and level < _MOST_LEVELS and re.fullmatch(r"[\w-]+", identity):
+        if level is not None and 0 <= level < _MOST_LEVELS and re.fullmatch(r"[\w-]+", identity):
             yield f"p.{identity} => h{level + 1}:fresh"
 
 
@@ -161,9 +160,9 @@ def _outline_level(identity: str, styles: dict[str, ElementTree.Element]) -> int
     while identity in styles and identity not in seen:
         seen.add(identity)
         style = styles[identity]
-        level = style.find(f"{_W}pPr/{_W}outlineLvl")
-        if level is not None and (level.get(f"{_W}val") or "").isdigit():
-            return int(level.get(f"{_W}val") or 0)
-        base = style.find(f"{_W}basedOn")
-        identity = base.get(f"{_W}val", "") if base is not None else ""
+        level = style.find(f"{W}pPr/{W}outlineLvl")
+        if level is not None:
+            return integer(level.get(f"{W}val"), _MOST_LEVELS)
+        base = style.find(f"{W}basedOn")
+        identity = base.get(f"{W}val", "") if base is not None else ""
     return None

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from kb.formats.convert.packed import Package
+from kb.formats.convert.packed import Package, W, integer
 
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l")),
     *((40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
@@ -26,11 +25,13 @@ class Numbers:
         self._lists: dict[str, tuple[str, dict[int, Any], dict[int, int]]] = {}
         for item in _named(numbering, "num"):
             kind = _value(item, "abstractNumId")
-            levels = {_level(level): level for level in _named(kinds.get(kind, ()), "lvl")}
+            levels = {
+                integer(_get(level, "ilvl")): level for level in _named(kinds.get(kind, ()), "lvl")
+            }
             starts = {
-                _level(change): int(start)
+                integer(_get(change, "ilvl")): integer(start)
                 for change in _named(item, "lvlOverride")
-                if (start := _value(change, "startOverride")).isdecimal()
+                if (start := _value(change, "startOverride"))
             }
             self._lists[_get(item, "numId")] = kind, levels, starts
         self._styles = {_get(style, "styleId"): style for style in _named(styles, "style")}
@@ -47,8 +48,8 @@ class Numbers:
         if level not in levels:
             return ""
         counts = self._counts.setdefault(kind, {})
-        first = starts.pop(level, None)
-        counts[level] = counts.get(level, _start(levels[level]) - 1) + 1 if first is None else first
+        start = integer(_value(levels[level], "start"))
+        counts[level] = starts.pop(level, counts.get(level, start - 1) + 1)
         for deeper in [other for other in counts if other > level]:
             del counts[deeper]
 
@@ -56,7 +57,7 @@ class Numbers:
             at = int(match[1]) - 1
             if at not in levels:
                 return ""
-            count = counts.setdefault(at, _start(levels[at]))
+            count = counts.setdefault(at, integer(_value(levels[at], "start")))
             return _written(count, _value(levels[at], "numFmt"))
 
         if _value(levels[level], "numFmt") == "bullet":
@@ -76,29 +77,20 @@ class Numbers:
             for at, described in levels.items():
                 level = str(at) if _value(described, "pStyle") == style else level
             style = _value(self._styles[style], "basedOn")
-        return number, int(level) if level.isdecimal() else 0
+        return number, integer(level)
 
 
 def _named(elements: Any, name: str) -> Iterator[Any]:
-    return (element for element in elements if element.tag == f"{_W}{name}")
+    return (element for element in elements if element.tag == f"{W}{name}")
 
 
 def _get(element: Any, name: str) -> str:
-    return element.get(f"{_W}{name}") or ""
+    return element.get(f"{W}{name}") or ""
 
 
 def _value(element: Any, path: str) -> str:
-    inner = element.find("/".join(f"{_W}{name}" for name in path.split("/")))
+    inner = element.find("/".join(f"{W}{name}" for name in path.split("/")))
     return "" if inner is None else _get(inner, "val")
-
-
-def _level(element: Any) -> int:
-    return int(_get(element, "ilvl")) if _get(element, "ilvl").isdecimal() else 0
-
-
-def _start(level: Any) -> int:
-    start = _value(level, "start")
-    return int(start) if start.isdecimal() else 0
 
 
 def _written(count: int, form: str) -> str:
