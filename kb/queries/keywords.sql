@@ -16,21 +16,26 @@ ORDER BY rank, chunk_id LIMIT :limit;
 -- As keyword_hits, without some chunks (JSON list).
 WITH
 ranges (first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(:ranges))
-SELECT keyword_index.rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
-FROM ranges CROSS JOIN keyword_index
-WHERE keyword_index MATCH :match
-  AND keyword_index.rowid BETWEEN ranges.first AND ranges.last
-  AND +keyword_index.rowid NOT IN (SELECT value FROM json_each(:chunk_ids))
+SELECT chunk_id, rank FROM (
+  SELECT keyword_index.rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
+  FROM ranges CROSS JOIN keyword_index
+  WHERE keyword_index MATCH :match
+    AND keyword_index.rowid BETWEEN ranges.first AND ranges.last
+    AND +keyword_index.rowid NOT IN (SELECT value FROM json_each(:chunk_ids))
+  LIMIT :most)
 ORDER BY rank, chunk_id LIMIT :limit;
 
 -- name: keyword_hits
--- Chunks of some ranges of ids (JSON list of pairs) that match, best first. Weights: title, heading, body, extra.
+-- Chunks of some ranges of ids (JSON list of pairs) that match, best first, of the first :most that
+-- match. Weights: title, heading, body, extra.
 WITH
 ranges (first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(:ranges))
-SELECT keyword_index.rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
-FROM ranges CROSS JOIN keyword_index
-WHERE keyword_index MATCH :match
-  AND keyword_index.rowid BETWEEN ranges.first AND ranges.last
+SELECT chunk_id, rank FROM (
+  SELECT keyword_index.rowid AS chunk_id, bm25(keyword_index, :title, :heading, :body, :extra) AS rank
+  FROM ranges CROSS JOIN keyword_index
+  WHERE keyword_index MATCH :match
+    AND keyword_index.rowid BETWEEN ranges.first AND ranges.last
+  LIMIT :most)
 ORDER BY rank, chunk_id LIMIT :limit;
 
 -- name: keyword_hits_by_known_words

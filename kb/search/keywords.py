@@ -16,7 +16,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -44,6 +44,7 @@ MAX_FOUND_BY_IN_PART = 500  # each takes five times as long there
 MAX_BY_WEIGHTS = 2_000  # passages of a part of the file; for more bm25() is faster
 MAX_LOOKED_AT = 2_000  # passages, best first, until enough pass by their texts
 MOST_COMMON = 3  # very common words of a query of nothing else
+MAX_SCORED = 400_000  # passages, .6 us each; of a word of more the first by id are ranked
 MAX_COUNTED = 8  # of them, to choose from
 MAX_AMONG = 5_000  # passages whose ids SQLite gets; with more, hits are looked up in a set
 MORE, MORE_AGAIN = 1.5, 8  # times the hits expected to be enough, and factor if they are not
@@ -135,11 +136,14 @@ def split_by_rarity(
 
 def _least_common(snapshot: Snapshot, matches: Collection[str], most: int) -> list[str]:
     """Of very common expressions, those that rank if there is nothing else."""
-    if len(matches) <= most:
+    total = snapshot.sizes.passages
+    if len(matches) <= max(min(most, MAX_SCORED // total), 1):
         return [*matches]
     telling = sorted(matches, key=lambda match: (says_little(match.strip('"')), match))
-    counts = snapshot.estimated_df(telling[:MAX_COUNTED], snapshot.sizes.passages)
-    return sorted(counts, key=lambda match: (counts[match], match))[:most]
+    counts = snapshot.estimated_df(telling[:MAX_COUNTED], total)
+    least = sorted(counts, key=lambda match: (counts[match], match))[:most]
+    scored = accumulate(counts[match] for match in least)
+    return least[: max(sum(passages <= MAX_SCORED for passages in scored), 1)]
 
 
 def word_hits(
@@ -158,12 +162,14 @@ def word_hits(
     `depth` passages, pairs of these find some too; with fewer than `enough` (by default `depth`),
     any does. `weights`: of all expressions, where that saves time."""
 
-    def hits(match: str, words: Sequence[str], leading: Sequence[str]) -> dict[int, float]:
+    def hits(
+        match: str, words: Sequence[str], leading: Sequence[str], most: int = 0
+    ) -> dict[int, float]:
         """The hits of `match`, made of `words`, of which `leading` find the passages."""
         if weights and sum(weights[word].passages for word in leading) <= MAX_BY_WEIGHTS:
             idf = json.dumps([weights[word].idf for word in words])
             return keyword_hits(snapshot, match, ranges, depth, idf=idf)
-        return keyword_hits(snapshot, match, ranges, depth, filters)
+        return keyword_hits(snapshot, match, ranges, depth, filters, most=most)
 
     either, others = " OR ".join(finding), " OR ".join(following)
     scores = hits(either, finding, finding)
@@ -178,7 +184,7 @@ def word_hits(
         scores = hits(f"({match}) AND ({rest})", following[number - 1 :], [match]) | scores
     if following and len(scores) < (enough or depth):
         every = [*finding, *following]
-        scores = hits(" OR ".join(every), every, every)
+        scores = hits(" OR ".join(every), every, every, snapshot.sizes.passages)
     return dict(sorted(scores.items(), key=lambda row: (-row[1], row[0]))[:depth])
 
 
@@ -190,14 +196,21 @@ def keyword_hits(
     filters: Filters = NO_FILTERS,
     *,
     idf: str = "",
+    most: int = 0,
 ) -> dict[int, float]:
     """Chunk ids with their bm25 score (positive, higher is better), best first; `idf`: the weights
-    of the expression's words as a JSON list, for `bm25_of_weights`."""
+    of the expression's words as a JSON list, for `bm25_of_weights`; `most`: passages that are
+    ranked, by default MAX_SCORED."""
     if not match:
         return {}
     only, without = filters.only, filters.without
     statement = "keyword_hits"
-    parameters: dict[str, Any] = {"match": match, "ranges": json.dumps(ranges), "limit": depth}
+    parameters: dict[str, Any] = {
+        "match": match,
+        "ranges": json.dumps(ranges),
+        "most": most or MAX_SCORED,
+        "limit": depth,
+    }
     if idf:
         statement = "keyword_hits_by_known_words"
         parameters["idf"] = idf
@@ -215,6 +228,7 @@ def _passing_hits(
 ) -> dict[int, float]:
     """As `keyword_hits` among very many chunks, whose ids SQLite would read more slowly."""
     depth = parameters["limit"]
+    parameters["most"] = snapshot.sizes.passages
     parameters["limit"] = int(MORE * depth * snapshot.sizes.passages / len(only))
     while True:
         rows = snapshot.connection.tuples("keyword_hits", **parameters, **COLUMN_WEIGHTS)

@@ -61,6 +61,26 @@ def test_a_word_of_most_passages_ranks_only_where_no_other_does(
         assert split_by_rarity(snapshot, []) == ([], [])
 
 
+def test_of_very_many_passages_only_the_least_common_words_rank(
+    fill: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb = fill(PAGES, embed=False)
+    asked = ['"wind"', '"page"', '"tells"']  # in 21, 20 and 21 passages
+    monkeypatch.setattr("kb.search.files.MAX_RANKING_DF", 5)
+    with kb.database.read() as connection:
+        snapshot = Snapshot(connection)
+        for most, ranking in ((62, asked), (61, ['"page"', '"tells"']), (10, ['"page"'])):
+            monkeypatch.setattr("kb.search.keywords.MAX_SCORED", most)
+            assert split_by_rarity(snapshot, asked) == (ranking, [])
+        assert split_by_rarity(snapshot, ['"wind"'])[0] == ['"wind"']
+        first = [row[0] for row in connection.apsw.execute("SELECT chunk_id FROM chunks LIMIT 10")]
+        assert sorted(keyword_hits(snapshot, '"wind"', [WHOLE_FILE], 20)) == first
+        other = Filters(without={first[0]})
+        hits = keyword_hits(snapshot, '"wind"', [WHOLE_FILE], 20, other)
+        assert {*first[1:]} < hits.keys()
+        assert len(hits) == 10
+
+
 def test_words_are_counted_farther_where_that_is_asked_for(fill: Filler) -> None:
     kb = fill(PAGES, embed=False)
     with kb.database.read() as connection:
