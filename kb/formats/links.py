@@ -2,7 +2,8 @@
 
 Inline and reference links, autolinks (`<https://...>` and, as GitHub does, a bare `https://...`
 in the text), wiki links (`[[Page]]`, `[[Page#part|text]]`), roles of MyST, links inside or behind
-footnotes, and the `url` and `source` of the front matter; and in HTML `<a href>` and `<img src>`.
+footnotes, and the `url`, `source` and buttons of the front matter; and in HTML `<a href>` and
+`<img src>`, and `href` or `to` of a component (`<LinkCard href="/x/" />`).
 Never from code, comments (Obsidian's too), math or templates. A picture of Markdown's own is no
 citation, and neither is a link to a mail address.
 
@@ -121,7 +122,7 @@ def find_links(
     footnotes: dict[str, Link] = {}
     # A reference link needs no more than a bracket, anything else one of these.
     marks: tuple[str, ...] = ("[",) if references.get("references") else ("](", "[[")
-    marks += ("<a", "<A", "<img", "<IMG", "://", "((", "}`")
+    marks += ("<a", "<A", "<img", "<IMG", "href=", " to=", "://", "((", "}`")
     for (content, line, note), (shown, *_) in zip(texts, visible(texts), strict=True):
         if not any(mark in shown for mark in marks):
             continue
@@ -246,8 +247,10 @@ def without_trailing_punctuation(url: str) -> str:
 
 
 _HTML_LINK = re.compile(
-    r"""<(?:a|img)\s(?:[^>]*\s)?(?:href|src)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""",
-    re.IGNORECASE,
+    r"""<(?:(?i:a|img)\s(?:[^>]*\s)?(?i:href|src)
+          |[A-Z][\w.]*\s(?:[^>]*\s)?(?:href|to)(?=\s*=\s*["']))  # a component
+        \s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""",
+    re.VERBOSE,
 )
 
 
@@ -393,6 +396,10 @@ def _with_sentences(footnotes: Mapping[str, Link], texts: Sequence[LinkText]) ->
 # Front matter
 
 
+# Of a first page of Starlight or VitePress: `hero: {actions: [{link: /guide/}]}`.
+_BUTTON = re.compile(r"""[ \t]+(?:-[ \t]+)?link:[ \t]*["']?(\.{0,2}/[^\s"']*)["']?\s*\Z""")
+
+
 def _front_matter_links(values: Mapping[str, Any], lines: Sequence[str]) -> Iterator[Link]:
     for key in ("url", "source"):
         value = values.get(key)
@@ -400,6 +407,9 @@ def _front_matter_links(values: Mapping[str, Any], lines: Sequence[str]) -> Iter
             if isinstance(url, str) and _looks_like_place(url.strip()):
                 line = next((i for i, text in enumerate(lines, 1) if url.strip() in text), 1)
                 yield Link(url.strip(), "metadata", line, f"{key}: {url.strip()}")
+    for number, text in enumerate(lines, 1):
+        if button := _BUTTON.match(text):
+            yield Link(button[1], "metadata", number, text.strip(" -"))
 
 
 def _looks_like_place(text: str) -> bool:

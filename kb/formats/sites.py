@@ -24,7 +24,13 @@ from kb.text.suffixes import PAGE_SUFFIX
 from kb.text.terms import words
 
 # What front matter says of a page's route: from where its folder is read, or from the site's root.
-_BELOW_FOLDER, _BELOW_ROOT = ("slug", "id"), ("url", "permalink", "aliases", "redirect_from")
+_FROM_ROOT = dict.fromkeys(("url", "permalink", "aliases", "redirect_from"), "/")
+_ROUTE_KEYS = {"slug": "", "id": "", **_FROM_ROOT}
+_PLACEHOLDER = re.compile(
+    r":(title|slug|filename|basename|name|path|(?:slugor)?(?:contentbasename|filename)"
+    r"|year|month|day|categories|sections?|collection|output_ext)\b"
+)
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 Values = Mapping[str, Sequence[str]]
 
 
@@ -51,10 +57,15 @@ class Generator:
     base: str = ""
     alias: str = ""
     dropped: str = r"(?!)"
+    moves: Mapping[str, str] = field(default_factory=dict)
     is_lower: bool = False
+    in_folders: bool = False
+    by_folder: bool = False
     by_name: bool = False
     falls_back: bool = False
     is_exact: bool = False
+    is_strict: bool = False
+    loose: str = r"(?!)"
     hook: str = r"(?!)"
     elsewhere: str = r"(?!)"
 
@@ -85,6 +96,7 @@ class Settings:
     )
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self.objects: list[tuple[str, dict[str, list[str]]]] = [("", {})]
         open_ones = [self.objects[0]]
         for token in self._TOKEN.finditer(text):
@@ -106,8 +118,11 @@ class Settings:
         return any(key in values for _, values in self.objects)
 
     def all_values(self, key: str) -> list[str]:
-        """The values of a setting, whatever object holds it."""
-        return [value for _, values in self.objects for value in values.get(key, ())]
+        """The values of a setting, whatever object holds it; Hugo looks past capitals."""
+        settings = ((name, listed) for _, values in self.objects for name, listed in values.items())
+        return [
+            value for name, listed in settings if name.lower() == key.lower() for value in listed
+        ]
 
     def fill(self, template: str, values: Values | None = None) -> list[str]:
         """A template with each value of its setting in `values`, by default all, or its default."""
@@ -132,11 +147,27 @@ class Site:
     ids: dict[str, str] = field(default_factory=dict)  # routes below the folder of pages
     sections: set[str] = field(default_factory=set)  # routes that pages lie below
     redirected: set[str] = field(default_factory=set)  # routes that its server sends on
+    written: set[str] = field(default_factory=set)  # routes as front matter has them
+    locales: set[str] = field(default_factory=set)
+    templates: list[str] = field(default_factory=list)  # of routes: `/:year/:title/`
     base: str = ""
+    has_hook: bool = False  # templates of its own make its links
+    has_known_routes: bool = False
 
     @property
     def generator(self) -> Generator:
         return generators()[self.name]
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether an address leads to the routes alone."""
+        return self.has_known_routes and not self.has_hook
+
+    @property
+    def anchors(self) -> str:
+        """Whose rule makes names of headings: Jekyll's is GitHub's, unless it says otherwise."""
+        is_kramdown = self.name == "Jekyll" and "kramdown" in self.settings.all_values("input")
+        return "kramdown" if is_kramdown else self.name
 
     def __post_init__(self) -> None:
         first = ""
@@ -161,6 +192,12 @@ class Site:
             self.folders += map(self._at, self.settings.fill(template))
         base = self.settings.all_values(self.generator.base)
         self.base = urlsplit(base[0]).path.strip("/") if base else ""
+        self.locales = {name for values in self.settings.within("locales") for name in values}
+        lists = (listed for _, settings in self.settings.objects for listed in settings.values())
+        texts = [text for listed in lists for text in listed if _PLACEHOLDER.search(text)]
+        self.templates = [text for text in texts if ":" not in _PLACEHOLDER.sub("", text)]
+        is_loose = re.search(self.generator.loose, self.settings.text, re.MULTILINE | re.IGNORECASE)
+        self.has_known_routes = self.generator.is_strict and not is_loose
 
     def _at(self, folder: str) -> str:
         path = posixpath.normpath(posixpath.join(self.root, folder.strip().lstrip("/")))
@@ -192,23 +229,54 @@ class Site:
             parts = PAGE_SUFFIX.sub("", path[match.end() :]).split("/")
             parts = [re.sub(rf"^(?:{self.generator.dropped})", "", part) for part in parts]
             parts[-1] = re.sub(r"\.(?:html?|[jt]sx?|astro|vue)$", "", parts[-1])
+            parts = [_ROUTE_NAMES.get(self.name, str)(part) for part in parts]
             folder = "/".join(parts[:-1])
-            is_named_so = parts[-2:-1] == parts[-1:] and not self.generator.is_exact
+            is_named_so = parts[-2:-1] == parts[-1:] and self.generator.by_folder
+            is_bundle = parts[-1] == "index" and self.generator.by_name and len(parts) > 1
             if parts[-1].casefold() in ("index", "readme", "_index") or is_named_so:
                 parts.pop()
             post = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)-(.+)", parts[-1] if parts else "")
             ids = [posixpath.join(folder, *post.groups())] if post else []
-            for key in (*_BELOW_FOLDER, *_BELOW_ROOT):
+            ids += self._made_ids(folder, post[4] if post else "".join(parts[-1:]), post, metadata)
+            is_moved = False
+            for key, base in {**_ROUTE_KEYS, **self.generator.moves}.items():
                 value = metadata.get(key)
                 for name in value if isinstance(value, list) else [value]:
                     if not isinstance(name, str) or not name or "://" in name:
                         continue
-                    id_ = posixpath.join(f"/{folder}", name)
+                    if key == "slug":
+                        name = _ROUTE_NAMES.get(self.name, str)(name) if not base else name
+                    above = posixpath.dirname(folder) if is_bundle else folder
+                    id_ = posixpath.join("/", "" if base else above, name)
                     ids.append(id_)
-                    if key in _BELOW_ROOT:
+                    is_moved |= key in self.generator.moves and ":" not in name
+                    self.written.add(id_)
+                    if base:
                         yield id_, id_
-            for id_ in (*ids, "/".join(parts)):
+            for id_ in ids if is_moved else (*ids, "/".join(parts)):
                 yield posixpath.join("/", route, id_.lstrip("/")), id_
+
+    def _made_ids(
+        self, folder: str, name: str, post: re.Match[str] | None, metadata: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """Routes made of a page's date and title, by the templates of the configuration."""
+        templates = ["/:year/:month/:day/:title"] * bool(post) + self.templates
+        if not templates:
+            return
+        date = _DATE.match(str(metadata.get("date", ""))) or post
+        listed = metadata.get("categories", metadata.get("category", ()))
+        categories = listed if isinstance(listed, list) else [listed] if listed else []
+        section = folder.partition("/")[0]
+        values = {"categories": "/".join(map(str, categories)).lower(), "output_ext": ""}
+        values |= {"section": section, "sections": folder, "collection": section}
+        values |= zip(("year", "month", "day"), date.groups()[:3], strict=False) if date else ()
+        names = {name.replace(" ", "-"), *map(slug, (str(metadata.get("title", "")), name))}
+        names.add(str(metadata.get("slug", "")))
+        for template, title in product(templates, sorted(names - {""})):
+            values["path"] = posixpath.join(folder, title)
+            parts = _PLACEHOLDER.split(template)
+            parts[1::2] = [values.get(part, title) for part in parts[1::2]]
+            yield posixpath.normpath(f"/{''.join(parts).strip('/')}")
 
     def holds(self, path: str) -> bool:
         """Whether a document is a page or lies in the site's folder."""
@@ -226,9 +294,19 @@ class Site:
         )
         return (end in ("", *first_pages)) != (name in first_pages)
 
+    def serves(self, address: str, page: str) -> bool:
+        """Whether a page is read at an address with this suffix."""
+        path = address.partition("?")[0]
+        is_file = re.search(r"(?<!/index)\.html$", path) and not page.endswith((".html", ".astro"))
+        if not (is_file and self.is_strict and self.generator.in_folders):
+            return True
+        return any(path.endswith(route) for route in self.written if route.endswith(".html"))
+
     def copied(self, route: str) -> Iterator[str]:
         """Where a file that is copied to this route may come from."""
-        return (posixpath.join(folder, route) for folder in self.folders)
+        for folder in self.folders:
+            path = posixpath.join(folder, route)
+            yield from (path, f"{path}.html", posixpath.join(path, "index.html"))
 
     def normal(self, route: str) -> str:
         """A route for comparison, without a page's suffix and the slashes around it."""
@@ -237,24 +315,38 @@ class Site:
         plain = unicodedata.normalize("NFC", re.sub(r"(?:^|/)index$", "", path))
         return plain.casefold() if self.generator.is_lower else plain
 
-    def candidates(self, address: str, routes: Iterable[str]) -> Iterator[str]:
-        """The routes that an address may mean on a page with these routes."""
+    def candidates(
+        self, address: str, routes: Sequence[str], *, is_based: bool = False
+    ) -> Iterator[str]:
+        """The routes that an address may mean on a page with these routes.
+
+        `is_based`: a template has written the base.
+        """
+        is_strict = self.is_strict and bool(routes)
         if not address.startswith("/"):
             for route in routes:
                 yield self.normal(posixpath.join(route, address))
-                yield self.normal(posixpath.join(posixpath.dirname(route.rstrip("/")), address))
-            if not self.generator.by_name:
+                if not (is_strict and self.generator.in_folders):
+                    above = posixpath.dirname(route.rstrip("/"))
+                    yield self.normal(posixpath.join(above, address))
+            if is_strict or not self.generator.by_name:
                 return
-        plain = self.normal(address)
+        plain, base = self.normal(address), self.normal(self.base)
+        has_base = is_based or not base or f"{plain}/".startswith(f"{base}/")
+        if is_strict and not has_base:
+            return
         yield plain
-        if self.base and plain.startswith(self.normal(self.base)):
-            yield plain[len(self.base) :].lstrip("/")
+        if self.base and has_base:
+            plain = plain.removeprefix(base).lstrip("/")
+            yield plain
         for route in routes:
             parts = self.normal(route).split("/")
             # Of the page's language or version, or where that lacks it, of the first language.
-            yield from (posixpath.join(*parts[:count], plain) for count in (1, 2))
-            if self.generator.falls_back and plain.startswith(f"{parts[0]}/"):
-                yield plain[len(parts[0]) + 1 :]
+            if not is_strict:
+                yield from (posixpath.join(*parts[:count], plain) for count in (1, 2))
+            first, _, rest = plain.partition("/")
+            if self.generator.falls_back and first in (parts[0], *self.locales):
+                yield rest
         if dated := re.search(r"\d{4}/\d\d/\d\d/.+", plain):
             yield dated[0]
 
@@ -270,7 +362,7 @@ class Site:
 
 
 _REFERENCE = re.compile(
-    r"""\{\{[<%]\s*(?:rel)?ref\s+(?:path\s*=\s*)?["'`]?([^"'`\s]+)|\{%-?\s*(?:link|post_url)\s+(\S+)"""
+    r"""\{\{[<%]\s*(?:rel)?ref\s+(?:path\s*=\s*)?["'`]?([^"'`\s]*)|\{%-?\s*(?:link|post_url)\s+(\S+)"""
 )
 _FILTERED = re.compile(r"""\{\{-?\s*["']([^"']*)["']\s*\|[^}]*\}\}(.*)""", re.DOTALL)
 _BASE = re.compile(r"\{\{-?\s*(?:site|page)\.(?:base_?)?url\s*-?\}\}|\{\{<\s*(?:base)?url\s*>\}\}")
@@ -279,7 +371,7 @@ _BASE = re.compile(r"\{\{-?\s*(?:site|page)\.(?:base_?)?url\s*-?\}\}|\{\{<\s*(?:
 def literal_address(url: str) -> tuple[str, bool] | None:
     """What a link with a template leads to, and whether that is a page's name; None: who knows."""
     if match := _REFERENCE.search(url):
-        return (match[1] or match[2]), True
+        return match[1] or match[2] or "", True
     if match := _FILTERED.fullmatch(url):
         return "/" + match[1].lstrip("/") + match[2], False
     rest = _BASE.sub("", url)
@@ -289,7 +381,7 @@ def literal_address(url: str) -> tuple[str, bool] | None:
 _DROPPED = re.compile(r"[^\w\- ]")
 _WRITTEN = re.compile(
     r"""
-      \{:?[^{}\n]*?(?:\#|\bid=["']?)(?P<attribute>[^\s{}*/"']+)  # {#id}, {: #id .class}
+      (?<!\{)\{(?![<%]):?[^{}\n]*?(?:\#|\bid=["']?)(?P<attribute>[^\s{}*/"']+)  # {#id}, {: #id}
     | <[a-z][^<>]*?\s(?:id|name)\s*=\s*["'{]+(?P<html>[^"'<>]+)["']
     | ^[ \t]*(?:[-*+][ \t]+)*\.\.\s+_`?(?P<label>[^`:]+)`?:\s*$           # reStructuredText
     | _`(?P<inline>[^`]+)`
@@ -313,6 +405,7 @@ WITH_ANCHORS = {
     "asciidoc": {"html", "asciidoc", "short", "macro"},
     "org": {"html", "org", "target", "named"},
 }
+_BROWSED = frozenset(("Docusaurus", "Hugo", "Jekyll", "Astro Starlight", "VitePress", "MkDocs"))
 HOOKS = "hooks"  # among generators: programs of the site's own change its pages
 _LINES_ABOVE = 4
 _LINES_BELOW = 6  # of a drawer of Org
@@ -327,13 +420,14 @@ _TAG = re.compile(r"<[^<>]*>")
 _PARTIAL = re.compile(
     r"""^[ \t]*(?:--8<--|\.\.\s+(?:include|auto\w+|click|argparse|program-output|toctree-filt)::
         |include::|[:`]{3,}\{(?:include|auto\w+|eval-rst|click:\w+)\}|<!--\s*@?include|:::\s+[\w.-]+$)
-      |\{%-?\s*(?:include|import|for)|\{\{[%<]?\s*(?:[%<]|\#?include|readfile)|\{!\s*\S+
+      |\{%-?\s*(?:include|import|for)|\{!\s*\S+
+      |\{\{[%<]?\s*(?:[%<](?!\s*(?:rel)?ref\b)|\#?include|readfile)
       |^import\s.*?\sfrom\s+["'][^"']+\.mdx?["']""",
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
 # Fragments that every page has or that no heading makes.
 _ALWAYS = re.compile(
-    r"(?:top|:~:.*|fn.*|user-content-fn.*|L\d+.*|[!/].*|page=.*)?\Z", re.IGNORECASE
+    r"(?:_?top|:~:.*|fn.*|user-content-fn.*|L\d+.*|[!/].*|page=.*)?\Z", re.IGNORECASE
 )
 
 # What makes an anchor, what stands before the number of an equal one, and its first number.
@@ -371,7 +465,7 @@ class PageAnchors:
         ]
         if markup == "restructured text":
             names |= set(map(_docutils_id, written))
-        has_case = "Docusaurus" in generators
+        has_case = not _BROWSED.isdisjoint(generators)
         return cls(
             frozenset(name if has_case else name.casefold() for name in (*names, *written)),
             frozenset(map(_words, (*headings, *shown))),
@@ -482,6 +576,13 @@ def _ascii(text: str) -> str:
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
 
 
+def _hugo_name(name: str) -> str:
+    return re.sub(r"[^\w.@#+~%-]", "", re.sub(r" +", "-", name))
+
+
+# What generators make of a file's name in a route.
+_ROUTE_NAMES: dict[str, Callable[[str], str]] = {"Astro Starlight": slug, "Hugo": _hugo_name}
+
 # By format and by generator.
 _SCHEMES: dict[str, _Scheme] = {
     "markdown": (slug, "-", 1),
@@ -489,7 +590,7 @@ _SCHEMES: dict[str, _Scheme] = {
     "restructured text": (_docutils_id, "-", 1),
     "GitLab": (_unicode_slug, "-", 1),
     "VitePress": (_vitepress_slug, "-", 1),
-    "Jekyll": (_kramdown_slug, "-", 1),
+    "kramdown": (_kramdown_slug, "-", 1),
     "asciidoc": (_asciidoctor_id, "_", 2),
     "org": (slug, "-", 1),
 }

@@ -62,7 +62,7 @@ def look_again(database: Database, collection_id: int, root: Path, *, has_change
     options = json.loads(by_id.get(collection_id, "{}"))
     names = options.get("generators", [])
     if has_changed:
-        names = sorted({site.name for site in tree.sites})
+        names = sorted({name for site in tree.sites for name in (site.name, site.anchors)})
         names += [HOOKS] if any(site.settings.has("hooks") for site in tree.sites) else []
     if changes or names != options.get("generators", []):
         text = json.dumps({**options, "generators": names}, ensure_ascii=False)
@@ -133,9 +133,12 @@ class _Tree:
             for name, generator in generators().items():
                 match = re.search(rf"(?:^|/)(?:{generator.config})\Z", path)
                 if match is not None:
-                    sites.append(Site(name, path[: match.start()], Settings(self._text(path))))
+                    site = Site(name, path[: match.start()], Settings(self._text(path)))
+                    hook = re.compile(rf"(?:{re.escape(site.root)}/)?{generator.hook}")
+                    site.has_hook = any(map(hook.fullmatch, self._files))
+                    sites.append(site)
         for site in sites:
-            for path in sorted(self._documents):
+            for path in sorted(self._documents, key=lambda path: ("readme" in path.lower(), path)):
                 site.add(path, self._metadata(path, site))
             redirects = [path for path in self._files if posixpath.basename(path) == "_redirects"]
             for path in redirects if site.generator.pages else ():
@@ -147,7 +150,14 @@ class _Tree:
 
     @cached_property
     def _is_exact(self) -> bool:
-        return any(site.generator.is_exact for site in self.sites)
+        return any(site.generator.is_exact or site.is_strict for site in self.sites)
+
+    def _is_strict(self, link: Link, url: str, path: str) -> bool:
+        """Whether a link leads to what a site serves, and not to a page by its path."""
+        if link.kind not in ("inline", "reference", "html", "metadata") or PAGE_SUFFIX.search(url):
+            return False
+        strict = (site for site in self.sites if site.is_strict)
+        return any(site.routes_of(path, self._metadata(path, site)) for site in strict)
 
     def _metadata(self, path: str, site: Site) -> dict[str, Any]:
         """A page's metadata; HTML is stored without its front matter."""
@@ -188,19 +198,21 @@ class _Tree:
         url = link.url.partition("#")[0] if link.kind != "ref" else link.url
         is_name = False
         if "{" in url or "<%" in url or "%s" in url:
-            literal = literal_address(url)
+            literal = literal_address(link.url)
             if literal is None:
                 return "", self._scoped("elsewhere", link.url)
-            url, is_name = literal
+            url, is_name = literal[0].partition("#")[0], literal[1]
         if link.kind in _OF_SPHINX and (scope := self._scope_of_project(link, url)):
             return "", self._scoped(scope, link.url)
         label = " ".join(url.split()).casefold()
         if link.kind not in ("wiki", *_OF_SPHINX) and label in self._labels:
             return self._labels[label], ""
+        if not url:
+            return (path if is_name else ""), ""  # `{{< ref "#part" >}}`
         looks = [self._at_path, self._on_sites]
         for look in reversed(looks) if url.startswith("/") else looks:
             if place := look(link, url, path, is_name=is_name):
-                if self._is_exact and url and self._is_rejected(link, url, path, place):
+                if self._is_exact and self._is_rejected(link, url, path, place):
                     return "", self._scoped("path", f"{url}/")  # no document's key ends so
                 return self._target_at(place)
         if link.kind in ("wiki", "attachment") or self._is_vault:
@@ -212,6 +224,8 @@ class _Tree:
             return "", self._scoped("elsewhere", link.url)
         if _OF_GITHUB.match(url):
             return "", self._scoped("external", link.url)
+        if not is_name and self._is_strict(link, url, path):
+            return "", self._scoped("path", f"{url}/")
         for place in self._places(url, path):
             with contextlib.suppress(OSError, ValueError):
                 if (self._root / place).exists():
@@ -220,27 +234,32 @@ class _Tree:
 
     def _at_path(self, link: Link, url: str, path: str, *, is_name: bool) -> str:
         """The document or file at a path that an address may mean; "" for none."""
-        for place in self._places(url, path):
+        is_strict = not is_name and self._is_strict(link, url, path)
+        for place in self._places(url, path) if not (is_strict and url.startswith("/")) else ():
             bare = re.sub(r"\.html?$", "", place)
             if place in self._documents or place in self._files:
                 return place
-            if page := self._bare.get(place) or self._bare.get(bare):
+            page = self._bare.get(place) or self._bare.get(bare)
+            if page and not is_strict:
                 return page
         return ""
 
     def _on_sites(self, link: Link, url: str, path: str, *, is_name: bool) -> str:
         """The page or file that a site serves at an address; "" for none."""
+        is_strict = self._is_strict(link, url, path)
         for site in self.sites:
             if not site.holds(path):
                 continue
-            for route in self._routes(site, url, path):
+            for route in self._routes(site, url, path, is_based=not link.url.startswith(url)):
                 page = site.routes.get(route, "")
+                page = page if site.serves(url, page) else ""
                 if link.kind in ("doc", "toctree"):
                     page = page or site.ids.get(route, "")
                 page = page or next((p for p in site.copied(route) if p in self._files), "")
                 if page:
                     return page
-            if (is_name or "/" not in url) and site.generator.by_name:
+            is_bare = is_name or ("/" not in url and not is_strict)
+            if is_bare and site.generator.by_name:
                 name = PAGE_SUFFIX.sub("", posixpath.basename(url.rstrip("/"))).casefold()
                 for bare, page in self._bare.items():
                     if posixpath.basename(bare).casefold() == name:
@@ -261,17 +280,17 @@ class _Tree:
             return True  # from the top of the machine
         for site in self.sites:
             if site.holds(path):
-                if site.makes(self._routes(site, url, path)):
+                if site.makes(self._routes(site, url, path, is_based=True)):
                     return True
-                hook = re.compile(rf"(?:{re.escape(site.root)}/)?{site.generator.hook}")
-                if "/" not in url and any(map(hook.fullmatch, self._files)):
+                if "/" not in url and site.has_hook:
                     return True
         return False
 
-    def _routes(self, site: Site, url: str, path: str) -> Iterator[str]:
+    def _routes(self, site: Site, url: str, path: str, *, is_based: bool) -> Iterator[str]:
         alias = site.generator.alias
         address = f"/{url[len(alias) :]}" if alias and url.startswith(alias) else url
-        return site.candidates(address, site.routes_of(path, self._metadata(path, site)))
+        routes = site.routes_of(path, self._metadata(path, site))
+        return site.candidates(address, routes, is_based=is_based)
 
     def _target_at(self, path: str) -> tuple[str, str]:
         return (path, "") if path in self._documents else ("", self._scoped("file", path))

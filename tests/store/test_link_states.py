@@ -126,7 +126,7 @@ def test_anchors_of_a_generator_count_only_in_its_site(
     linking = " ".join(f"[x](t.md#{part})" for part in fragments.split())
     kb = fill({"t.md": page, "a.md": linking}, embed=False)
     assert links(kb, "broken")
-    kb = fill({config: "docs_dir: .\n", "a.md": f"{linking} again"}, embed=False)
+    kb = fill({config: "docs_dir: .\ninput: kramdown\n", "a.md": f"{linking} again"}, embed=False)
     assert links(kb, "broken") == []
 
 
@@ -206,15 +206,15 @@ SITES = {
     "_config.yml": (
         "title: x\nbaseurl: /site\n",
         {
-            "_docs/a.md": "[b](/docs/b/) [c]({% link _docs/b.md %}) [d]({{ site.baseurl }}/docs/b)"
-            " <a href=\"{{ '/docs/b/' | relative_url }}\">x</a> "
-            "[e]({% post_url 2024-01-02-start %}) [f](/2024/01/02/start.html) [g](/about/) "
-            "[h](/docs/gone/) [i]({% link _docs/gone.md %})",
+            "_docs/a.md": "[b](/site/docs/b/) [c]({% link _docs/b.md %}) "
+            "[d]({{ site.baseurl }}/docs/b) <a href=\"{{ '/docs/b/' | relative_url }}\">x</a> "
+            "[e]({% post_url 2024-01-02-start %}) [f](/site/2024/01/02/start.html) "
+            "[g](/site/about/) [h](/site/docs/gone/) [i]({% link _docs/gone.md %}) [j](/docs/b/)",
             "_docs/b.md": "# B",
             "_posts/2024-01-02-start.md": "# Start",
             "about.html": "---\npermalink: /about/\n---\n<p>About our work on the gauge.</p>",
         },
-        ["/docs/gone/", "{% link _docs/gone.md %}"],
+        ["/site/docs/gone/", "{% link _docs/gone.md %}", "/docs/b/"],
         [],
     ),
     "astro.config.mjs": (
@@ -269,6 +269,149 @@ def test_a_last_slash_counts_where_the_generator_has_it_so(
     assert links(kb, "broken") == broken
     kb = fill({"a/b.md": "# B\n\nAgain."}, embed=False)
     assert links(kb, "broken") == broken
+
+
+# The broken links of each are those that lychee names in what the generator itself builds.
+BUILT = {
+    "hugo.toml": (
+        "baseURL = 'https://example.org/kit/'\n",
+        {
+            "content/d/a.md": '[a](/kit/d/b/#at) [b](../b/) [c]({{< ref "#part" >}}) '
+            "[d](/kit/bundle/pic.png) [e](/kit/named/) [f](/kit/s/slug/) [g](/kit/old/) [h](b.md) "
+            '[i]({{% relref "/s/c" %}}) [j](/kit/static.html) [k](/kit/e.html)\n\n## Part\n',
+            "content/d/b.md": "# B {#at}\n\n"
+            "[a](/d/a/) [b](/kit/d/a.html) [c](a/) [d](../d/a/) [e](/kit/s/c/) [f](/kit/d/d/)\n"
+            '[g]({{< ref "#gone" >}}) [h]({{< ref "a.md#gone" >}}) [i](/kit/bundle/gone.png)\n'
+            "[j](/kit/d/a/#Part) [k](a) [l](/static.html)",
+            "content/d/d.md": "---\nurl: /named/\naliases: [/old/, /e.html]\n---\n",
+            "content/s/c.md": "---\nslug: slug\n---\n",
+            "content/bundle/index.md": "# Bundle",
+            "content/bundle/pic.png": "x",
+            "static/static.html": "<p>A page as it is.</p>",
+        },
+        [
+            *("/d/a/", "/kit/d/a.html", "a/", "../d/a/", "/kit/s/c/", "/kit/d/d/"),
+            *('{{< ref "#gone" >}}', '{{< ref "a.md#gone" >}}', "/kit/bundle/gone.png"),
+            *("/kit/d/a/#Part", "a", "/static.html"),
+        ],
+    ),
+    "_config.yml": (
+        "baseurl: /kit\n",
+        {
+            "README.md": "# Read",
+            "index.md": "[a](#home) [b](/kit/#home)\n\n# Home\n",
+            "a.md": "[a](/kit/d/b.html) [b]({{ site.baseurl }}/d/b) [c](/kit/named/#part) [d](d/b)"
+            " [e]({{ '/named/#part' | relative_url }}) [f]({% link d/c.md %}#part) [g](#2-part)"
+            "\n\n## 2. Part\n",
+            "d/b.md": "[a](/d/b) [b](/kit/d/c) [c]({{ '/named/#gone' | relative_url }}) [d](/b)\n"
+            "[e]({% link d/c.md %}#gone) [f](/kit/named/#Part) [g](/kit/a.html#part)",
+            "d/c.md": "---\npermalink: /named/\n---\n## Part",
+        },
+        [
+            *("/d/b", "/kit/d/c", "{{ '/named/#gone' | relative_url }}", "/b"),
+            *("{% link d/c.md %}#gone", "/kit/named/#Part", "/kit/a.html#part"),
+        ],
+    ),
+    "astro.config.mjs": (
+        "export default defineConfig({ base: '/kit', srcDir: './', integrations: [starlight({\n"
+        "  locales: { root: { label: 'English' }, de: { label: 'Deutsch' } } })] })\n",
+        {
+            "content/docs/Guide v1.2/Page One.md": "[a](/kit/guide-v12/page-one/#_top) "
+            "[b](/kit/de/guide-v12/page-one) [c](/kit/named/) [d](../../s/) [e](/kit/x.png)",
+            "content/docs/n/two.mdx": "---\nslug: named\n---\n"
+            "[a](/guide-v12/page-one/) [b](/kit/Guide%20v1.2/Page%20One/) [c](/kit/n/two/)\n"
+            "[d](/s/) [e](/kit/s.html) [f](s/) [g](/kit/de/gone/) [h](/x.png) [i](#Part)\n"
+            "\n## Part\n\n<LinkCard title='x' href='/kit/lost/' />\n\n"
+            '<Card>\n  <LinkButton href="/kit/s">x</LinkButton>\n</Card>\n',
+            "content/docs/index.mdx": "---\nhero:\n  actions:\n    - text: x\n"
+            "      link: /kit/no/\n    - link: '/kit/s/'\n---\n<Link\n  to='/kit/none/'>x</Link>",
+            "content/docs/s/index.md": "# S",
+            "public/x.png": "x",
+        },
+        [
+            *("/kit/no/", "/kit/none/"),
+            *("/guide-v12/page-one/", "/kit/Guide%20v1.2/Page%20One/", "/kit/n/two/", "/s/"),
+            *("/kit/s.html", "s/", "/kit/de/gone/", "/x.png", "#Part", "/kit/lost/"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("config", BUILT)
+def test_an_address_leads_where_its_generator_puts_the_page(fill: Filler, config: str) -> None:
+    text, files, broken = BUILT[config]
+    kb = fill({config: text, **files}, embed=False)
+    assert links(kb, "broken") == broken
+    kb = fill({next(iter(files)): f"{next(iter(files.values()))}\n"}, embed=False)
+    assert links(kb, "broken") == broken
+
+
+POSTS = {
+    "_posts/2024-01-02-My Page.md": "# A",
+    "_posts/sub/2024-01-03-deep.md": "# B",
+    "recipes/_posts/2024-01-04-oats.md": "# C",
+    "_posts/2024-01-05-cat.md": "---\ncategories: [Food, hot]\n---\n# D",
+    "_posts/2024-01-06-late.md": "---\nslug: named\ndate: 2023-05-05\n---\n# E",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "resolved", "broken"),
+    [
+        (
+            {"_config.yml": "title: x\n", **POSTS},
+            "/2024/01/02/My-Page.html /2024/01/03/deep.html /recipes/2024/01/04/oats "
+            "/food/hot/2024/01/05/cat.html /2023/05/05/named.html {{site.baseurl}}/x",
+            "/2024/01/02/gone.html /food/2024/01/05/gone.html",
+        ),
+        (
+            {"_config.yml": "permalink: /blog/:categories/:year/:title/\n", **POSTS},
+            "/blog/2024/My-Page/ /blog/2024/deep/ /blog/food/hot/2024/cat/ /blog/2023/named/",
+            "/blog/2024/named/ /blog/2024/gone/",
+        ),
+        (
+            {
+                "hugo.toml": "[permalinks]\nposts = '/:year/:slug/'\n",
+                "content/posts/a.md": "---\ndate: 2024-01-02\ntitle: The First\n---\n",
+            },
+            "/2024/the-first/ /2024/a/",
+            "/2023/the-first/ /2024/gone/",
+        ),
+        (
+            {
+                "hugo.toml": "baseurl = '/'\n",
+                **{f"content/{name}.md": "# A" for name in ("My Page", "A (1)", "c++", "it's")},
+                "content/d/_index.md": "# D",
+                "content/s.md": "---\nslug: The Slug\n---\n",
+            },
+            "/my-page/ /a-1/ /c++/ /its/ /the-slug/ /d/index.html /d/?q=1",
+            "/My%20Page/ /it's/ /d.html",
+        ),
+    ],
+)
+def test_routes_are_made_of_names_dates_and_templates(
+    fill: Filler, files: dict[str, str], resolved: str, broken: str
+) -> None:
+    folder = "content/" if "hugo.toml" in files else ""
+    linking = "".join(f"[x]({url})\n" for url in f"{resolved} {broken}".split())
+    kb = fill({f"{folder}x.md": linking, **files}, embed=False)
+    assert links(kb, "broken") == broken.split()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"hugo.toml": "theme = 'book'\n"},
+        {"hugo.toml": "[[module.imports]]\npath = 'example.org/theme'\n"},
+        {"hugo.toml": "", "layouts/_markup/render-link.html": "x"},
+    ],
+)
+def test_a_site_whose_links_others_make_may_link_to_pages_by_path(
+    fill: Filler, files: dict[str, str]
+) -> None:
+    pages = {"content/d/a.md": "[a](../d/b/) [b](b) [c](/gone/)", "content/d/b.md": "# B"}
+    kb = fill({**files, **pages}, embed=False)
+    assert links(kb, "broken") == ["/gone/"]
 
 
 def test_an_address_of_a_site_is_a_citation_of_its_page_also_when_that_moves(
