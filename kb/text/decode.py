@@ -57,6 +57,19 @@ _MIN_OTHER_BYTES = 24  # fewer say too little of a language
 _SAMPLE = 50_000  # bytes
 
 
+# What programs write under a narrower name, as browsers know (WHATWG's Encoding Standard).
+_MEANT = {
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
+
+
 def encodable(text: str) -> str:
     """The text without lone surrogates, which an escape such as "\\ud800" in JSON can make."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
@@ -80,7 +93,8 @@ def decode_as(data: bytes, encoding: str) -> str:
     # LookupError: no such encoding. UnicodeError is a ValueError, and some codecs raise others.
     with contextlib.suppress(LookupError, ValueError):
         if encoding:
-            return data.decode(encoding)
+            name = codecs.lookup(encoding).name
+            return data.decode(_MEANT.get(name, name))
     return decode(data).text
 
 

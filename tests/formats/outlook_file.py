@@ -5,18 +5,32 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-__all__ = ["msg"]
+__all__ = ["msg", "old_msg"]
 
 SECTOR, SMALL = 512, 64
 END, FREE, NONE = 0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFF
 STORAGE, STREAM, ROOT = 1, 2, 5
-TEXT = 0x001F  # the type of a property that is UTF-16
+TEXT, OLD_TEXT, NUMBER = 0x001F, 0x001E, 0x0003  # types of properties: UTF-16, bytes, 32 bits
 Tree = dict[str, Any]  # bytes, or another one
 
 
 def msg(texts: dict[int, str], attached: tuple[str, ...] = ()) -> bytes:
     """A message of these text properties by their ids, and files of these names."""
-    tree = _properties(texts, 32)
+    return _message(_properties(texts, 32), attached)
+
+
+def old_msg(texts: dict[int, str], page: int, encoding: str) -> bytes:
+    """A message whose texts are bytes in a code page, each with a NUL at its end."""
+    data = {pid: text.encode(encoding) + b"\0" for pid, text in texts.items()}
+    rows = [(pid << 16 | NUMBER, 6, page, 0) for pid in (0x3FFD, 0x3FDE)]
+    rows += [(pid << 16 | OLD_TEXT, 6, len(value), 0) for pid, value in data.items()]
+    properties = bytes(32) + b"".join(struct.pack("<IIII", *row) for row in rows)
+    tree: Tree = {"__properties_version1.0": properties}
+    tree.update({f"__substg1.0_{pid:04X}{OLD_TEXT:04X}": value for pid, value in data.items()})
+    return _message(tree)
+
+
+def _message(tree: Tree, attached: tuple[str, ...] = ()) -> bytes:
     for number, name in enumerate(attached):
         tree[f"__attach_version1.0_#{number:08X}"] = _properties({0x3707: name}, 8)
     return _compound(tree)

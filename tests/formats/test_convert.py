@@ -563,6 +563,49 @@ def test_a_link_that_is_no_address_costs_itself(
     assert "odd" in convert("a.epub", changed).text
 
 
+def test_a_chapter_of_a_book_is_found_by_whatever_names_it(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    members = {
+        "chapter%201.xhtml": "OPS/chapter 1.xhtml",
+        "../text/b.xhtml": "text/b.xhtml",
+        "./c.xhtml#top": "OPS/c.xhtml",
+        "/OPS/d.xhtml": "OPS/d.xhtml",
+        "e%20.xhtml": "OPS/e%20.xhtml",
+        "i%CC%82.xhtml": "OPS/\u00ee.xhtml",
+        "G.xhtml": "OPS/g.xhtml",
+        "gone.xhtml": "",
+    }
+    kind = 'media-type="application/xhtml+xml"'
+    items = "".join(f'<item id="i{n}" href="{name}" {kind}/>' for n, name in enumerate(members))
+    order = "".join(f'<itemref idref="i{n}"/>' for n in range(len(members)))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("META-INF/container.xml", '<c><rootfile full-path="OPS/a.opf"/></c>')
+        archive.writestr("OPS/a.opf", f"<p><manifest>{items}</manifest><spine>{order}</spine></p>")
+        for number, name in enumerate(filter(None, members.values())):
+            archive.writestr(name, f"<html><body><p>Rope {number}</p></body></html>")
+    converted = convert("a.epub", file.getvalue())
+    assert converted.text.split() == " ".join(f"Rope {n}" for n in range(7)).split()
+    assert converted.notices == ("chapters that it does not hold: OPS/gone.xhtml",)
+
+
+def test_a_narrow_encoding_stands_for_the_wide_one_that_programs_write(
+    convert: Callable[[str, bytes], Converted],
+) -> None:
+    for declared, encoding, text in (
+        ("iso-8859-1", "cp1252", "“5 €”"),
+        ("us-ascii", "cp1252", "Curaçao – 5 €"),
+        ("gb2312", "gb18030", "鎔 and 〇"),
+        ("shift_jis", "cp932", "①②"),
+    ):
+        page = f'<meta charset="{declared}"><body><p>{text}</p>'.encode(encoding)
+        assert convert("a.html", page).text == f"{text}\n"
+        mail = f"Subject: A\nContent-Type: text/plain; charset={declared}\n\n{text}\n"
+        assert text in convert("a.eml", mail.encode(encoding)).text
+    assert convert("a.rtf", rb"{\rtf1 \u61623? one \u-3844? two}").text == "• one ✓ two\n"
+
+
 def test_text_in_elements_of_any_depth_is_protected_by_what_it_stands_in(
     convert: Callable[[str, bytes], Converted],
 ) -> None:

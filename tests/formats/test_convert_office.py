@@ -7,12 +7,15 @@ import io
 import re
 import zipfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pptx
 import pytest
 from lxml import etree
 from office_files import docx, package
-from outlook_file import msg
+from outlook_file import msg, old_msg
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
 from pptx.opc.package import Part
 from pptx.opc.packuri import PackURI
 
@@ -22,6 +25,8 @@ from kb.formats.convert.process import Converter
 from kb.formats.convert.result import Converted
 from kb.formats.convert.sheets import displayed, is_of_numbers, shown_number
 
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+OFFICE_RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
 Convert = Callable[[str, bytes], Converted]
 
@@ -39,6 +44,17 @@ def convert() -> Iterator[Convert]:
 
 
 # Word
+
+
+def test_a_style_of_word_without_a_kind_is_one_of_paragraphs(convert: Convert) -> None:
+    style = f'<w:styles xmlns:w="{WORD}"><w:style w:styleId="A"><w:name w:val="heading 1"/>'
+    paragraph = f"<w:p><w:pPr><w:pStyle w:val='A'/></w:pPr>{words('Ropes')}</w:p>"
+    body = f'<w:document xmlns:w="{WORD}"><w:body>{paragraph}</w:body></w:document>'
+    members = {"word/document.xml": body, "word/styles.xml": f"{style}</w:style></w:styles>"}
+    data = package("word/document.xml", members, {"styles": "styles.xml"})
+    assert convert("a.docx", data).text == "# Ropes\n"
+    with pytest.raises(ConversionError, match="is damaged: "):
+        convert("a.docx", docx("<w:p><w:i/ ></w:p>"))
 
 
 def words(text: str) -> str:
@@ -295,6 +311,21 @@ def test_zero_as_a_date_is_the_day_that_excel_shows() -> None:
     assert displayed(datetime.time(), "d mmm yyyy hh:mm") == "0 Jan 1900 00:00"
 
 
+def test_what_an_old_workbook_breaks_costs_its_formats_alone(convert: Convert) -> None:
+    data = (Path(__file__).parents[2] / "fixtures/formats/harbour.xls").read_bytes()
+    dates = bytes.fromhex("22 00 02 00 00 00")  # whether years count from 1900
+    assert data.count(dates) == 1
+    converted = convert("a.xls", data.replace(dates, dates[:4] + b"\xff\0"))
+    assert converted.text.startswith("## Berths\n\n| Berth | Depth |")
+    assert "| Berth 1 | 5.25 | 62 m |" in converted.text
+    assert converted.notices == (
+        "numbers are shown without their formats, which cannot be read: AssertionError",
+    )
+    sheet = data.index(bytes.fromhex("85 00")) + 4  # where it begins
+    with pytest.raises(ConversionError, match=r"^is protected|^cannot be converted: "):
+        convert("a.xls", data[:sheet] + b"\x83\xff\0\0" + data[sheet + 4 :])
+
+
 # PowerPoint
 
 
@@ -326,6 +357,41 @@ def test_words_of_a_slide_stay_apart_and_keep_their_links(convert: Convert) -> N
         "# Fees of 2026\n\nBerth Pilot$\\frac{a}{2}$\n\n| Waste water |\n| --- |\n"
         "| [Office](<https://harbour.example/o>) |\n\nNotes:\n\nAsk\nAda\n\n"
         "Comments:\n\n- Too dear?\n"
+    )
+
+
+DRAWING = "http://schemas.openxmlformats.org/drawingml/2006"
+
+
+def test_what_one_part_of_a_slide_lacks_costs_no_other(convert: Convert) -> None:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    run = slide.shapes.add_textbox(0, 0, 9999, 9999).text_frame.paragraphs[0].add_run()
+    run.text = "Back"
+    run.hyperlink.address = "https://harbour.example/"
+    run.font._element[0].set(f"{{{OFFICE_RELATIONS}}}id", "")  # of an action
+    data = CategoryChartData()
+    data.categories = ["2025", "2026"]
+    data.add_series("Berths", (7.5, None))
+    place = (0, 99_999, 9999, 9999)
+    chart = slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, *place, data).chart
+    chart.part._element[:] = etree.fromstring(
+        etree.tostring(chart.part._element).replace(b"c:barChart", b"c:bar3DChart")
+    )[:]
+    graphic = slide.shapes.add_chart(XL_CHART_TYPE.PIE, *place, data)
+    model = f"<m xmlns:a='{DRAWING}/main'><pt><a:p><a:r><a:t>Mast</a:t></a:r></a:p></pt></m>"
+    uri = PackURI("/ppt/diagrams/data1.xml")
+    part = Part(uri, "application/xml", slide.part.package, model.encode())
+    key = slide.part.relate_to(part, f"{OFFICE_RELATIONS}/diagramData")
+    relation = f"<d:relIds xmlns:d='{DRAWING}/diagram' xmlns:r='{OFFICE_RELATIONS}' r:dm='{key}'/>"
+    inside = graphic._element.find(".//{*}graphicData")
+    inside.set("uri", f"{DRAWING}/diagram")
+    inside[:] = [etree.fromstring(relation)]
+    file = io.BytesIO()
+    presentation.save(file)
+    assert convert("a.pptx", file.getvalue()).text == (
+        "## Slide 1\n\nBack\n\n|  | Berths |\n| --- | --- |\n| 2025 | 7.5 |\n| 2026 |  |\n\n"
+        "- Mast\n"
     )
 
 
@@ -458,6 +524,34 @@ def test_rtf_keeps_headings_tables_links_and_notes(convert: Convert) -> None:
     )
 
 
+def test_rtf_keeps_text_boxes_and_comments_and_passes_over_binary_data(convert: Convert) -> None:
+    picture = rb"{\pict{\*\picprop{\sp{\sn a}{\sv b}}}\pngblip\bin4 }}{\ 89ab}"
+    shape = rb"{\shp{\*\shpinst\shpleft1{\sp{\sn posh}{\sv 0}}{\shptxt Boxed\par}}"
+    shape += rb"{\shprslt{\*\do{\dptxbxtext Boxed\par}}}}"
+    comment = rb"{\*\atnid A}{\atnauthor Ada}{\*\annotation{\*\atnref 1}Why?}"
+    source = (
+        rb"{\rtf1\ansi One" + picture + rb" two\binfsxn0 " + shape + rb"three" + comment + b".}"
+    )
+    assert convert("a.rtf", source).text == (
+        "One two\n\nBoxed\n\nthree[1].\n\n\nNotes:\n\n1. Comment: Why?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "text", "encoding"),
+    [
+        (r"\mac", "naïve café", "mac_roman"),
+        (r"\ansi\ansicpg10000", "naïve café", "mac_roman"),
+        (r"\pc", "naïve", "cp437"),
+        (r"\pca", "Ñandú", "cp850"),
+        (r"\ansi\ansicpg1251", "Привет", "cp1251"),
+    ],
+)
+def test_rtf_is_read_in_its_encoding(convert: Convert, head: str, text: str, encoding: str) -> None:
+    escaped = "".join(f"\\'{byte:02x}" for byte in text.encode(encoding))
+    assert convert("a.rtf", rf"{{\rtf1{head} {escaped}\par}}".encode()).text == f"{text}\n"
+
+
 RAISED = (
     ("It is E = mc", "2"),
     (", 20 cm", "2"),
@@ -540,3 +634,19 @@ def test_a_mail_of_outlook_is_read_as_mail(convert: Convert) -> None:
         "# Ropes\n\nFrom: Ada <ada@harbour.example>\\\nTo: Pilots\\\n\nHemp.\n\n"
         "Attachments: ropes.pdf\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("page", "encoding", "text"),
+    [
+        (950, "cp950", "港口的繩索"),
+        (874, "cp874", "เชือก"),
+        (20127, "cp1252", "Harbour’s ropes"),
+        (1251, "cp1251", "Канаты"),
+    ],
+)
+def test_an_old_mail_of_outlook_is_read_in_its_code_page(
+    convert: Convert, page: int, encoding: str, text: str
+) -> None:
+    converted = convert("a.msg", old_msg({0x37: text, 0x1000: f"{text}."}, page, encoding))
+    assert converted.text == f"# {text}\n\n\n{text}.\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import unicodedata
 from collections import Counter
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
@@ -34,9 +35,12 @@ def convert(data: bytes, name: str) -> Converted:
             if content.node is not None and (text := markdown_of(content.node)):
                 parts.append(text)
     names = {"title": "title", "creator": "author", "date": "date", "language": "language"}
+    missing = [chapter for chapter in chapters if chapter not in package.names]
+    notices = (f"chapters that it does not hold: {', '.join(missing)}",) if missing else ()
     metadata = named_texts(root.iterfind(f".//{{*}}metadata/{_DUBLIN_CORE}*"), names)
     title = metadata.pop("title", "")
-    return Converted("\n".join(parts), title, metadata=metadata, left_out=dict(left_out))
+    text = "\n".join(parts)
+    return Converted(text, title, metadata=metadata, notices=notices, left_out=dict(left_out))
 
 
 def spine(package: Package) -> tuple[ElementTree.Element, list[str]]:
@@ -54,9 +58,27 @@ def spine(package: Package) -> tuple[ElementTree.Element, list[str]]:
         if item is None or item.get("media-type") not in _PAGES:
             continue
         if "nav" not in (item.get("properties") or "").split():
-            path = posixpath.join(posixpath.dirname(place), unquote(item.get("href") or ""))
-            chapters[posixpath.normpath(path)] = None
+            chapters[_member(package, posixpath.dirname(place), item.get("href") or "")] = None
     return root, list(chapters)
+
+
+def _member(package: Package, folder: str, address: str) -> str:
+    """The member that an address leads to; if none has just that name, one that differs from it by
+    case or the form of its accents."""
+    address = address.partition("#")[0]
+    unquoted, written = (
+        posixpath.normpath(posixpath.join(folder, name)).lstrip("/")
+        for name in (unquote(address), address)
+    )
+    if unquoted in package.names or written not in package.names:
+        written = unquoted
+    key = _key(written)
+    others = (name for name in sorted(package.names) if _key(name) == key)
+    return written if written in package.names else next(others, written)
+
+
+def _key(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _chapter(page: bytes, path: str, inside: set[str]) -> Content:

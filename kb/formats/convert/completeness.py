@@ -195,10 +195,9 @@ def _mail_parts(part: Message) -> Iterator[str]:
 
 
 def _rich_text(data: bytes) -> str:
-    from striprtf.striprtf import rtf_to_text
+    from kb.formats.convert.rtf import plain_text, source_of
 
-    text: str = rtf_to_text(data.decode("latin-1"), errors="replace")  # type: ignore[no-untyped-call]
-    return text
+    return plain_text(source_of(data))
 
 
 _TEXTS_OF_CELLS = ("source", "input", "text", "text/plain", "ename", "evalue")

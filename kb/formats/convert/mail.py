@@ -25,6 +25,18 @@ from kb.text.decode import NoTextError, decode_as
 _SHOWN = ("From", "To", "Cc", "Date")
 MOST_LEVELS = 6  # of headings; messages deeper inside others share the last
 DEEPEST = 50  # nested parts that are read
+# Encodings that Python has by another name, or that hold more than they should.
+_CODE_PAGES = {
+    720: "cp720",
+    874: "cp874",
+    950: "cp950",
+    20127: "cp1252",
+    28591: "cp1252",
+    10006: "mac_greek",
+    10007: "mac_cyrillic",
+    10029: "mac_latin2",
+    10081: "mac_turkish",
+}
 _LEAST_REPEATED = 40  # characters of a quotation that is left out if it repeats earlier text
 _QUOTE = re.compile(r"[ \t]*>[> \t]*")
 
@@ -48,8 +60,9 @@ def convert(data: bytes, name: str) -> Converted:
 def _read_outlook(data: bytes) -> tuple[EmailMessage, tuple[str, ...]]:
     """An Outlook message like any other, and notices."""
     import oxmsg
-    from oxmsg.domain import constants
+    from oxmsg.domain import constants, encodings
 
+    encodings._CODE_PAGE_ENCODINGS.update(_CODE_PAGES)
     try:
         stored = oxmsg.Message.load(data)
     except (ValueError, OSError, AttributeError) as error:
@@ -68,10 +81,10 @@ def _read_outlook(data: bytes) -> tuple[EmailMessage, tuple[str, ...]]:
         headers["Date"] = format_datetime(sent)
     message = EmailMessage()
     for key, value in headers.items():
-        if value:
+        if value := (value or "").strip("\0 "):  # a NUL ends text of a single-byte encoding
             message[key] = one_line(value)
-    if (stored.body or "").strip():
-        message.set_content(stored.body or "")
+    if body := (stored.body or "").strip("\0 \r\n\t"):
+        message.set_content(body)
     elif stored.html_body:
         message.set_content(stored.html_body, subtype="html")
     for attachment in stored.attachments:

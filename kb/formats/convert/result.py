@@ -54,10 +54,17 @@ class Converted:
         return TypeAdapter(cls).validate_python(_storable(message))
 
 
+# Read as Latin-1 where Windows' encoding was meant, and bullets of symbol fonts.
+_MEANT = {n: bytes([n]).decode("cp1252", "ignore") for n in range(0x80, 0xA0)}
+_MEANT |= dict(zip(map(ord, "\uf0a7\uf0a8\uf0b7\uf0d8\uf0e0\uf0fc"), "▪□•➢→✓", strict=True))
+
+
 def _storable(value: Any) -> Any:
-    """The value with text that SQLite keeps whole: its functions end at a NUL."""
+    """The value with text that can be read, and that SQLite keeps whole: its functions end at a
+    NUL."""
     if isinstance(value, str):
-        return encodable(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
+        text = value if value.isascii() else encodable(value).translate(_MEANT)
+        return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if isinstance(value, dict):
         return {_storable(key): _storable(part) for key, part in value.items()}
     return [_storable(part) for part in value] if isinstance(value, list) else value

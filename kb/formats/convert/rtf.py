@@ -19,6 +19,7 @@ _LINK, _LINK_END = "\ue004\ue005"
 _NOTE, _NOTE_END = "\ue006\ue007"
 _RAISED, _RAISED_END = "\ue008\ue009"
 _MARKS = {"trowd": _ROW, "cell": _CELL, "row": _ROW_END, "nestcell": " ", "footnote": _NOTE}
+_MARKS["annotation"] = f"{_NOTE}Comment: "
 _MARKS |= dict.fromkeys(("super", "nosupersub", "plain"), _RAISED_END)
 
 _STYLE = re.compile(r"\{\\s(\d+)\b[^{}]*?\\outlinelevel([0-5])\b")
@@ -31,11 +32,42 @@ _TABLE = re.compile(f"{_ROW}.*?{_ROW_END}", re.DOTALL)
 _BULLET = re.compile(r"\s*(?:[•◦▪–·]|(\d+[.)]))\t")
 
 
-def convert(data: bytes, name: str) -> Converted:
+# Binary data, whose braces count for nothing; control words that begin like it hold no text.
+_BINARY = re.compile(r"\\bin(?:(\d{1,9}) ?|[a-z]*-?\d* ?)")
+# What surrounds a text box, whose text striprtf leaves out.
+_SHAPE = re.compile(r"(?:\\\*)?\\(?:shpinst|shpgrp|shp|do)(?![a-z])")
+_BOX = re.compile(r"\\(?:shptxt|dptxbxtext)(?![a-z])")
+_CHARSET = re.compile(r"\\(mac|pca?)(?![a-z])|\\ansicpg(?=10000\b)")
+_ENCODINGS = {None: "mac_roman", "mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
+_HEAD = 200  # characters that may name the encoding
+
+
+def plain_text(source: str) -> str:
+    """The words of RTF in the file's encoding."""
+    charset = _CHARSET.search(source, 0, _HEAD)
+    encoding = _ENCODINGS[charset[1]] if charset else "cp1252"
+    source = source.replace("\\ansicpg10000", "")  # which striprtf takes for UTF-8
+    text: str = rtf_to_text(source, encoding, "replace")  # type: ignore[no-untyped-call]
+    return text
+
+
+def source_of(data: bytes) -> str:
+    """RTF without binary data, with its text boxes as paragraphs."""
     source = data.decode("latin-1")
+    parts: list[str] = []
+    position = 0
+    for binary in _BINARY.finditer(source):
+        if binary.start() >= position:
+            parts.append(source[position : binary.start()])
+            position = binary.end() + int(binary[1] or 0)
+    return _BOX.sub(r"\\par", _SHAPE.sub("", " ".join([*parts, source[position:]])))
+
+
+def convert(data: bytes, name: str) -> Converted:
+    source = source_of(data)
     if not source.lstrip("\ufeff \r\n").startswith("{\\rtf"):
         raise ConverterError("is not an RTF file")
-    text: str = rtf_to_text("".join(_marked(source)), errors="replace")  # type: ignore[no-untyped-call]
+    text = plain_text("".join(_marked(source)))
     notes: list[str] = []
 
     def noted(note: re.Match[str]) -> str:
@@ -70,7 +102,7 @@ def _marked(source: str) -> Iterator[str]:
         elif word == "fldrslt" and address and groups:
             groups[-1] = f"{_LINK_END}{address}{_LINK_END}"
             mark, address = _LINK, ""
-        elif word == "footnote" and groups:
+        elif word in ("footnote", "annotation") and groups:
             groups[-1] = _NOTE_END
         elif word == "super" and number != "0" and groups:
             mark, groups[-1] = _RAISED, _RAISED_END
@@ -82,7 +114,7 @@ def _marked(source: str) -> Iterator[str]:
             yield source[position : match.start()]
             yield "".join(f"{{\\uc0\\u{(ord(c) + 0x8000) % 0x10000 - 0x8000} }}" for c in mark)
             # striprtf omits notes, and writes its own separators between cells.
-            yield "" if word in ("footnote", "cell", "nestcell", "row") else match[0]
+            yield "" if word in ("footnote", "annotation", "cell", "nestcell", "row") else match[0]
             position = match.end()
     yield source[position:]
 

@@ -36,7 +36,7 @@ def convert(data: bytes, name: str) -> Converted:
     """All sheets in order; a formula shows its last calculated value."""
     notices: list[str] = []
     if data.startswith(OLE):
-        text, origins = sheet_lines(_old_sheets(data), notices)
+        text, origins = sheet_lines(_old_sheets(data, notices), notices)
         return Converted(text, origins=origins, notices=tuple(notices))
     package = Package(data, "Excel")
     try:
@@ -65,11 +65,18 @@ def convert(data: bytes, name: str) -> Converted:
     return Converted(text, title, origins, properties, tuple(notices))
 
 
-def _old_sheets(data: bytes) -> list[tuple[str, list[list[Any]]]]:
+def _old_sheets(data: bytes, notices: list[str]) -> list[tuple[str, list[list[Any]]]]:
     try:
         book = xlrd.open_workbook(file_contents=data, formatting_info=True)
-    except (xlrd.XLRDError, xlrd.compdoc.CompDocError) as error:
-        raise ConverterError(f"is protected by a password or damaged: {error}") from error
+    # On odd formulas and damage xlrd raises whatever happens.
+    except Exception as error:  # noqa: BLE001
+        reason = str(error) or type(error).__name__
+        try:
+            values = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
+        except python_calamine.CalamineError:
+            raise ConverterError(f"is protected by a password or damaged: {reason}") from error
+        notices.append(f"numbers are shown without their formats, which cannot be read: {reason}")
+        return [(name, values.get_sheet_by_name(name).to_python()) for name in values.sheet_names]
 
     def display(cell: xlrd.sheet.Cell) -> Any:
         if cell.ctype == xlrd.XL_CELL_ERROR:
@@ -77,7 +84,7 @@ def _old_sheets(data: bytes) -> list[tuple[str, list[list[Any]]]]:
         if cell.ctype == xlrd.XL_CELL_BOOLEAN:
             return bool(cell.value)
         key = book.xf_list[cell.xf_index].format_key
-        code = "" if key in OF_THE_MACHINE else book.format_map[key].format_str
+        code = "" if key in OF_THE_MACHINE else book.format_map[key].format_str or ""
         if cell.ctype != xlrd.XL_CELL_DATE:
             return displayed(cell.value, code)
         try:

@@ -15,6 +15,8 @@ from kb.formats.convert.plain import cell_text, protected, superscript, table_li
 from kb.formats.convert.result import Converted, ConverterError, Origin
 from kb.formats.outline import one_line
 
+_RELATIONS = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_RELATED, _DIAGRAM = f"{_RELATIONS}id", f"{_RELATIONS}dm"
 _TITLES = (PP_PLACEHOLDER.TITLE, PP_PLACEHOLDER.CENTER_TITLE, PP_PLACEHOLDER.VERTICAL_TITLE)
 _FURNITURE = (PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.SLIDE_NUMBER)
 # What programs write if nobody gave a title.
@@ -71,7 +73,9 @@ def _shape_lines(shape: Any) -> Iterator[str]:
         yield ""
     elif getattr(shape, "has_chart", False):
         yield from _chart_lines(shape.chart)
-    elif shape.has_text_frame:
+    elif not shape.has_text_frame:
+        yield from _diagram_lines(shape)
+    else:
         paragraphs = [p for p in shape.text_frame.paragraphs if p.text.strip()]
         for paragraph in paragraphs:
             text = _linked(paragraph)
@@ -95,7 +99,9 @@ def _linked(paragraph: Any) -> str:
             text = protected(_with_ends(run.text), at_start=not parts)
             if run._r.rPr is not None and integer(run._r.rPr.get("baseline")) > 0:
                 text = superscript("".join(parts), text)
-            address = run.hyperlink.address
+            link = run._r.rPr.find("{*}hlinkClick") if run._r.rPr is not None else None
+            key = link.get(_RELATED) if link is not None else ""
+            address = paragraph.part.rels[key].target_ref if key in paragraph.part.rels else ""
             parts.append(f"[{text.strip()}](<{address}>)" if address and text.strip() else text)
         elif element.tag.endswith("}br"):
             parts.append(" ")
@@ -115,17 +121,63 @@ def _with_ends(text: str) -> str:
 
 
 def _chart_lines(chart: Any) -> Iterator[str]:
-    if chart.has_title and chart.chart_title.has_text_frame:
-        yield protected(one_line(chart.chart_title.text_frame.text))
+    """A title, and a table for each plot: python-pptx knows only some kinds of plots."""
+    root = ElementTree.fromstring(chart.part.blob)
+    title = root.find("{*}chart/{*}title")
+    if title is not None and (text := one_line("".join(_paragraph_texts(title)))):
+        yield protected(text)
         yield ""
-    for plot in chart.plots:
-        series = list(plot.series)
-        rows = [["", *(cell_text(line.name) for line in series)]]
-        for index, category in enumerate(plot.categories):
-            values = [line.values[index] if index < len(line.values) else "" for line in series]
-            rows.append([cell_text(category), *map(cell_text, values)])
-        yield from table_lines(rows)
+    for plot in root.iterfind("{*}chart/{*}plotArea/*"):
+        series = plot.findall("{*}ser")
+        names = (" ".join(_points(line, "tx").values()) for line in series)
+        columns = [_points(line, "cat", "xVal") for line in series][:1]
+        columns += [_points(line, "val", "yVal") for line in series]
+        places = sorted(set().union(*columns))
+        rows = [
+            [
+                cell_text(columns[0].get(place)),
+                *(_number(values.get(place)) for values in columns[1:]),
+            ]
+            for place in places
+        ]
+        if series:
+            yield from table_lines([["", *map(cell_text, names)], *rows])
+            yield ""
+
+
+def _points(series: ElementTree.Element, *names: str) -> dict[int, str]:
+    """What is stored of a series under the first name that it has, by its place."""
+    stored = next(filter(None.__ne__, (series.find(f"{{*}}{name}") for name in names)), None)
+    texts = stored.iterfind(".//{*}pt") if stored is not None else ()
+    points = {integer(one.get("idx")): one.findtext("{*}v") or "" for one in texts}
+    return points if points or stored is None else {0: stored.findtext("{*}v") or ""}
+
+
+def _number(stored: str | None) -> str:
+    try:
+        return f"{float(stored or ''):.15g}"
+    except ValueError:
+        return cell_text(stored)
+
+
+def _paragraph_texts(element: ElementTree.Element) -> Iterator[str]:
+    for paragraph in element.iterfind(".//{*}p"):
+        yield "".join(text.text or "" for text in paragraph.iterfind(".//{*}t")) + " "
+
+
+def _diagram_lines(shape: Any) -> Iterator[str]:
+    """The texts of a SmartArt graphic."""
+    for relation in shape._element.iter("{*}relIds"):
+        member = _related(shape.part, relation.get(_DIAGRAM) or "")
+        root = ElementTree.fromstring(member.blob) if member is not None else ()
+        texts = [one_line(text) for point in root for text in _paragraph_texts(point)]
+        yield from (f"- {protected(text)}" for text in texts if text)
         yield ""
+
+
+def _related(part: Any, key: str) -> Any:
+    relation = part.rels.get(key)
+    return relation.target_part if relation is not None and not relation.is_external else None
 
 
 def _note_lines(slide: Any) -> Iterator[str]:

@@ -10,6 +10,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from xml.etree import ElementTree
+from xml.parsers.expat import ExpatError
 
 import mammoth
 from lxml import etree
@@ -23,6 +24,7 @@ from kb.formats.convert.word_numbers import Numbers
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Members with something that mammoth ignores, and elements that only surround text.
 _CHANGED = re.compile(rb"<m:oMath|<w:txbxContent|<w:(?:fldSimple|dir|bdo|rubyBase)\b")
+_STYLE = re.compile(rb"<w:style(?=[\s>])(?![^<>]*\bw:type=)")  # which mammoth refuses
 _UNWRAPPED = [f"{W}{name}" for name in ("fldSimple", "dir", "bdo", "ruby", "rubyBase")]
 _FORMULA = re.compile("\ue000(\\d+)\ue001")
 # What a numbered paragraph begins with: a list has its own numbers, if they are plain.
@@ -61,6 +63,8 @@ def convert(data: bytes, name: str) -> Converted:
         )
     except OSError as error:  # mammoth follows the relationships of the package
         raise ConverterError(f"is not a Word file: {error}") from error
+    except ExpatError as error:
+        raise ConverterError(f"is damaged: {error}") from error
     # Comments come as a definition list, whose terms would become headings.
     page = re.sub(r"<(/?)dt\b[^>]*>", r"<\1p>", re.sub(r"</?d[ld]\b[^>]*>", "", result.value))
     page = _FIRST_NUMBER.sub(r'<ol start="\2"><li>\1', page)
@@ -84,7 +88,7 @@ def _readable(package: Package, formulas: list[str], numbers: Numbers) -> io.Byt
     with zipfile.ZipFile(file, "w") as archive:
         for name in sorted(package.names):
             if name.endswith((".xml", ".rels")):
-                member = package.read(name)
+                member = _STYLE.sub(b'<w:style w:type="paragraph"', package.read(name))
                 if _CHANGED.search(member) or (numbers and b"<w:body" in member):
                     member = _rewritten(member, formulas, numbers)
                 archive.writestr(name, member)

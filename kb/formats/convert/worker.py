@@ -61,8 +61,8 @@ def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
         return {"error": TOO_MUCH_MEMORY, "memory": True}
     except RecursionError:
         return {"error": "is nested too deeply to be converted"}
-    # Whatever a library raises on a damaged file is the file's error.
-    except Exception as error:  # noqa: BLE001
+    # Whatever a library raises on a damaged file is the file's error; Rust's panic is no Exception.
+    except BaseException as error:  # noqa: BLE001
         detail = " ".join(str(error).split())[:200]
         kind = type(error).__name__
         return {"error": f"cannot be converted: {kind}{': ' if detail else ''}{detail}"}
