@@ -48,6 +48,7 @@ def convert() -> Iterator[Convert]:
 
 def test_a_style_of_word_without_a_kind_is_one_of_paragraphs(convert: Convert) -> None:
     style = f'<w:styles xmlns:w="{WORD}"><w:style w:styleId="A"><w:name w:val="heading 1"/>'
+    style += "</w:style><w:style>"  # nameless
     paragraph = f"<w:p><w:pPr><w:pStyle w:val='A'/></w:pPr>{words('Ropes')}</w:p>"
     body = f'<w:document xmlns:w="{WORD}"><w:body>{paragraph}</w:body></w:document>'
     members = {"word/document.xml": body, "word/styles.xml": f"{style}</w:style></w:styles>"}

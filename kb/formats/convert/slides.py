@@ -149,7 +149,7 @@ def _points(series: ElementTree.Element, *names: str) -> dict[int, str]:
     """What is stored of a series under the first name that it has, by its place."""
     stored = next(filter(None.__ne__, (series.find(f"{{*}}{name}") for name in names)), None)
     texts = stored.iterfind(".//{*}pt") if stored is not None else ()
-    points = {integer(one.get("idx")): one.findtext("{*}v") or "" for one in texts}
+    points = {integer(text.get("idx")): text.findtext("{*}v") or "" for text in texts}
     return points if points or stored is None else {0: stored.findtext("{*}v") or ""}
 
 

@@ -24,7 +24,14 @@ from kb.formats.convert.word_numbers import Numbers
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Members with something that mammoth ignores, and elements that only surround text.
 _CHANGED = re.compile(rb"<m:oMath|<w:txbxContent|<w:(?:fldSimple|dir|bdo|rubyBase)\b")
-_STYLE = re.compile(rb"<w:style(?=[\s>])(?![^<>]*\bw:type=)")  # which mammoth refuses
+# Attributes of a style that mammoth needs, and what they are by default.
+_STYLE = [
+    (
+        re.compile(rb"<w:style(?=[\s>])(?![^<>]*\bw:%s=)" % name),
+        b'<w:style w:%s="%s"' % (name, usual),
+    )
+    for name, usual in ((b"type", b"paragraph"), (b"styleId", b""))
+]
 _UNWRAPPED = [f"{W}{name}" for name in ("fldSimple", "dir", "bdo", "ruby", "rubyBase")]
 _FORMULA = re.compile("\ue000(\\d+)\ue001")
 # What a numbered paragraph begins with: a list has its own numbers, if they are plain.
@@ -88,7 +95,9 @@ def _readable(package: Package, formulas: list[str], numbers: Numbers) -> io.Byt
     with zipfile.ZipFile(file, "w") as archive:
         for name in sorted(package.names):
             if name.endswith((".xml", ".rels")):
-                member = _STYLE.sub(b'<w:style w:type="paragraph"', package.read(name))
+                member = package.read(name)
+                for style, complete in _STYLE:
+                    member = style.sub(complete, member)
                 if _CHANGED.search(member) or (numbers and b"<w:body" in member):
                     member = _rewritten(member, formulas, numbers)
                 archive.writestr(name, member)
