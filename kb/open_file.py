@@ -52,9 +52,10 @@ class OpenFile:
         self.sync_lock = threading.Lock()  # held while folders are synced in the background
         self.archive_folders = FolderStates(database.path)
         self.additions = threading.Event()  # set while what came in by a call waits for vectors
+        self._shards: dict[Database, OpenFile] = {}
         self._memory: Database | None = None
         self.has_memory = False  # whether anything was put into memory yet
-        self._memory_lock = threading.Lock()
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         self.database.close()
@@ -65,11 +66,20 @@ class OpenFile:
     @property
     def memory(self) -> Database:
         """A second file, in memory, for indexes that go with the process."""
-        with self._memory_lock:
+        with self._lock:
             if self._memory is None:
                 self._memory = Database(":memory:")
                 self.has_memory = True
             return self._memory
+
+    def shard(self, database: Database) -> OpenFile:
+        """A shard beside this file; one object for all who ask."""
+        with self._lock:
+            if database not in self._shards:
+                file = OpenFile(database, project=self.project, has_project=False)
+                file.additions = self.additions
+                self._shards[database] = file
+            return self._shards[database]
 
     @property
     def databases(self) -> list[Database]:

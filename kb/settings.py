@@ -33,11 +33,6 @@ def find_project(start: Path | None = None) -> Path:
     return start
 
 
-def database_path(options: Sequence[str] | None = None) -> Path:
-    """The knowledge base file: the first of `database_paths`, which is the one that is written."""
-    return database_paths(options)[0]
-
-
 def database_paths(options: Sequence[str] | None = None) -> list[Path]:
     """The files that are read as one: the options, KB_DB, SEARCH_DB_PATH, else the project's own.
 

@@ -404,7 +404,7 @@ def replicate_options(parser: Parser) -> None:
 def replicate(_: object, options: argparse.Namespace) -> int:
     from kb.library import replicating  # here: other commands load nothing of Litestream
 
-    file = database_paths(options.db)[0]
+    file = _only_file(options)
     if options.stop:
         if options.destination is not None or options.goes_on or options.once:
             raise UsageError("--stop stands alone")
@@ -434,6 +434,13 @@ def replicate(_: object, options: argparse.Namespace) -> int:
     return 0
 
 
+def _only_file(options: argparse.Namespace) -> Path:
+    file, *others = database_paths(options.db)
+    if others:
+        raise UsageError(f"one file at a time, such as `--db {file}`: there are {1 + len(others)}")
+    return file
+
+
 def restore_options(parser: Parser) -> None:
     parser.argument("destination", "DESTINATION", "as `kb replicate` was told")
     at = "as it was then, such as 2026-11-28T12:00:00Z (default: the newest)"
@@ -443,7 +450,7 @@ def restore_options(parser: Parser) -> None:
 def restore(_: object, options: argparse.Namespace) -> int:
     from kb.library import replicating  # here: as above
 
-    file = database_paths(options.db)[0]
+    file = _only_file(options)
     documents = replicating.restore(options.destination, file, options.at)
     size = file.stat().st_size
     result = {"file": str(file), "bytes": size, "documents": documents}

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from kb.cli import render
 from kb.errors import UsageError
-from kb.settings import PACKAGE, VERSION, database_path
+from kb.settings import PACKAGE, VERSION, database_paths
 from kb.text.nearest import nearest
 
 QUERY_COMMANDS = ("search", "context", "recall")
@@ -436,7 +436,8 @@ def _completer(command: str, action: argparse.Action) -> Callable[..., list[str]
 def _collections(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     from kb.library.names import collection_names
 
-    return collection_names(database_path(getattr(parsed_args, "db", None)), prefix, MOST)
+    files = database_paths(getattr(parsed_args, "db", None))
+    return sorted({name for file in files for name in collection_names(file, prefix, MOST)})
 
 
 def _documents(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
@@ -444,4 +445,5 @@ def _documents(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[s
 
     collection = getattr(parsed_args, "collection", "")
     only = collection if isinstance(collection, str) else ""
-    return document_ids(database_path(getattr(parsed_args, "db", None)), prefix, only, MOST)
+    files = database_paths(getattr(parsed_args, "db", None))
+    return sorted({id_ for file in files for id_ in document_ids(file, prefix, only, MOST)})

@@ -201,10 +201,16 @@ def target_collection(new: Connection, row: Row, files: Sequence[Row]) -> tuple[
     if row["kind"] == DISCOVERIES:
         return make_discoveries(new), row["name"]
     rows = {other["name"]: other for other in all_collections(new)}
+    options = json.loads(row["options"])
+    is_part = options.pop("shard", None) is not None
+    row = {**row, "options": json.dumps(options, ensure_ascii=False)}  # whole outside of its set
     if (namesake := rows.get(row["name"])) is not None:
         is_default = row["name"] == DEFAULT_INDEX and namesake["kind"] == row["kind"] == "index"
+        is_same = bool(row["source"]) and row["source"] == namesake["source"]
+        if is_same and "shard" in json.loads(namesake["options"]):
+            raise UsageError(f'"{row["name"]}" was not moved: the other file is a shard of it')
         hashes = _hashes(stored_files(new, namesake["collection_id"]))
-        if is_default or (hashes and hashes == _hashes(files)):
+        if is_default or (is_part and is_same) or (hashes and hashes == _hashes(files)):
             return namesake["collection_id"], row["name"]
     name = free_name(row["name"], rows)
     return store_collection(new, {**row, "collection_id": 0, "name": name}), name
@@ -318,7 +324,10 @@ def _fill(
         files = [file for file in files if is_of_shard(file["path"], shard)]
     elif number:
         return 0
-    collection_id, _ = target_collection(new, row, ())
+    if row["kind"] == DISCOVERIES:
+        collection_id = make_discoveries(new)
+    else:
+        collection_id = store_collection(new, {**row, "collection_id": 0})
     copy_documents(old, new, collection_id, [file["document_id"] for file in files], progress)
     if row["synced_at"]:
         finish_sync(new, collection_id, row["version"], row["description"])

@@ -23,7 +23,7 @@ from kb.ingest.sync import CAPTURES_VARIABLE, sync_collection
 from kb.model_in_use import ModelInUse
 from kb.open_file import OpenFile
 from kb.sources.address import local
-from kb.store.collections import all_collections, finish_sync
+from kb.store.collections import all_collections, finish_sync, shard_of
 from kb.store.connection import Row
 from kb.store.contents import collection_range
 from kb.store.database import Database
@@ -99,6 +99,8 @@ def sync_configured_archives(
     database = knowledge.database
     if database.read_only:
         return False
+    with database.read() as connection:
+        shard = shard_of(connection)
     has_synced = False
     configured = {
         variable: (Path(value).expanduser().resolve(), source)
@@ -115,7 +117,10 @@ def sync_configured_archives(
             raise SourceError(f"{variable} names {root}, which is not a folder", path=str(root))
         with knowledge.sync_lock:
             if not _is_stored(database, stored):  # by another call, meanwhile
-                name, settings = storable(root.name), {"source": source}
+                name, settings = (
+                    storable(root.name),
+                    {"source": source, **({"shard": shard} if shard else {})},
+                )
                 archive = SourceRegistration(
                     stored, name, kind="archive", settings=settings, keeps_empty=True
                 )

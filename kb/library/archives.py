@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kb.formats.metadata import RESEARCH
 from kb.library.searching import look_at_archives
+from kb.library.shard_links import citations_from_elsewhere, ids_of, links_elsewhere
 from kb.library.workspace import Workspace
 from kb.results.archives import (
     ArchiveCitation,
@@ -15,10 +16,16 @@ from kb.results.archives import (
     ArchiveRow,
     Highlight,
 )
-from kb.search.archives import NO_ARCHIVE, ArchiveHit, search_archives
-from kb.search.files import SearchedFile
-from kb.store.citation_graph import ENDS, citations_made, citations_received
-from kb.store.connection import Row
+from kb.search.archives import ArchiveHit, FoundIn, search_archives
+from kb.search.files import SearchedFile, Together
+from kb.store.citation_graph import (
+    ENDS,
+    Elsewhere,
+    citations_made,
+    citations_received,
+    with_targets,
+)
+from kb.store.connection import Connection, Row
 from kb.store.contents import address_of, documents_shown
 
 MAX_CITATIONS = 100  # of one document, one way
@@ -32,7 +39,9 @@ class Archives(Workspace):
         from kb.ingest.follow import sync_configured_archives  # here: it brings all that syncs
 
         folders, problems = self.project.archives()
-        return sync_configured_archives(self.file, folders), problems
+        shards = self.list_shards(skips_unreadable=True)
+        synced = [sync_configured_archives(base.file, folders) for base in shards]
+        return any(synced), problems
 
     def search_archives(
         self, query: str, *, fuzzy: bool = True, limit: int = 10, citations: bool = False
@@ -44,57 +53,68 @@ class Archives(Workspace):
             citations: add what each document cites and what cites it.
         """
         look_at_archives(self)
-        answers, lost = self.ask_each(
-            lambda file: search_archives(file, query, fuzzy=fuzzy, limit=limit)
-        )
-        notices = {notice for _, (_, notice) in answers}
-        if len(notices) > 1:
-            notices.discard(NO_ARCHIVE)
-        hits = [(file, hit) for file, (part, _) in answers for hit in part]
-        if len(answers) > 1:
-            hits.sort(key=lambda pair: -pair[1].score)
-        hits = hits[:limit]
+        files, lost = self.everywhere, self.lost
+        hits, notice = search_archives(files, query, fuzzy=fuzzy, limit=limit)
         listed: Sequence[ArchiveCitations | None] = [None] * len(hits)
         cut = ""
         if citations:
-            listed, cut = _citations(hits)
+            listed, cut = _citations(files, hits)
         return ArchiveResults(
             results=[_row(*hit, part) for hit, part in zip(hits, listed, strict=True)],
-            notice=" ".join(filter(None, [*sorted(notices), lost])) or None,
+            notice=" ".join(filter(None, [notice, lost])) or None,
             citations_cut=cut,
         )
 
 
 def _citations(
-    hits: Sequence[tuple[SearchedFile, ArchiveHit]],
+    files: Sequence[SearchedFile], hits: Sequence[FoundIn]
 ) -> tuple[list[ArchiveCitations], str]:
     """What each document cites and what cites it, in order, and a notice if that was cut."""
-    ids: dict[SearchedFile, list[int]] = {}
-    for file, hit in hits:
-        ids.setdefault(file, []).append(hit.row["document_id"])
-    citations: dict[tuple[SearchedFile, int], ArchiveCitations] = {}
-    is_cut = False
-    for file in ids:
-        most = MAX_CITATIONS + 1
-        with file.database.read() as connection:
-            ways = {
-                id_: (
-                    citations_made(connection, id_, most),
-                    citations_received(connection, id_, most),
-                )
-                for id_ in ids[file]
-            }
-            rows = [row for way in ways.values() for row in (*way[0], *way[1])]
-            shown = documents_shown(connection, {row[end] for row in rows for end in ENDS} - {None})
-        names = file.names.of_documents(shown)
-        for id_, (made, received) in ways.items():
-            is_cut |= max(len(made), len(received)) > MAX_CITATIONS
-            citations[file, id_] = ArchiveCitations(
-                citing=[_citation(row, names) for row in made[:MAX_CITATIONS]],
-                cited=[_citation(row, names) for row in received[:MAX_CITATIONS]],
-            )
+    names = [
+        file.names.everywhere(f"{hit.row['collection']}/{hit.row['path']}") for file, hit in hits
+    ]
+    together = Together(files)
+    with together.read():
+        elsewhere = links_elsewhere(together, names)
+        received = citations_from_elsewhere(together, names)
+        answers = together.each(_citations_of, names, received, of=elsewhere).values()
+    none = ArchiveCitations(citing=[], cited=[]), False  # its file went meanwhile
+    of_names = {name: part for answer in answers for name, part in answer.items()}
+    parts = [of_names.get(name, none) for name in names]
+    is_cut = any(is_cut for _, is_cut in parts)
     cut = f"of a document's citations the first {MAX_CITATIONS} are listed" if is_cut else ""
-    return [citations[file, hit.row["document_id"]] for file, hit in hits], cut
+    return [citations for citations, _ in parts], cut
+
+
+def _citations_of(
+    file: SearchedFile,
+    connection: Connection,
+    names: Sequence[str],
+    from_elsewhere: Mapping[str, Sequence[Row]],
+    elsewhere: Elsewhere,
+) -> dict[str, tuple[ArchiveCitations, bool]]:
+    """The first citations of some documents of a file, and whether there are more, a step."""
+    most = MAX_CITATIONS + 1
+    ids = ids_of(file, connection, names)
+    made = {n: with_targets(citations_made(connection, i, most), elsewhere) for n, i in ids.items()}
+    received = {name: citations_received(connection, id_, most) for name, id_ in ids.items()}
+    rows = [row for ways in (made, received) for way in ways.values() for row in way]
+    shown = documents_shown(connection, {row[end] for row in rows for end in ENDS} - {None})
+    called = file.names.of_documents(shown)
+    called |= file.names.of_documents({r["document_id"]: r for r in elsewhere.values()})
+    citations = {}
+    for name in ids:
+        listed = [
+            [_citation(row, called[row[ENDS[0]]], called.get(row[ENDS[1]])) for row in way[name]]
+            for way in (made, received)
+        ]
+        if others := from_elsewhere.get(name, ()):
+            listed[1] += [_citation(row, row["source"], name) for row in others]
+            listed[1].sort(key=lambda row: (-row.confidence, row.source_id))
+        citing, cited = (way[:MAX_CITATIONS] for way in listed)
+        is_cut = max(map(len, listed)) > MAX_CITATIONS
+        citations[name] = ArchiveCitations(citing=citing, cited=cited), is_cut
+    return citations
 
 
 def _row(file: SearchedFile, hit: ArchiveHit, citations: ArchiveCitations | None) -> ArchiveRow:
@@ -119,11 +139,10 @@ def _row(file: SearchedFile, hit: ArchiveHit, citations: ArchiveCitations | None
     )
 
 
-def _citation(row: Row, names: dict[int, str]) -> ArchiveCitation:
-    target = row["target_document_id"]
+def _citation(row: Row, source: str, target: str | None) -> ArchiveCitation:
     return ArchiveCitation(
-        source_id=names[row["source_document_id"]],
-        target_id=names[target] if target is not None else None,
+        source_id=source,
+        target_id=target,
         target_url=row["target_url"],
         context=row["context"],
         confidence=row["confidence"],

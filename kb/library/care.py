@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,17 @@ from kb.results.care import (
     Copied,
     CutFile,
     FileStatus,
+    MovedCollection,
     MovedCollections,
     Packed,
     ReadFile,
     ToolCalls,
 )
 from kb.results.findings import HINT, Finding
+from kb.search.files import SearchedFile
 from kb.store.access_tokens import count_tokens
-from kb.store.collections import ALL_KINDS, Names, all_collections
+from kb.store.collections import ALL_KINDS, all_collections
+from kb.store.connection import Connection, Row
 from kb.store.contents import documents_of_collections, passages_of_collections, sizes
 from kb.store.database import Database
 from kb.store.health import quick
@@ -42,7 +46,7 @@ Named = str | os.PathLike[str]
 class Care(Workspace):
     def status(self) -> list[FileStatus]:
         """What each file holds, what waits in it and what is wrong; the writable one is first."""
-        return [_status(file) for file in (self.database, *self.file.beside.databases())]
+        return [_status(database) for database, *_ in self._look()]
 
     def health(self, *, full: bool = False, progress: Progress = no_progress) -> list[Finding]:
         """What is sound in the files, what is broken, and how to mend it.
@@ -54,17 +58,18 @@ class Care(Workspace):
 
         return [
             finding
-            for database in (self.database, *self.file.beside.databases())
+            for database, *_ in self._look(skips_unreadable=True)
             for finding in look_at_open(database, is_offered=False, full=full, progress=progress)
         ]
 
     def tool_calls(self) -> list[ToolCalls]:
         """How often, how well and how fast the tools were called."""
-        logged, _ = self.read_each(lambda _, connection: logged_calls(connection))
-        return [ToolCalls.from_dict(row) for row in call_statistics(logged)]
+        logged, _ = self.ask_all(_logged_calls)
+        return [ToolCalls.from_dict(row) for row in call_statistics(logged.values())]
 
     def copy(self, destination: Named, *, share: bool = False) -> Copied:
-        """Write a clean, compact copy of the file; into a folder by its own name.
+        """Write a clean, compact copy of the file; into a folder by its own name. Shards are copied
+        together, into a folder that is made if need be.
 
         Args:
             share: leave out what was asked, read and learned, and paths of this machine.
@@ -73,9 +78,24 @@ class Care(Workspace):
             FileError: the destination exists or cannot be written.
         """
         destination = Path(destination).expanduser()
-        if destination.is_dir():
-            destination /= self.database.path.name
-        return copy_file(self.database, destination, share=share)
+        shards = [base.database for base in self.shards_here]
+        if len(shards) == 1:
+            if destination.is_dir():
+                destination /= self.database.path.name
+            return copy_file(self.database, destination, share=share)
+        for path in (destination / database.path.name for database in shards):
+            if destination.is_file() or path.exists():
+                raise FileError(f"{path} exists already, or its folder is a file: name another")
+        try:
+            destination.mkdir(exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot make {destination}: {error.strerror}") from error
+        copies = [copy_file(each, destination / each.path.name, share=share) for each in shards]
+        return Copied(
+            copy=str(destination),
+            bytes=sum(copy.bytes for copy in copies),
+            without_source=copies[0].without_source,  # the first has every collection
+        )
 
     def split(
         self, file: Named, names: Sequence[str], *, progress: Progress = no_progress
@@ -88,13 +108,22 @@ class Care(Workspace):
         path = _another_file(self, file)
         if not path.exists() and not path.parent.is_dir():
             raise FileError(f"the folder {path.parent} does not exist: make it first")
-        with self.database.read() as connection:
-            for name in names:
-                self.names.collection(connection, name, ALL_KINDS)  # before a file is made
+        with self.database.read() as connection:  # before a file is made
+            stored = [self.names.collection(connection, n, ALL_KINDS)["name"] for n in names]
         if not path.exists():
             make_file(path, self.database.path)
+        moved: dict[str, MovedCollection] = {}
         with Database(path) as target:
-            return _move(self.names, self.database, target, names, progress)
+            for base in reversed(self.shards_here):  # the first, which has all names, last
+                with base.database.read() as connection:
+                    rows = {row["name"]: row for row in all_collections(connection)}
+                for row in (rows[name] for name in stored if name in rows):
+                    part = move_collection(base.database, target, row, progress)
+                    documents = part.documents
+                    if part.collection in moved:
+                        documents += moved[part.collection].documents
+                    moved[part.collection] = replace(part, documents=documents)
+        return MovedCollections(moved=[moved[name] for name in stored], file=str(path))
 
     def merge(
         self, file: Named, names: Sequence[str] = (), *, progress: Progress = no_progress
@@ -105,7 +134,18 @@ class Care(Workspace):
             FileError, UsageError: the other file cannot be read or written, or is this one.
         """
         with Database(_another_file(self, file), create=False) as source:
-            return _move(self.names, source, self.database, names, progress)
+            with source.read() as connection:
+                rows = (
+                    [self.names.collection(connection, name, ALL_KINDS) for name in names]
+                    if names
+                    else [
+                        row
+                        for row in all_collections(connection)
+                        if row["project_id"] is None and (row["has_documents"] or row["source"])
+                    ]
+                )
+            moved = [move_collection(source, self.database, row, progress) for row in rows]
+        return MovedCollections(moved=moved, file=str(self.database.path))
 
     def cut(self, folder: Named, size: int, *, progress: Progress = no_progress) -> CutFile:
         """Write the file's documents into shards of about so many bytes; the file stays as it is.
@@ -118,6 +158,8 @@ class Care(Workspace):
             UsageError: the file is no larger than that, or no collection has a source.
         """
         path = self.database.path
+        if len(self.shards_here) > 1:
+            raise UsageError(f"these are shards: cut one by itself, such as `--db {path}`")
         if (count := math.ceil(path.stat().st_size / size)) < 2:
             raise UsageError(f"{path} is no larger than that ({sized(path.stat().st_size)})")
         folder = Path(folder).expanduser()
@@ -151,6 +193,10 @@ class Care(Workspace):
             exclude=exclude,
             facts={"name": name, "version": version, "description": description},
         )
+
+
+def _logged_calls(_: SearchedFile, connection: Connection) -> list[Row]:
+    return logged_calls(connection)
 
 
 def _status(database: Database) -> FileStatus:
@@ -220,20 +266,3 @@ def _another_file(base: Workspace, file: Named) -> Path:
     if path.exists() and path.samefile(base.database.path):
         raise UsageError(f"{path} is the file itself: name another one")
     return path
-
-
-def _move(
-    names: Names, source: Database, target: Database, collections: Sequence[str], progress: Progress
-) -> MovedCollections:
-    with source.read() as connection:
-        rows = (
-            [names.collection(connection, name, ALL_KINDS) for name in collections]
-            if collections
-            else [
-                row
-                for row in all_collections(connection)
-                if row["project_id"] is None and (row["has_documents"] or row["source"])
-            ]
-        )
-    moved = [move_collection(source, target, row, progress) for row in rows]
-    return MovedCollections(moved=moved, file=str(target.path))

@@ -140,6 +140,8 @@ class Collecting(Workspace):
             for name in collections:
                 if name != added:
                     self.names.collection(connection, name)
+        if len(self.shards_here) > 1:
+            return Collecting.add(self, source, embed=False, progress=progress).collections[0]
         report = sync_collection(self.database, registration, reads_ahead=True, progress=progress)
         return SyncedCollection(**asdict(report))
 
@@ -161,7 +163,7 @@ class Collecting(Workspace):
         Raises:
             UsageError: there is nothing to sync, or a collection has no source.
         """
-        shards = [(base, rows_to_sync(base, names)) for base in self.shards_here]
+        shards = rows_of_shards(self, names)
         with self.database.read() as connection:
             waiting = count_waiting(connection)
         if not shards[0][1] and not waiting:
@@ -170,14 +172,11 @@ class Collecting(Workspace):
             reports, has_failed = sync_shards(shards, progress, force=force)
             files = [(base, WHOLE_FILE) for base, _ in shards if embed]
             done = embed_each(files, progress, engine)
-        notice = self.missing_shards
-        return _results(self, reports, *done, notice, has_failed)
+        return _results(self, reports, *done, self.lost, has_failed)
 
     def sources_to_confirm(self, names: Sequence[str] = ()) -> list[Reach]:
         """What `sync` would read outside the project that the user has not confirmed."""
-        reaches = (
-            unconfirmed(base.database, rows_to_sync(base, names)) for base in self.shards_here
-        )
+        reaches = (unconfirmed(base.database, rows) for base, rows in rows_of_shards(self, names))
         return list(dict.fromkeys(reach for part in reaches for reach in part))
 
     def confirm_sources(self, sources: Sequence[Reach]) -> None:
@@ -239,15 +238,19 @@ class Collecting(Workspace):
         Raises:
             EmbeddingError: the model cannot be used.
         """
-        report = embed_pending(self.model, progress=progress, within=_range(self, collection))
+        total = EmbedReport()
+        for base, within in _ranges(self, collection):
+            total.include(embed_pending(base.model, progress=progress, within=within))
         name = self.model.model_name()
-        return Embedded(model=name, embedded=report.embedded, reused=report.reused)
+        return Embedded(model=name, embedded=total.embedded, reused=total.reused)
 
     def passages_waiting(self, collection: str) -> int:
         """How many passages of a collection have no vector yet."""
-        within = _range(self, collection)
-        with self.database.read() as connection:
-            return count_waiting(connection, within)
+        count = 0
+        for base, within in _ranges(self, collection):
+            with base.database.read() as connection:
+                count += count_waiting(connection, within)
+        return count
 
     def reembed(
         self,
@@ -298,11 +301,13 @@ def _engine(workers: str, tell: Tell) -> AbstractContextManager[Engine]:
     return DaskWorkers(workers, tell)
 
 
-def _range(base: Workspace, name: str) -> ChunkRange:
+def _ranges(base: Workspace, name: str) -> list[tuple[Workspace, ChunkRange]]:
+    """The chunks of a collection in each shard, by its name or an alias; of all for ""."""
     if not name:
-        return WHOLE_FILE
+        return [(shard, WHOLE_FILE) for shard in base.shards_here]
     with base.database.read() as connection:
-        return collection_range(base.names.collection(connection, name, ALL_KINDS)["collection_id"])
+        stored = base.names.collection(connection, name, ALL_KINDS)["name"]
+    return [(shard, _synced_range(shard, stored)) for shard in base.shards_here]
 
 
 def _synced_range(base: Workspace, name: str) -> ChunkRange:
@@ -496,6 +501,18 @@ def rows_to_sync(workspace: Workspace, names: Sequence[str]) -> list[Row]:
     return rows
 
 
+def rows_of_shards(base: Workspace, names: Sequence[str]) -> list[tuple[Workspace, list[Row]]]:
+    """The `rows_to_sync` of each shard, of which only the first has every collection."""
+    first, *others = base.shards_here
+    shards = [(first, rows_to_sync(first, names))]
+    chosen = {row["name"] for row in shards[0][1]}
+    for other in others:
+        with other.database.read() as connection:
+            rows = [row for row in all_collections(connection) if row["name"] in chosen]
+        shards.append((other, rows))
+    return shards
+
+
 def _require_branch(connection: Connection, row: Row) -> None:
     """Refuse to fill a project's external docs with the files of another branch."""
     for project in all_projects(connection):
@@ -517,18 +534,19 @@ def trust(files: Sequence[Path], names: Sequence[str]) -> list[Reach]:
     """
     confirmed: dict[Reach, None] = {}
     for file in files:
-        if not names and file == files[0]:
+        is_first = file == files[0]
+        if is_first and not names:
             Mark(file).confirm_file()  # before it is opened, which its tables may forbid
         with Database(file, create=False) as database:
             with database.read() as connection:
-                if file != files[0] and shard_of(connection) is None:
+                if not is_first and shard_of(connection) is None:
                     continue
-                rows = (
-                    [Names({}).collection(connection, name, ALL_KINDS) for name in names]
-                    if names
-                    else all_collections(connection)
-                )
-            if not names:
+                rows = all_collections(connection)
+                if names and is_first:
+                    rows = [Names({}).collection(connection, name, ALL_KINDS) for name in names]
+                elif names:  # only the first has every collection
+                    rows = [row for row in rows if row["name"] in names]
+            if not (is_first or names):
                 database.mark.confirm_file()
             reaches = unconfirmed(database, rows)
             confirm(database, reaches)

@@ -90,19 +90,10 @@ class Documents(Workspace):
 
     def recent(self, *, limit: int = 20) -> Recent:
         """The documents with the newest dates and the files read last, at most `limit` of each."""
-        parts, notice = self.read_each(
-            lambda file, connection: (
-                [
-                    RecentDocument(**file.names.called({"name": name})._asdict(), **document)
-                    for name, document in newest_documents(
-                        connection, file.names.collections(connection), limit
-                    )
-                ],
-                files_read_last(connection, limit),
-            )
-        )
-        documents = [document for part, _ in parts for document in part]
-        read = [FileRead(**row) for _, rows in parts for row in rows]
+        parts, notice = self.ask_all(_recent, limit)
+        documents = [document for part, _ in parts.values() for document in part]
+        read = [FileRead(**row) for _, rows in parts.values() for row in rows]
+        documents.sort(key=lambda row: (row.collection_id or row.collection, row.id))
         documents.sort(key=lambda document: document.date, reverse=True)
         read.sort(key=lambda row: row.last_read, reverse=True)
         return Recent(documents=documents[:limit], read=read[:limit], notice=notice or None)
@@ -157,6 +148,18 @@ class Documents(Workspace):
         return read_document(
             self, document, collection, _section, heading, include_subsections, *budget
         )[0]
+
+
+def _recent(
+    file: SearchedFile, connection: Connection, limit: int
+) -> tuple[list[RecentDocument], list[Row]]:
+    """The newest documents of a file, and the files read last."""
+    newest = newest_documents(connection, file.names.collections(connection), limit)
+    documents = [
+        RecentDocument(**file.names.called({"name": name})._asdict(), **document)
+        for name, document in newest
+    ]
+    return documents, files_read_last(connection, limit)
 
 
 def _content(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Unpack
 
 from kb.errors import DamagedFileError, ExternalDocsNotConfigured, FileError, ProjectNotActivated
@@ -55,8 +56,13 @@ class External(Workspace):
         """
         result = self.project.activate(config_path, branch, progress=progress, seconds=seconds)
         active, report = result.active, result.report
-        with self.database.read() as connection:
-            types = counts_by_kind(connection, active.project_id)
+        types: Counter[str] = Counter()
+        for base in self.shards_here:
+            with base.database.read() as connection:
+                # Only the first has what belongs to projects.
+                project_id = active.project_id if base.database is self.database else 0
+                for row in counts_by_kind(connection, project_id):
+                    types[row["name"]] += row["doc_count"]
         docs = None
         if report is not None:
             docs = ExternalDocsReport(
@@ -72,8 +78,8 @@ class External(Workspace):
             project_name=active.project.config.project_name,
             branch_name=active.project.branch,
             path_hash=active.project.path_hash,
-            doc_types=[DocumentType(**row) for row in types],
-            total_docs=sum(row["doc_count"] for row in types),
+            doc_types=[DocumentType(name=name, doc_count=types[name]) for name in sorted(types)],
+            total_docs=types.total(),
             external_docs=docs,
             warnings=result.warnings or None,
             notice=UNFINISHED if result.waiting else None,

@@ -29,7 +29,7 @@ from kb.search.families import search_discoveries
 from kb.search.files import SearchedFile
 from kb.search.highlight import excerpts, spans
 from kb.search.query import Operand, Query, parse_query
-from kb.store.connection import Connection
+from kb.store.connection import Connection, Row
 from kb.store.contents import texts_of
 
 MAX_HIGHLIGHTS = 3
@@ -98,11 +98,7 @@ class Memory(Workspace):
 
     def has_discoveries(self) -> bool:
         """Whether anything was recorded in any file, with a vector or without."""
-        for file in self.files:
-            with file.database.read() as connection:
-                if all_discoveries(connection):
-                    return True
-        return False
+        return any(self.ask_all(_discoveries_of)[0].values())
 
     def forget(self, discovery: str) -> ForgottenDiscovery:
         """Delete a discovery with every trace of it, by its id or the beginning of that.
@@ -128,31 +124,16 @@ class Memory(Workspace):
 
     def search_index(self, query: str, *, index: str = "default", limit: int = 10) -> IndexResults:
         """The documents of a named index that match a query by its words, best first."""
-        place = _index_to_search(self, index)
         parsed = parse_query(query)
-        if place is None or not (parsed.terms or parsed.must or parsed.must_not):
-            options = IndexOptions() if place is None else place.options
-            return IndexResults(results=[], total_matches=0, query_parsed=_shown(parsed, options))
-        options = place.options
-        with place.database.read() as connection:
-            ranking = rank_documents(connection, parsed, place.collection_id, options)
-            best = ranking.documents[:limit]
-            texts = texts_of(connection, [document_id for document_id, _ in best])
-            stored = {row["document_id"]: row for row in texts}
-            rows: list[IndexRow] = []
-            for document_id, score in best:
-                row = stored[document_id]
-                text, metadata = row["content"], json.loads(row["metadata"])
-                matches = spans(connection, text, ranking.query, case=not options.lowercase)
-                parts = excerpts(text, matches, most=MAX_HIGHLIGHTS, mark=False)
-                of_row = {"doc_id": row["path"], "highlights": parts, "metadata": metadata}
-                rows.append(IndexRow(**of_row, score=score))
-        return IndexResults(
-            results=rows,
-            total_matches=len(ranking.documents),
-            query_parsed=_shown(ranking.query, options),
-            notice=" ".join(filter(None, (parsed.notice, _ignored_words(ranking, place)))) or None,
-        )
+        answers, _ = self.ask_all(_search_index, index, parsed, limit)
+        if results := [answer for answer in answers.values() if answer is not None]:
+            return results[0]
+        if (place := find_index(self.file, index)) is None:  # raises with what there is
+            return IndexResults(
+                results=[], total_matches=0, query_parsed=_shown(parsed, IndexOptions())
+            )
+        with place.database.read() as connection:  # whose name an alias hides
+            return _search(connection, place, parsed, limit)
 
     def add_document(
         self,
@@ -185,11 +166,15 @@ class Memory(Workspace):
         return create_index(self.file, name, backend, IndexOptions(lowercase, min_length))
 
 
+def _discoveries_of(_: SearchedFile, connection: Connection) -> list[Row]:
+    return all_discoveries(connection)
+
+
 def _list_discoveries(base: Workspace, type_: str, module: str) -> Discoveries:
-    parts, _ = base.read_each(lambda _, connection: all_discoveries(connection))
+    parts, _ = base.ask_all(_discoveries_of)
     rows = [
         Discovery(**row)
-        for part in parts
+        for part in parts.values()
         for row in part
         if type_ in ("", row["type"])
         and module.casefold() in ("", row.get("module", "").casefold())
@@ -198,18 +183,41 @@ def _list_discoveries(base: Workspace, type_: str, module: str) -> Discoveries:
     return Discoveries(results=rows, total_found=len(rows))
 
 
-def _index_to_search(base: Workspace, name: str) -> Index | None:
-    """An index of any file by its name; None for the default one while it is empty."""
+def _search_index(
+    file: SearchedFile, connection: Connection, name: str, query: Query, limit: int
+) -> IndexResults | None:
+    """The answer of a file's index, a step; None if it has none of the name."""
+    if (row := file.names.find(connection, name, ("index",))) is None:
+        return None
+    options = IndexOptions.from_json(row["options"])
+    index = Index(name, file.database, row["collection_id"], options)
+    return _search(connection, index, query, limit)
 
-    def look(file: SearchedFile, connection: Connection) -> Index | None:
-        if (row := file.names.find(connection, name, ("index",))) is None:
-            return None
-        options = IndexOptions.from_json(row["options"])
-        return Index(name, file.database, row["collection_id"], options)
 
-    places, _ = base.read_each(look)
-    # `find_index` raises with what there is.
-    return next(filter(None, places), None) or find_index(base.file, name)
+def _search(connection: Connection, index: Index, query: Query, limit: int) -> IndexResults:
+    options = index.options
+    if not (query.terms or query.must or query.must_not):
+        return IndexResults(results=[], total_matches=0, query_parsed=_shown(query, options))
+    ranking = rank_documents(connection, query, index.collection_id, options)
+    best = ranking.documents[:limit]
+    stored = {
+        row["document_id"]: row
+        for row in texts_of(connection, [document_id for document_id, _ in best])
+    }
+    rows: list[IndexRow] = []
+    for document_id, score in best:
+        row = stored[document_id]
+        text, metadata = row["content"], json.loads(row["metadata"])
+        matches = spans(connection, text, ranking.query, case=not options.lowercase)
+        parts = excerpts(text, matches, most=MAX_HIGHLIGHTS, mark=False)
+        of_row = {"doc_id": row["path"], "highlights": parts, "metadata": metadata}
+        rows.append(IndexRow(**of_row, score=score))
+    return IndexResults(
+        results=rows,
+        total_matches=len(ranking.documents),
+        query_parsed=_shown(ranking.query, options),
+        notice=" ".join(filter(None, (query.notice, _ignored_words(ranking, index)))) or None,
+    )
 
 
 def _shown(query: Query, options: IndexOptions) -> ParsedQuery:

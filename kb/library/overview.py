@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,12 +12,19 @@ from kb.errors import SourceError
 from kb.formats.parse import is_markdown_text
 from kb.ingest.discoveries import all_discoveries
 from kb.ingest.reach import permitted
+from kb.library.citations import links_of_document
 from kb.library.resolve import OpenDocument, read_document
 from kb.library.workspace import Workspace
 from kb.search.files import SearchedFile
 from kb.search.results import file_of
 from kb.sources.address import local
-from kb.store.citation_graph import ENDS, citations_made, citations_received
+from kb.store.citation_graph import (
+    ENDS,
+    Elsewhere,
+    citations_made,
+    citations_received,
+    with_targets,
+)
 from kb.store.collections import all_collections
 from kb.store.connection import Connection, Row
 from kb.store.contents import (
@@ -62,19 +69,30 @@ def view_document(
     workspace: Workspace, collection: str, document: str, max_citations: int
 ) -> DocumentView:
     """A document, its outline and its citations."""
-    view, file = read_document(workspace, document, collection, _view, max_citations)
+    elsewhere, received = links_of_document(workspace, f"{collection}/{document}")
+    view, file = read_document(
+        workspace, document, collection, _view, max_citations, elsewhere, received
+    )
     return view._replace(file="", folder=None) if file.is_far else view
 
 
-def _view(reading: OpenDocument, max_citations: int) -> DocumentView:
+def _view(
+    reading: OpenDocument, max_citations: int, elsewhere: Elsewhere, from_elsewhere: Sequence[Row]
+) -> DocumentView:
     stored, connection, row, file = reading
     sections = sections_of(connection, stored["document_id"])
     made = citations_made(connection, stored["document_id"], max_citations)
+    made = with_targets(made, elsewhere)
     received = citations_received(connection, stored["document_id"], max_citations)
     ids = {row[end] for row in (*made, *received) for end in ENDS} - {None}
+    shown = documents_shown(connection, ids)
+    shown |= {row["document_id"]: row for row in elsewhere.values()}
+    for number, row in enumerate(from_elsewhere[:max_citations], len(elsewhere) + 1):
+        shown[-number] = row["shown"]
+        received.append({**row, "source_document_id": -number})
     ends = {
         id_: {**row, "shown": file.names.called({"name": row["collection"]}).collection}
-        for id_, row in documents_shown(connection, ids).items()
+        for id_, row in shown.items()
     }
     sources = {other["name"]: other["source"] for other in all_collections(connection)}
     folder = None
@@ -94,21 +112,17 @@ def source_folder(workspace: Workspace, collection: str) -> Path:
 
 def list_everything(workspace: Workspace) -> tuple[list[dict[str, Any]], Counter[str]]:
     """The collections of all files, each with its file, and totals."""
-    rows: list[dict[str, Any]] = []
+    rows: dict[str, dict[str, Any]] = {}
     counts: Counter[str] = Counter()
     for file, connection in _read_each(workspace):
         counts.update(sizes(connection))
         documents = documents_of_collections(connection)
-        rows += [
-            {
-                **row,
-                "shown": file.names.called(row).collection,
-                "documents": documents[row["collection_id"]],
-                "file": file.database.path.name,
-            }
-            for row in file.names.collections(connection)
-        ]
-    return rows, counts
+        for row in file.names.collections(connection):
+            shown = file.names.called(row).collection
+            first = {**row, "shown": shown, "documents": 0, "file": file.database.path.name}
+            # Other shards have the collection as well.
+            rows.setdefault(shown, first)["documents"] += documents[row["collection_id"]]
+    return [*rows.values()], counts
 
 
 def recent_sessions(workspace: Workspace, sessions: int, events: int) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kb.library.workspace import Workspace
+from kb.open_file import OpenFile
 from kb.results.filters import FilterOptions
 from kb.search.files import SearchedFile
 from kb.search.filters import DocumentFilter
@@ -150,17 +151,17 @@ def look_at_archives(workspace: Workspace) -> None:
     with file.archive_folders.looking() as is_due:
         if not is_due:
             return
-        with file.database.read() as connection:
-            rows = all_collections(connection)
-        for row in rows:
-            if row["kind"] == "archive" and row["source"] and not is_remote(row["source"]):
-                _look_at_archive(workspace, row)
+        for base in workspace.list_shards(skips_unreadable=True):
+            with base.database.read() as connection:
+                rows = all_collections(connection)
+            for row in rows:
+                if row["kind"] == "archive" and row["source"] and not is_remote(row["source"]):
+                    _look_at_archive(base.file, row)
 
 
-def _look_at_archive(workspace: Workspace, row: Row) -> None:
+def _look_at_archive(file: OpenFile, row: Row) -> None:
     from kb.ingest.reach import unconfirmed  # here: only files with archives need it
 
-    file = workspace.file
     if unconfirmed(file.database, [row]):
         return
     since = parse_time(row["synced_at"]).timestamp() if row["synced_at"] else 0.0

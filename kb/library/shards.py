@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import copyreg
 import glob
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -125,7 +126,10 @@ class ShardReader:
         return await work
 
     def _look(self) -> tuple[list[Listed], list[str]]:
-        _attached.paths = sorted({path for each in self._patterns for path in _matching(each)})
+        paths = sorted(path for each in self._patterns for path in _matching(each))
+        _attached.paths = [*{os.path.realpath(path): path for path in reversed(paths)}.values()][
+            ::-1
+        ]
         self._shards = {}
         listed = []
         problems = []

@@ -6,9 +6,11 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
+from itertools import combinations
+from math import gcd
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kb.errors import CollectionNotFound, EmbeddingError, FileError, KbError
 from kb.model_in_use import ModelInUse
@@ -27,6 +29,31 @@ if TYPE_CHECKING:
     from kb.project.in_use import ProjectInUse
 
 T = TypeVar("T")
+Remainder = tuple[int, int]  # which part of all documents a shard has: remainder and divisor
+
+
+class _Contents(NamedTuple):
+    """An open file, which shard it is, and the names of its collections that are whole."""
+
+    database: Database
+    shard: Remainder | None
+    names: set[str]
+
+
+@cache
+def _missing(shards: tuple[Remainder, ...]) -> str:
+    pairs = combinations(shards, 2)
+    if any(
+        (one - other) % gcd(of_one, of_other) == 0 for (one, of_one), (other, of_other) in pairs
+    ):
+        return "A shard is among the files twice, and so are its documents."
+    if len(shards) < 2:
+        return ""
+    from fractions import Fraction  # here: it takes some milliseconds, and few files are cut
+
+    if (share := sum((Fraction(1, divisor) for _, divisor in shards), Fraction(0))) >= 1:
+        return ""
+    return f"These are {share} of all shards: the documents of the others are missing."
 
 
 class Workspace:
@@ -51,6 +78,7 @@ class Workspace:
         self._allowed_docs = allowed_docs
         self._may_choose = may_choose
         self.shards: Shards | None = None
+        self._shards: tuple[Remainder, ...] = ()  # when the files were last looked for
 
     def another(self, *, may_choose: bool = True) -> Self:
         """The same file for another client, with its own project."""
@@ -85,17 +113,15 @@ class Workspace:
     @property
     def shards_here(self) -> list[Self]:
         """The file and the shards beside it (`kb.ingest.copying`): all of them are written."""
-        with self.database.read() as connection:
-            if shard_of(connection) is None:
-                return [self]
-        shards = [self]
-        for database in self.file.beside.databases():
-            with database.read() as connection:
-                is_shard = shard_of(connection) is not None
-            if is_shard:
-                file = OpenFile(database, project=self.file.project, has_project=False)
-                shards.append(type(self)(file, self.model.beside(database)))
-        return shards
+        return self.list_shards()
+
+    def list_shards(self, *, skips_unreadable: bool = False) -> list[Self]:
+        """As `shards_here`, if wanted without those that cannot be read."""
+        if not self.file.beside.paths:
+            return [self]
+        first, *others = self._look(skips_unreadable=skips_unreadable)
+        beside = [other.database for other in others if first.shard and other.shard]
+        return [self, *(type(self)(self.file.shard(d), self.model.beside(d)) for d in beside)]
 
     @property
     def database(self) -> Database:
@@ -107,29 +133,11 @@ class Workspace:
 
     @property
     def lost(self) -> str:
-        """A notice of files that could not be read when they were last looked for."""
+        """A notice of files that could not be read when they were last looked for, and of shards of
+        which some were not among them, or twice.
+        """
         lost = self.shards.unavailable if self.shards else []
-        return " ".join([*self.file.beside.unavailable, *lost]) or self.missing_shards
-
-    @property
-    def missing_shards(self) -> str:
-        """What to tell of shards of which some are not among the files, or twice."""
-        if not (beside := self.file.beside.databases()):
-            return ""
-        shards = []
-        for database in [self.database, *beside]:
-            with contextlib.suppress(FileError), database.read() as connection:
-                if shard := shard_of(connection):
-                    shards.append((shard[0], shard[1]))
-        if len(set(shards)) < len(shards):
-            return "A shard is among the files twice, and so are its documents."
-        if len(shards) < 2:
-            return ""
-        from fractions import Fraction  # here: it takes some milliseconds, and few files are cut
-
-        if (share := sum((Fraction(1, divisor) for _, divisor in shards), Fraction(0))) >= 1:
-            return ""
-        return f"These are {share} of all shards: the documents of the others are missing."
+        return " ".join([*self.file.beside.unavailable, *lost]) or _missing(self._shards)
 
     @cached_property
     def project(self) -> ProjectInUse:
@@ -151,10 +159,10 @@ class Workspace:
     @property
     def files(self) -> list[SearchedFile]:
         """All that is read as one: the file, indexes in memory, and the files beside it."""
-        if not (beside := self.file.beside.databases()):
+        if not self.file.beside.paths:
             files = [SearchedFile(self.model, self.file.names)]
         else:
-            files = self._named_files([self.database, *beside])
+            files = self._named_files(self._look(skips_unreadable=True))
         if self.file.has_memory:
             files.insert(1, SearchedFile(self.memory_model, self.names, "Indexes in memory"))
         return files
@@ -164,24 +172,37 @@ class Workspace:
         """All that is searched: `files`, and the shards of workers."""
         return [*self.files, *(self.shards.files(self.model, self.names) if self.shards else ())]
 
-    def _named_files(self, databases: Sequence[Database]) -> list[SearchedFile]:
-        """Files whose collections carry their file's name if another has the same."""
-        names: list[set[str]] = []
-        for database in databases:
+    def _look(self, *, skips_unreadable: bool = False) -> list[_Contents]:
+        """The file and those beside it, with what their collections say; read once a change."""
+        listed = []
+        for database in [self.database, *self.file.beside.databases()]:
             try:
                 with database.read() as connection:
-                    rows = self.names.collections(connection)
-            except FileError:  # the search reports it
-                rows = []
-            names.append({row["name"] for row in rows if "shard" not in json.loads(row["options"])})
-        count = Counter(name for part in names for name in part)
+                    shard, names = connection.once("contents", partial(self._contents, connection))
+            except FileError:
+                if not skips_unreadable:
+                    raise
+                shard, names = None, set()  # the search reports it
+            listed.append(_Contents(database, shard, names))
+        self._shards = tuple(each.shard for each in listed if each.shard)
+        return listed
+
+    def _contents(self, connection: Connection) -> tuple[Remainder | None, set[str]]:
+        rows = self.names.collections(connection)
+        names = {row["name"] for row in rows if "shard" not in json.loads(row["options"])}
+        remainder = shard_of(connection)
+        return (remainder[0], remainder[1]) if remainder else None, names
+
+    def _named_files(self, contents: Sequence[_Contents]) -> list[SearchedFile]:
+        """Files whose collections carry their file's name if another has the same."""
+        count = Counter(name for each in contents for name in each.names)
         files = []
-        for database, label, part in zip(
-            databases, labels([database.path for database in databases]), names, strict=True
+        for (database, _, names), label in zip(
+            contents, labels([each.database.path for each in contents]), strict=True
         ):
             is_first = database is self.database
             model = self.model if is_first else self.model.beside(database, as_it_is=True)
-            shared = {name: f"{name}@{label}" for name in part if count[name] > 1}
+            shared = {name: f"{name}@{label}" for name in names if count[name] > 1}
             called = Names(self.names.aliases, self.names.notices, shared, self.names.inside)
             files.append(SearchedFile(model, called, str(database.path)))
         return files
@@ -262,7 +283,7 @@ class Workspace:
         """
         done: list[tuple[SearchedFile, T]] = []
         failed: list[tuple[SearchedFile, KbError]] = []
-        for file in self.files:
+        for file in self.everywhere:
             try:
                 done.append((file, work(file)))
             except (FileError, EmbeddingError) as error:
@@ -273,16 +294,6 @@ class Workspace:
             left_out(file.label, error) for file, error in failed if not isinstance(error, unsaid)
         ]
         return done, " ".join(filter(None, [*notices, self.lost]))
-
-    def read_each(self, work: Callable[[SearchedFile, Connection], T]) -> tuple[list[T], str]:
-        """The result of `work` on a read of each file; else as `ask_each`."""
-
-        def read(file: SearchedFile) -> T:
-            with file.database.read() as connection:
-                return work(file, connection)
-
-        answers, notice = self.ask_each(read)
-        return [answer for _, answer in answers], notice
 
     def call_log(self) -> CallLog:
         return CallLog(self.database)
@@ -299,7 +310,7 @@ class Workspace:
         """
         from kb.ingest.embed import embed_pending  # here: not before a server's first reply
 
-        for model in self.models:
+        for model in [*self.models, *(base.model for base in self.shards_here[1:])]:
             with model.database.read() as connection:
                 rows = all_collections(connection)
             for row in rows:

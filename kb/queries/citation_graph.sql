@@ -5,7 +5,7 @@
 -- one to its own sections is left out.
 SELECT
   source_document_id, nullif(target_document_id, :document_id) AS target_document_id,
-  target_url, context, start_character, end_character, confidence, kind, line
+  target_url, target_key, context, start_character, end_character, confidence, kind, line
 FROM citations WHERE source_document_id = :document_id AND target_url NOT LIKE '#%'
 ORDER BY line, citation_id LIMIT :limit;
 
@@ -16,6 +16,14 @@ SELECT source_document_id, target_document_id, target_url, context, start_charac
 FROM citations
 WHERE target_document_id = :document_id AND source_document_id <> :document_id
 ORDER BY confidence DESC, source_document_id, line, citation_id LIMIT :limit;
+
+-- name: citations_without_target
+-- The citations of these keys (JSON list) that have no target.
+SELECT source_document_id, target_document_id, target_url, target_key, context, start_character,
+       end_character, confidence, kind, line
+FROM json_each(:keys)
+CROSS JOIN citations ON citations.target_key = json_each.value
+WHERE citations.target_document_id IS NULL AND citations.kind <> 'similar';
 
 -- name: citation_graph
 -- Edges within some steps of these documents (JSON list of ids), both ways, one for each pair.

@@ -22,6 +22,13 @@ CROSS JOIN document_keys ON document_keys.key = json_each.value
 CROSS JOIN documents USING (document_id)
 CROSS JOIN collections USING (collection_id);
 
+-- name: unresolved_keys
+-- The keys of links of these documents (JSON list of ids, NULL for all) that have no target.
+SELECT DISTINCT citations.target_key
+FROM json_each(coalesce(:document_ids, (SELECT json_group_array(document_id) FROM documents)))
+CROSS JOIN citations ON citations.source_document_id = json_each.value
+WHERE citations.target_document_id IS NULL AND citations.kind <> 'similar';
+
 -- name: delete_document_keys!
 -- A document answers to nothing for the moment.
 DELETE FROM document_keys WHERE document_id = :document_id;

@@ -6,11 +6,12 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kb.search.candidates import FileQuery
 from kb.search.evidence import Hit
 from kb.search.families import OfDocuments, best_hits
-from kb.search.files import SearchedFile, Snapshot, existing_words, slices
+from kb.search.files import SearchedFile, Snapshot, Together, existing_words, slices
 from kb.search.filters import Filters, filters_by_document
 from kb.search.highlight import excerpts, marked, spans
 from kb.search.keywords import keyword_hits
@@ -40,7 +41,8 @@ NO_ARCHIVE = "There is no archive yet: add one with `kb add FOLDER --kind archiv
 DEPTH = 200  # passages of each kind of match
 MAX_LONGER_WORDS = 50  # that begin with a word of the query
 
-Ranked = tuple[int, int, float]  # a document, its best passage, and its score
+# A document, its best passage, its score, and whether it matches by similar words only.
+Ranked = tuple[int, int, float, bool]
 Near = Mapping[str, Sequence[str]]  # by word of a query, similar words of the file
 
 
@@ -51,7 +53,11 @@ class ArchiveHit:
     row: Row  # of the statement archive_documents
     passage: Row  # its best, of the statement hit_rows
     score: float
+    is_similar: bool  # it matches by misspelt or longer words only
     highlights: list[tuple[str, list[str]]]  # fields, each with its snippets with <mark>
+
+
+FoundIn = tuple[SearchedFile, ArchiveHit]
 
 
 class _ArchivesPolicy(OfDocuments):
@@ -91,17 +97,44 @@ class _ArchivesPolicy(OfDocuments):
 
 
 def search_archives(
-    file: SearchedFile, text: str, *, fuzzy: bool, limit: int
-) -> tuple[list[ArchiveHit], str]:
-    """The documents of one file that answer a query, best first, and a notice."""
-    with file.database.read() as connection:
-        if not file.names.collections(connection, ("archive",)):
-            return [], NO_ARCHIVE
+    files: Sequence[SearchedFile], text: str, *, fuzzy: bool, limit: int
+) -> tuple[list[FoundIn], str]:
+    """The documents of some files that answer a query, best first, each with its file; a notice."""
     policy = _ArchivesPolicy(fuzzy=fuzzy)
-    result = run([file], SearchRequest(text, limit=limit), policy)
-    if policy.parse(text).asks_for_nothing:
-        return [], ""
-    return _with_nearest_sentences(file, result.queries[file], result.rows), result.notice
+    result = run(files, SearchRequest(text, limit=limit), policy)
+    hits = [*zip(result.files, result.rows, strict=True)]
+    if not hits:
+        together = Together(files)
+        with together.read():
+            has_archive = any(together.each(_has_archive).values())
+        asks = has_archive and not policy.parse(text).asks_for_nothing
+        return [], result.notice if asks else "" if has_archive else NO_ARCHIVE
+    if len(files) > 1:
+        hits = _merged(hits)[:limit]
+    sentences = {
+        file: iter(_with_nearest_sentences(file, query, [hit for of, hit in hits if of is file]))
+        for file, query in result.queries.items()
+    }
+    return [(file, next(sentences[file])) for file, _ in hits], result.notice
+
+
+def _has_archive(file: SearchedFile, connection: Connection) -> bool:
+    return bool(file.names.collections(connection, ("archive",)))
+
+
+def _merged(hits: Sequence[FoundIn]) -> list[FoundIn]:
+    """The best of several files first; what matches by similar words stays behind the rest."""
+
+    def order(found: FoundIn) -> tuple[Any, ...]:
+        hit = found[1]
+        return hit.is_similar, -hit.score, hit.row["collection"], hit.row["path"]
+
+    merged: list[FoundIn] = []
+    ceiling = 1.0
+    for file, hit in sorted(hits, key=order):
+        ceiling = min(ceiling, hit.score)
+        merged.append((file, replace(hit, score=ceiling)))
+    return merged
 
 
 def _with_nearest_sentences(
@@ -135,13 +168,13 @@ def _ranked(
         if near and hit.distance is not None and score_of(hit.distance) >= MIN_SCORE_WITHOUT_WORDS
     }
     chosen: list[Ranked] = [
-        (hit.document_id or 0, hit.chunk_id, hit.score)
+        (hit.document_id or 0, hit.chunk_id, hit.score, False)
         for hit in best_hits(hits)
         if hit.document_id in holding or hit.document_id in close
     ]
     if not loose:
         return chosen
-    ceiling = min((score for *_, score in chosen), default=1.0)
+    ceiling = min((score for *_, score, _ in chosen), default=1.0)
     shares = _shares(connection, exact, alike, file_query.ranges)
     seen = {document_id for document_id, *_ in chosen} | holding
     document_of = documents_of_chunks(connection, loose)
@@ -149,7 +182,7 @@ def _ranked(
     for chunk_id in loose:
         if (document_id := document_of[chunk_id]) not in seen:
             score = shown(min(ceiling, FUZZY_SCORE * shares.get(document_id, 0.0)))
-            similar.setdefault(document_id, (document_id, chunk_id, score))
+            similar.setdefault(document_id, (document_id, chunk_id, score, True))
     return [*chosen, *sorted(similar.values(), key=lambda ranked: (-ranked[2], ranked[0]))]
 
 
@@ -212,12 +245,12 @@ def _shown(
     if not ranked:
         return []
     rows = documents_shown(connection, (document_id for document_id, *_ in ranked))
-    passages = load_rows(connection, [chunk_id for _, chunk_id, _ in ranked])
+    passages = load_rows(connection, [chunk_id for _, chunk_id, *_ in ranked])
     existing = existing_words(connection, {*near}) if near else set()
     # A word that the file lacks was replaced: its replacements are what matched.
     meant = {text: words for text, words in near.items() if text not in existing}
     documents = []
-    for (document_id, _, score), passage in zip(ranked, passages, strict=True):
+    for (document_id, _, score, is_similar), passage in zip(ranked, passages, strict=True):
         row = rows[document_id]
         highlights: list[tuple[str, list[str]]] = []
         for name, text in (
@@ -231,5 +264,5 @@ def _shown(
             if places:
                 pieces = excerpts(text, places) if name == "content" else [marked(text, places)]
                 highlights.append((name, pieces))
-        documents.append(ArchiveHit(row, passage, score, highlights))
+        documents.append(ArchiveHit(row, passage, score, is_similar, highlights))
     return documents

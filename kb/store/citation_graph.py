@@ -46,10 +46,18 @@ MOST_CHARACTERS = 1_000_000
 SHORT_SENTENCE = 120
 DOCUMENT = "document"
 KINDS = {EXTERNAL: "external", BROKEN: "missing", RESOLVED: "file", ELSEWHERE: "file"}
+# What links without a target in the file lead to in others, by their key: rows of
+# `documents_shown`, under row ids below zero.
+Elsewhere = Mapping[str, Row]
+NOWHERE: Elsewhere = {}
 Address = Callable[[str, str, str], str]  # collection, id and source -> where to open it, or ""
 
 
-def link_states(connection: Connection, document_ids: Sequence[int] | None = None) -> list[Row]:
+def link_states(
+    connection: Connection,
+    document_ids: Sequence[int] | None = None,
+    elsewhere: Elsewhere = NOWHERE,
+) -> list[Row]:
     """The links of these documents, or of all, by file and line.
 
     `links_of` with `state`, and `has_section`: whether what is behind `#` exists.
@@ -70,7 +78,9 @@ def link_states(connection: Connection, document_ids: Sequence[int] | None = Non
         target, fragment = row["target_document_id"], row["target_url"].partition("#")[2]
         if "{" in row["target_url"]:  # a template goes on behind it: `{{< ref "b.md#part" >}}`
             fragment = _TEMPLATE_END.split(fragment)[0]
-        if target is None:
+        if target is None and row["target_key"] in elsewhere:
+            target = elsewhere[row["target_key"]]["document_id"]
+        elif target is None:
             state = state_of_key(row["target_key"], row["target_url"], is_there[source])
         elif fragment and text_format(row["target_path"]) in WITH_ANCHORS:
             if target not in anchors:
@@ -78,6 +88,7 @@ def link_states(connection: Connection, document_ids: Sequence[int] | None = Non
             if not _has_section(connection, row, fragment, anchors[target]):
                 is_made = anchors[target].may_have(fragment)
                 has_section, state = False, ELSEWHERE if is_made else BROKEN
+        row["target_document_id"] = target
         states.append({**row, "state": state, "has_section": has_section})
     return states
 
@@ -123,12 +134,29 @@ def citations_received(connection: Connection, document_id: int, limit: int = AL
     return with_sentences(connection, rows)
 
 
+def citations_without_target(connection: Connection, keys: Sequence[str]) -> list[Row]:
+    """The citations of some keys that lead to no document of the file."""
+    rows = connection.rows("citations_without_target", keys=[*keys])
+    return with_sentences(connection, rows)
+
+
+def with_targets(rows: Iterable[Row], elsewhere: Elsewhere) -> list[Row]:
+    """Citations, those without a target with what is elsewhere."""
+    return [
+        {**row, "target_document_id": elsewhere[row["target_key"]]["document_id"]}
+        if row["target_document_id"] is None and row["target_key"] in elsewhere
+        else row
+        for row in rows
+    ]
+
+
 def citation_graph(
     connection: Connection,
     document_ids: Sequence[int] | None,
     depth: int = 1,
     *,
     with_states: bool = False,
+    elsewhere: Elsewhere = NOWHERE,
 ) -> Graph:
     """The graph within some steps of some documents, both ways; of all with None.
 
@@ -138,20 +166,25 @@ def citation_graph(
         rows = connection.rows("whole_citation_graph")
     else:
         rows = connection.rows("citation_graph", document_ids=[*document_ids], depth=depth)
+    for row in rows:
+        if row["target"] is None and row["target_key"] in elsewhere:
+            row["target"] = elsewhere[row["target_key"]]["document_id"]
     states: dict[tuple[int, int | str], str] = {}
     if with_states:
-        for row in link_states(connection, sorted({row["source"] for row in rows})):
+        sources = sorted({row["source"] for row in rows})
+        for row in link_states(connection, sources, elsewhere):
             pair = row["source_document_id"], row["target_document_id"] or row["target_key"]
             states[pair] = max(states.get(pair, ""), row["state"], key=("", *STATES).index)
-    return _graph(connection, rows, document_ids or (), states)
+    return _graph(connection, rows, document_ids or (), states, elsewhere)
 
 
 def links_and_states(
-    connection: Connection, collections: Iterable[str] = ()
+    connection: Connection, collections: Iterable[str] = (), elsewhere: Elsewhere = NOWHERE
 ) -> tuple[list[BrokenLink], dict[str, int]]:
     """Broken links, by file and line, and how many links are in each state."""
     names = set(collections)
-    rows = [row for row in link_states(connection) if not names or row["collection"] in names]
+    rows = link_states(connection, None, elsewhere)
+    rows = [row for row in rows if not names or row["collection"] in names]
     counts = Counter(row["state"] for row in rows)
     broken = [
         BrokenLink.from_dict(
@@ -175,10 +208,12 @@ def _graph(
     rows: Sequence[Row],
     start: Sequence[int],
     states: Mapping[tuple[int, int | str], str],
+    elsewhere: Elsewhere,
 ) -> Graph:
     ids = {*start, *(row["source"] for row in rows)}
     ids |= {row["target"] for row in rows if row["target"] is not None}
-    documents = documents_shown(connection, ids).values()
+    documents = [*documents_shown(connection, ids).values(), *elsewhere.values()]
+    documents = [row for row in documents if row["document_id"] in ids]
     names = {row["document_id"]: f"{row['collection']}/{row['path']}" for row in documents}
     titles = {names[row["document_id"]]: row["title"] for row in documents}
     collections = {row["document_id"]: row["collection"] for row in documents}
@@ -231,13 +266,18 @@ def place_of(target_key: str, url: str, collection: str) -> str:
 
 
 def drawn_citations(
-    connection: Connection, shown: Callable[[str], str] = lambda name: name
+    connection: Connection,
+    shown: Callable[[str], str] = lambda name: name,
+    elsewhere: Elsewhere = NOWHERE,
 ) -> list[Row]:
     """What a picture of one file is made of; `shown` gives a collection's displayed name."""
     rows = []
     for cited in with_sentences(connection, connection.rows("drawn_citations")):
         row = with_source(connection, with_source(connection, cited), "target_source")
         row["collection"] = shown(row["collection"])
+        if row["target_path"] is None and (other := elsewhere.get(row["target_key"])):
+            row |= {"target_collection": other["collection"], "target_path": other["path"]}
+            row |= {"target_title": other["title"], "target_source": other["folder"]}
         if row["target_path"] is not None:
             row["target_collection"] = shown(row["target_collection"])
         rows.append(row)

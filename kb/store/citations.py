@@ -323,6 +323,17 @@ def unresolved_links(
     return connection.rows("unresolved_links", collection_id=collection_id, resolved=with_resolved)
 
 
+def unresolved_keys(connection: Connection, document_ids: Sequence[int] | None) -> list[str]:
+    """The keys of links without a target, of some documents or of all."""
+    listed = None if document_ids is None else [*document_ids]
+    return connection.column("unresolved_keys", document_ids=listed)
+
+
+def documents_of_keys(connection: Connection, keys: Iterable[str]) -> list[tuple[Any, ...]]:
+    """Key, row id, collection's id, path, rank and whether it is everybody's, of each document."""
+    return connection.tuples("documents_of_keys", keys=[*keys])
+
+
 def documents_for_links(connection: Connection, collection_id: int) -> list[Row]:
     """What tells where a collection's documents are read."""
     return connection.rows("documents_for_links", collection_id=collection_id)
@@ -351,7 +362,7 @@ def keys_of(connection: Connection, document_id: int) -> dict[str, int]:
 def _candidates(connection: Connection, keys: Iterable[str]) -> dict[str, list[_Candidate]]:
     candidates: dict[str, list[_Candidate]] = {}
     if unique := [*dict.fromkeys(keys)]:
-        for key, *columns in connection.tuples("documents_of_keys", keys=unique):
+        for key, *columns in documents_of_keys(connection, unique):
             candidates.setdefault(key, []).append(_Candidate(*columns))
     return candidates
 

@@ -39,7 +39,7 @@ def whole(tmp_path: Path, docs: Path) -> Iterator[KnowledgeBase]:
     """A file with a folder and an index, which no shard but the first may have."""
     with kb.open(tmp_path / "whole.db", project=tmp_path) as base:
         base.add(str(docs), name="docs")
-        base.add_document("# Frost\n\nThe vane freezes at night.", "notes/frost.md")
+        base.add_document("notes/frost.md", "# Frost\n\nThe vane freezes at night.")
         base.add_token("anna", "read")
         yield base
 
@@ -215,7 +215,7 @@ def test_what_cannot_be_cut_is_refused_and_leaves_nothing(
         whole.cut(tmp_path / "cut", SIZE)
     assert not [*tmp_path.glob("cut*")]
     with kb.open(tmp_path / "index.db", project=tmp_path) as base:
-        base.add_document("# Frost\n\nAt night.", "frost.md")
+        base.add_document("frost.md", "# Frost\n\nAt night.")
         with pytest.raises(UsageError, match="no collection has a source"):
             base.cut(tmp_path / "cut", 10_000)
 
@@ -252,3 +252,101 @@ def test_a_split_that_is_killed_leaves_the_file_and_no_set(
         )
         assert (again.returncode, "one was stopped: remove it" in again.stderr) == (3, True)
         shutil.rmtree(unfinished)
+
+
+def test_a_copy_of_a_set_is_a_set(
+    whole: KnowledgeBase, shards: KnowledgeBase, tmp_path: Path
+) -> None:
+    copied = shards.copy(tmp_path / "copy")
+    files = [*(tmp_path / "copy").iterdir()]
+    assert copied.bytes == sum(file.stat().st_size for file in files)
+    assert {file.name for file in files} == {p.name for p in (tmp_path / "cut").glob("*.db")}
+    with pytest.raises(FileError, match="exists already"):
+        shards.copy(tmp_path / "copy")
+    with kb.open(tmp_path / "copy", project=tmp_path) as base:
+        assert ids(base) == ids(whole)
+        assert base.sync().collections[0].unchanged == 35
+
+
+def test_a_collection_moves_out_of_all_shards_and_is_whole(
+    whole: KnowledgeBase, shards: KnowledgeBase, docs: Path, tmp_path: Path
+) -> None:
+    expected = ids(whole)
+    with pytest.raises(UsageError, match="these are shards: cut one by itself"):
+        shards.cut(tmp_path / "again", 10_000)
+    (moved,) = shards.split(tmp_path / "out.db", ["docs"])
+    assert (moved.name, moved.documents, moved.waiting) == ("docs", 35, 0)
+    assert [row.collection for row in shards.list_collections()] == ["default"]
+    (docs / "new.md").write_text("# New")
+    with kb.open(tmp_path / "out.db", project=tmp_path) as base:
+        assert ids(base) == expected
+        report = base.sync().collections[0]
+        assert (report.added, report.unchanged, report.removed) == (1, 35, 0)
+
+
+def test_shards_are_merged_into_one_file_again(
+    whole: KnowledgeBase, shards: KnowledgeBase, tmp_path: Path
+) -> None:
+    expected = ids(whole)
+    shards.close()
+    first, *others = sorted((tmp_path / "cut").glob("*.db"))
+    with (
+        kb.open(first, project=tmp_path) as base,
+        pytest.raises(UsageError, match="the other file is a shard of it"),
+    ):
+        base.merge(others[0])
+    with kb.open(tmp_path / "one.db", project=tmp_path) as base:
+        for file in (first, *others):
+            base.merge(file)
+        assert ids(base) == expected
+        assert [row.collection for row in base.list_collections()] == ["default", "docs"]
+        report = base.sync().collections[0]
+        assert (report.added, report.unchanged, report.removed) == (0, 35, 0)
+
+
+def test_shards_that_are_missing_or_twice_are_told_at_once(
+    shards: KnowledgeBase, tmp_path: Path
+) -> None:
+    def notice(base: KnowledgeBase) -> str:
+        return base.list_collections().notice or ""
+
+    count = len(shards.files)
+    assert notice(shards) == ""
+    shards.close()
+    first, *_, last = sorted((tmp_path / "cut").glob("*.db"))
+    with kb.open(first, project=tmp_path) as base:
+        half = base.cut(tmp_path / "again", first.stat().st_size - 1).shards[0].file
+    with kb.open([tmp_path / "cut", half], project=tmp_path) as base:
+        assert "twice" in notice(base)  # half of the first, and the first
+    (tmp_path / "link.db").symlink_to(last)
+    with kb.open([tmp_path / "cut", tmp_path / "link.db"], project=tmp_path) as base:
+        assert (len(base.files), notice(base)) == (count, "")
+        aside = last.rename(tmp_path / "aside.db")
+        assert "there is no knowledge base at" in notice(base)
+        os.link(first, last)  # which is open already
+        assert "open in this process already" in notice(base)
+        last.unlink()
+        aside.rename(last)
+        assert notice(base) == ""
+        # Another file takes the place of a shard that is open.
+        shutil.copy(first, tmp_path / "copied.db")
+        os.replace(tmp_path / "copied.db", last)
+        assert "twice" in notice(base)
+    last.unlink()
+    with kb.open(tmp_path / "cut", project=tmp_path) as base:
+        assert notice(base).startswith(f"These are {count - 1}/{count} of all shards")
+
+
+def test_a_set_is_replicated_file_by_file(shards: KnowledgeBase, tmp_path: Path) -> None:
+    shards.close()
+    for command in ("replicate", "restore"):
+        done = subprocess.run(
+            [sys.executable, "-m", "kb", "--db", "cut", command, str(tmp_path / "there")],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert (done.returncode, "one file at a time" in done.stderr) == (2, True)

@@ -73,6 +73,7 @@ WHOLE_TABLE = {
     "status_counts",
     "tool_call_durations",
     "trim_sessions",
+    "unresolved_keys",
     "unset_current_models",
     "visible_documents",
     "whole_citation_graph",
