@@ -17,7 +17,7 @@ class SearchRow(InCollection, Located):
 
     `relevance_score` is the probability that it does, 0 to 1; `distance` the cosine distance, 0 to
     2, None without a vector; `chunk_index` counts from 1. `also_in` names copies and translations
-    of the document that would be rows too.
+    of the document that would be rows too, in another collection as COLLECTION/id.
     """
 
     document_id: str

@@ -1,7 +1,8 @@
 """What is read of the passages of an answer: rows to show, copies to fold, texts for reranking.
 
 Of copies and translations of a document among the hits the best stays and names the others. Copies
-have equal bytes, or a name that a sync program gives a second version (`a (conflicted copy).md`,
+have equal bytes (in all collections, unless some are asked for) or in one collection a name that a
+sync program gives a second version (`a (conflicted copy).md`,
 `a.sync-conflict-20260101-120000-ABC.md`). Translations have the language in their path: `a.md` and
 `a.de.md`, or an `a.md` in each of the folders `en` and `ja`.
 """
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from kb.errors import EmbeddingError
 from kb.model_in_use import ModelInUse
@@ -24,6 +25,8 @@ from kb.search.ranking import readable_share
 from kb.store.collections import Labels
 from kb.store.connection import Connection, Row
 from kb.store.contents import Origins, address_fields, paths_of_chunks
+
+T = TypeVar("T")
 
 
 def load_rows(connection: Connection, chunk_ids: Sequence[int]) -> list[Row]:
@@ -113,23 +116,32 @@ _CONFLICT = re.compile(
 )
 
 
-def fold(candidates: Candidates, hits: Sequence[Hit]) -> dict[int, list[str]]:
-    """For each document of some hits of a file, best first, the paths that it stands for."""
-    documents = {row[1]: row[7:9] for row in candidates.rows}
-    ids = dict.fromkeys(hit.document_id for hit in hits if hit.document_id is not None)
-    shown: dict[tuple[int, object], int] = {}
-    others: dict[int, list[str]] = {}
-    for document_id in ids:
-        path, content_hash = documents[document_id]
-        collection_id = document_id >> 32
-        keys = [(collection_id, content_hash), (collection_id, key_of(path))]
-        first = next((shown[key] for key in keys if key in shown), document_id)
-        for key in keys:
-            shown.setdefault(key, first)
-        if first == document_id:
-            others[document_id] = []
-        else:
-            others[first].append(path)
+def fold(
+    hits: Sequence[tuple[T, Hit]], answers: Mapping[T, tuple[Candidates, Labels]], *, across: bool
+) -> dict[tuple[T, int], list[str]]:
+    """For each document of some hits, best first, what it stands for: ids, of another collection
+    COLLECTION/id. Only equal bytes are folded `across` collections."""
+    files = {file for file, _ in hits}
+    documents = {file: {row[1]: row[7:9] for row in answers[file][0].rows} for file in files}
+    shown: dict[tuple[str, object], tuple[T, int]] = {}
+    others: dict[tuple[T, int], list[str]] = {}
+    for key in dict.fromkeys(
+        (f, hit.document_id) for f, hit in hits if hit.document_id is not None
+    ):
+        file, document_id = key
+        path, content_hash = documents[file][document_id]
+        collection = answers[file][1][document_id >> 32]["collection"]
+        keys: list[tuple[str, object]] = [(collection, key_of(path))]
+        if content_hash:  # else it is to be read anew
+            keys.append(("" if across else collection, content_hash))
+        first = next((shown[copy] for copy in keys if copy in shown), key)
+        for copy in keys:
+            shown.setdefault(copy, first)
+        if first == key:
+            others[key] = []
+            continue
+        is_near = collection == answers[first[0]][1][first[1] >> 32]["collection"]
+        others[first].append(path if is_near else f"{collection}/{path}")
     return others
 
 

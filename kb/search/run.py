@@ -399,16 +399,14 @@ class _Search:
         hits = [(origins[origin], hit) for origin, hit in merged]
         if not shows_all:
             hits = request.documents.rows_of(hits, most)
-        others: dict[SearchedFile, dict[int, list[str]]] = {}
+        others: dict[tuple[SearchedFile, int], list[str]] = {}
         if policy.folds:
-            others = {
-                file: fold(proposals[file].candidates, of_file)
-                for file, of_file in _by_file(hits).items()
-            }
+            folded = {f: (p.candidates, p.file_query.called) for f, p in proposals.items()}
+            others = fold(hits, folded, across=not request.collections)
             hits = [
                 (file, hit)
                 for file, hit in hits
-                if hit.document_id is None or hit.document_id in others[file]
+                if hit.document_id is None or (file, hit.document_id) in others
             ][:limit]
         if policy.tells_doubts:
             best, is_alone = [hit for _, hit in hits], len(self._requests) == 1
@@ -421,7 +419,7 @@ class _Search:
                 self._some_wait |= proposal.waits
         result = self._rows(number, proposals, hits)
         for file, hit, row in zip(result.files, result.hits, result.rows, strict=False):
-            if paths := others.get(file, {}).pop(hit.document_id or 0, ()):
+            if paths := others.pop((file, hit.document_id or 0), ()):
                 row["alsoIn"] = paths
         return result
 

@@ -1,9 +1,14 @@
 """Copies and translations of a document are one row, and a version is one word."""
 
-import pytest
-from support import Filler, call
+from pathlib import Path
+from typing import Any
 
+import pytest
+from support import Filler, HashEmbedder, call
+
+from kb.library.opening import on_database
 from kb.search.rows import key_of
+from kb.store.database import AttachedFiles, Database
 
 NOTE = "# Filter\n\nThe intake filter of the pump is cleaned in April, with a soft brush."
 
@@ -34,6 +39,42 @@ def test_translations_are_one_row_with_the_questions_language_first(fill: Filler
     assert set(row["alsoIn"]) == {"docs/de/retry.md", "docs/ja/retry.md"}
     [row] = call(kb, "documents_search", query="リクエストは再送されますか")["results"]
     assert row["documentId"] == "docs/ja/retry.md"
+
+
+def test_copies_in_other_collections_and_files_are_in_the_same_row(
+    tmp_path: Path, embedder: HashEmbedder
+) -> None:
+    def add(file: str, *names: str) -> None:
+        with on_database(Database(tmp_path / file), **settings) as base:
+            for name in names:
+                (tmp_path / name).mkdir(exist_ok=True)
+                (tmp_path / name / "pump.md").write_text(NOTE)
+                (tmp_path / name / f"{name}.md").write_text(f"# Brush\n\nThe brush of {name}.")
+                base.add(str(tmp_path / name), name=name)
+
+    settings: Any = {"project": tmp_path, "make_embedder": lambda _: embedder}
+    query = "soft brush for the pump filter"
+    add("kb.db", "old", "new")
+    add("other.db", "new")
+    with on_database(Database(tmp_path / "kb.db"), **settings) as base:
+        row, *others = base.search(query)
+        names = {f"{row.collection}/{row.document_id}", *(row.also_in or ())}
+        assert names == {"old/pump.md", "new/pump.md"}
+        assert sorted(other.document_id for other in others) == ["new.md", "old.md"]
+        rows = base.search(query, collections=["old"]).results
+        assert [(row.collection, row.also_in) for row in rows] == [("old", None)] * 2
+        both = base.search(query, collections=["old", "new"]).results
+        assert {row.collection for row in both if row.document_id == "pump.md"} == {"old", "new"}
+        with base.database.write() as connection:  # as a sync that reads anew begins
+            for row in connection.rows("collections"):
+                connection.run("forget_content_hashes", collection_id=row["collection_id"])
+        assert len(base.search(query).results) == 4
+    beside = AttachedFiles([tmp_path / "other.db"])
+    with on_database(Database(tmp_path / "kb.db"), beside=beside, **settings) as base:
+        base.sync(force=True)
+        row, *_ = base.search(query)
+        pumps = {f"{row.collection}/{row.document_id}", *(row.also_in or ())}
+        assert pumps == {"old/pump.md", "new@kb/pump.md", "new@other/pump.md"}
 
 
 @pytest.mark.parametrize(
