@@ -112,11 +112,11 @@ class Collecting(Workspace):
         total, error = embed_each(
             [(base, _synced_range(base, name)) for base, _ in shards for name in stored], progress
         )
-        notice = ""
+        notice = self.lost
         if total.embedded and (model := self.model.better_model()):
-            notice = (
-                "the languages of the documents suit another model than the file's "
-                f"{self.model.model_name()}: `kb reembed --model {model}` finds more"
+            notice += (
+                f"{' ' if notice else ''}the languages of the documents suit another model than "
+                f"the file's {self.model.model_name()}: `kb reembed --model {model}` finds more"
             )
         return _results(self, reports, total, error, notice, has_failed)
 

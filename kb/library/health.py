@@ -17,6 +17,7 @@ from kb.disk.read import UNKNOWN_STATE
 from kb.disk.ripgrep import ripgrep_version
 from kb.errors import ConfigurationError, EmbeddingError, FileError, KbError, SourceError
 from kb.formats.convert.formats import INSTALL
+from kb.ingest.copying import is_of_shard
 from kb.ingest.embed import embed_pending
 from kb.ingest.follow import VARIABLES
 from kb.ingest.prepare import Preparation, files_of, is_inside, opened
@@ -249,6 +250,8 @@ def look_at(database: Database, collection: Row) -> Freshness:
             report=lambda path, message: fresh.failed.append((path, message)),
             withhold=fresh.withheld.append,
         )
+        shard = preparation.options.get("shard")
+        files = [file for file in files if is_of_shard(file.path, shard)]
         elsewhere = {entry.path for entry in source.manifest.entries if entry.url}
         stored = {row["path"]: row for row in rows if row["path"] not in elsewhere}
         unread = [path for path, _ in fresh.failed]

@@ -6,9 +6,10 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
+from kb.errors import FileError
 from kb.library.resolve import OpenDocument, read_document
 from kb.library.workspace import Workspace
-from kb.models.embedder import Floats
+from kb.models.embedder import Floats, are_interchangeable
 from kb.results.search import RelatedResults, RelatedRow, Source
 from kb.search.evidence import related_documents, related_passages
 from kb.search.files import SearchedFile, Snapshot
@@ -39,13 +40,13 @@ class Relating(Workspace):
             same_document: a row for each passage, the document's own included.
         """
         # A wrong name is reported before the model is loaded.
-        (source, vector), file = read_document(self, document, collection, _meaning)
+        (source, vector, build), file = read_document(self, document, collection, _meaning)
         if passage.strip():
             vector = file.model.embed_passage(passage)
         if vector is None:
             return RelatedResults(source=source, related=[], notice=NO_EMBEDDINGS)
         # One more than asked for: the passage itself may be among them.
-        near = source.collection, source.document, vector, limit + 1, same_document
+        near = source.collection, source.document, build, vector, limit + 1, same_document
         answers, notice = self.ask_all(_nearest, *near)
         itself = (source.document, passage.strip())
         rows = [
@@ -62,10 +63,11 @@ class Relating(Workspace):
         )
 
 
-def _meaning(reading: OpenDocument) -> tuple[Source, Floats | None]:
-    """What a document is called, and the mean of its vectors."""
+def _meaning(reading: OpenDocument) -> tuple[Source, Floats | None, tuple[str, str]]:
+    """What a document is called, the mean of its vectors, and the model that made them."""
     vectors = chunk_vectors(reading.connection, reading.row["document_id"])
-    return Source(**reading.names), mean_vector([*vectors.values()]) if vectors else None
+    mean = mean_vector([*vectors.values()]) if vectors else None
+    return Source(**reading.names), mean, Snapshot(reading.connection).model.build
 
 
 def _nearest(
@@ -73,14 +75,22 @@ def _nearest(
     connection: Connection,
     collection: str,
     document: str,
+    build: tuple[str, str],
     vector: Floats,
     limit: int,
     same_document: bool,
 ) -> list[dict[str, Any]]:
-    """The rows of a file's part of a collection that come nearest to a vector."""
+    """The rows of a file's part of a collection that come nearest to a vector, a step.
+
+    Args:
+        build: of the model that made the vector.
+    """
     if (row := file.names.find(connection, collection)) is None:
         return []
     snapshot, within = Snapshot(connection), collection_range(row["collection_id"])
+    name, other = snapshot.model.build
+    if name and (name != build[0] or not are_interchangeable(name, build[1], other)):
+        raise FileError(f"its vectors come from another model, {name}: `kb reembed` gives all one")
     if same_document:
         hits = related_passages(snapshot, vector, within, limit)
     else:

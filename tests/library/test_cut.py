@@ -12,13 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import ROOT, WINDROSE
+from support import ROOT, WINDROSE, HashEmbedder
 
 import kb
 from kb.errors import DocumentNotFound, FileError, UsageError
 from kb.ingest import copying
 from kb.ingest.copying import is_of_shard
 from kb.library.knowledge_base import KnowledgeBase
+from kb.library.opening import on_database
+from kb.settings import database_paths
+from kb.store.database import AttachedFiles, Database
 
 SIZE = 250_000  # bytes of a shard
 QUESTIONS = (
@@ -335,6 +338,48 @@ def test_shards_that_are_missing_or_twice_are_told_at_once(
     last.unlink()
     with kb.open(tmp_path / "cut", project=tmp_path) as base:
         assert notice(base).startswith(f"These are {count - 1}/{count} of all shards")
+
+
+def test_a_shard_is_compared_with_its_part_of_the_source(shards: KnowledgeBase, docs: Path) -> None:
+    def told() -> list[str]:
+        return [f.message for f in shards.health() if f.message.startswith("docs: ")]
+
+    assert told() == [f"docs: as in {docs}"] * len(shards.files)
+    (docs / "new.md").write_text("# New")
+    assert [part for part in told() if "as in" not in part] == ["docs: out of date: 1 new (new.md)"]
+
+
+def test_a_shard_of_another_model_is_searched_with_it_and_related_to_nothing(
+    whole: KnowledgeBase, tmp_path: Path
+) -> None:
+    models = {"hash-64": HashEmbedder(), "hash-32": HashEmbedder("hash-32", 32)}
+
+    def opened(name: str, model: str | None = None) -> KnowledgeBase:
+        first, *others = database_paths([str(tmp_path / name)])
+        return on_database(
+            Database(first),
+            project=tmp_path,
+            model=model,
+            make_embedder=models.__getitem__,
+            beside=AttachedFiles(others),
+        )
+
+    whole.close()
+    with opened("whole.db") as base:
+        base.reembed("hash-64")
+        base.cut(tmp_path / "cut", SIZE)
+    _, second, *_ = sorted((tmp_path / "cut").glob("*.db"))
+    with opened(f"cut/{second.name}", "hash-32") as base:
+        base.reembed("hash-32")
+    with opened("cut") as base:
+        found = base.search("rain gauge")
+        assert (found.notice, {row.distance is not None for row in found}) == (None, {True})
+        path = next(path for path in ids(base) if is_of_shard(path, (0, len(base.files))))
+        related = base.related(path)
+        assert related.related
+        assert (related.notice or "").count("come from another model, hash-32") == 1
+        base.reembed("hash-64")
+        assert base.related(path).notice is None
 
 
 def test_a_set_is_replicated_file_by_file(shards: KnowledgeBase, tmp_path: Path) -> None:
