@@ -142,9 +142,13 @@ def changed_documents(workspace: Workspace, collection: str, since: str, limit: 
 
 
 def hashes_of_documents(workspace: Workspace) -> dict[tuple[str, str], bytes]:
-    """Collection and id of each document of the first file, with the hash of its content."""
-    with workspace.database.read() as connection:
-        return document_hashes(connection, [*BROWSABLE_KINDS, "external"])
+    """Collection and id of each document of the first file, or of all shards, with the hash of its
+    content."""
+    hashes: dict[tuple[str, str], bytes] = {}
+    for base in workspace.list_shards(skips_unreadable=True):
+        with base.database.read() as connection:
+            hashes |= document_hashes(connection, [*BROWSABLE_KINDS, "external"])
+    return hashes
 
 
 def _visible_of_all(workspace: Workspace) -> list[tuple[SearchedFile, Row]]:

@@ -87,9 +87,9 @@ def _view(
     ids = {row[end] for row in (*made, *received) for end in ENDS} - {None}
     shown = documents_shown(connection, ids)
     shown |= {row["document_id"]: row for row in elsewhere.values()}
-    for number, row in enumerate(from_elsewhere[:max_citations], len(elsewhere) + 1):
-        shown[-number] = row["shown"]
-        received.append({**row, "source_document_id": -number})
+    for number, citation in enumerate(from_elsewhere[:max_citations], len(elsewhere) + 1):
+        shown[-number] = citation["shown"]
+        received.append({**citation, "source_document_id": -number})
     ends = {
         id_: {**row, "shown": file.names.called({"name": row["collection"]}).collection}
         for id_, row in shown.items()

@@ -36,8 +36,8 @@ def links_elsewhere(
     if len(together.files) == 1:
         return dict.fromkeys(together.files, NOWHERE)
     open_keys = together.each(_open_keys, documents)
-    wanted = {key for of_file in open_keys.values() for key in of_file.values()}
-    answers = together.each(_documents_of, wanted) if wanted else {}
+    all_keys = {key for of_file in open_keys.values() for key in of_file.values()}
+    answers = together.each(_documents_of, all_keys) if all_keys else {}
     best: dict[str, tuple[Any, Row]] = {}
     for answer in answers.values():
         for key, (order, row) in answer.items():
@@ -58,8 +58,8 @@ def citations_from_elsewhere(
     if len(together.files) == 1:
         return {}
     keys = together.each(_keys_of_documents, documents)
-    wanted = {key for of_file in keys.values() for of_one in of_file.values() for key in of_one}
-    answers = together.each(_citing, wanted) if wanted else {}
+    all_keys = {key for of_file in keys.values() for of_one in of_file.values() for key in of_one}
+    answers = together.each(_citing, all_keys) if all_keys else {}
     received: dict[str, list[Row]] = {}
     for name, of_one in (item for of_file in keys.values() for item in of_file.items()):
         rows = [row for rows in answers.values() for row in rows if row["key"] in of_one]

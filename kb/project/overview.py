@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,8 +17,8 @@ from kb.errors import ModuleNotFound, SourceError
 from kb.ingest.discoveries import all_discoveries
 from kb.project.in_use import ProjectInUse
 from kb.project.tree import files_are_here, language_of, module_of, role_of
+from kb.results.documents import CollectionInfo
 from kb.sources.folder import SourceFile, walk
-from kb.store.contents import documents_of_collections
 from kb.store.database import Database
 from kb.store.sessions import details_of_session, file_scores, files_of_session, newest_sessions
 from kb.text.counted import most_first
@@ -31,8 +31,10 @@ MOST_EVENTS = 50
 MOST_SESSIONS = 20
 
 
-def project_overview(project: ProjectInUse) -> dict[str, Any]:
-    """Name, stack, modules, key files and sizes of the project."""
+def project_overview(
+    project: ProjectInUse, collections: Sequence[CollectionInfo]
+) -> dict[str, Any]:
+    """Name, stack, modules, key files and sizes of the project; collections of all its files."""
     root = project.root
     files = _project_files(project)
     modules = Counter(module_of(file.path) for file in files)
@@ -48,15 +50,6 @@ def project_overview(project: ProjectInUse) -> dict[str, Any]:
             for file in file_scores(connection)
             if not file.is_archived
         ]
-        counts = documents_of_collections(connection)
-        collections = [
-            {
-                **project.knowledge.names.shown(row),
-                "kind": row["kind"],
-                "documents": counts[row["collection_id"]],
-            }
-            for row in project.knowledge.names.collections(connection)
-        ]
     active = project.active
     overview: dict[str, Any] = {
         "name": active.project.config.project_name if active else storable(root.name),
@@ -71,7 +64,15 @@ def project_overview(project: ProjectInUse) -> dict[str, Any]:
         "keyFiles": key_files[:MOST_KEY_FILES],
         "files": len(files),
         "bytes": sum(file.size for file in files),
-        "collections": collections,
+        "collections": [
+            {
+                "collection": info.collection,
+                **({"collectionId": info.collection_id} if info.collection_id else {}),
+                "kind": info.kind,
+                "documents": info.document_count,
+            }
+            for info in collections
+        ],
         "discoveries": discoveries.total(),
     }
     if not files:

@@ -106,7 +106,8 @@ def read_resource(session: Session, uri: str) -> tuple[str, str]:
             session.flush()
             match uri.removeprefix("context://"):
                 case "project/overview":
-                    shown = overview.project_overview(session.project)
+                    listed = session.base.list_collections()
+                    shown = overview.project_overview(session.project, listed.collections)
                 case "session/current":
                     shown = overview.current_session(session.database, session.log.current_id)
                 case _:
@@ -444,9 +445,10 @@ async def _tell(
 
 
 def _stamp(session: Session) -> tuple[tuple[int, int], ...]:
-    """Changes with every write: times and sizes of the file and of its log."""
+    """Changes with every write: times and sizes of the files and of their logs."""
     states = []
-    for name in (session.database.path, companion(session.database.path, "-wal")):
+    files = (session.database.path, *session.knowledge.beside.paths)
+    for name in (place for file in files for place in (file, companion(file, "-wal"))):
         try:
             state = os.stat(name)
         except OSError:

@@ -13,8 +13,11 @@ import pytest
 from support import ROOT, WINDROSE
 
 from kb.cli.main import main
+from kb.library.browsing import hashes_of_documents
 from kb.library.opening import on_database
+from kb.library.overview import list_everything, view_document
 from kb.models.english import EnglishEmbedder
+from kb.server.features import read_resource
 from kb.settings import database_paths
 from kb.store.database import AttachedFiles, Database
 from kb.tools.registry import call_tool, load_tools
@@ -222,6 +225,29 @@ def test_shards_answer_as_the_whole_file(opened: Callable[[str], Session]) -> No
     assert len(shards.files) == 3
     for case in (*CASES, *WRITES):
         assert reply(shards, case) == reply(whole, case), case
+
+
+def test_the_page_and_resources_show_shards_as_the_whole_file(
+    opened: Callable[[str], Session],
+) -> None:
+    def shown(session: Session) -> list[Any]:
+        base = session.base
+        parts: list[Any] = []
+        for document in ("guide/wind.md", "how-to/calibrate the vane.md"):
+            view = view_document(base, "docs", document, 99)
+            ends = {id_: (row["shown"], row["path"]) for id_, row in view.ends.items()}
+            parts += [[ends.get(row["target_document_id"], row["target_url"]) for row in view.made]]
+            parts += [sorted(ends[row["source_document_id"]] for row in view.received)]
+        rows, _ = list_everything(base)
+        parts += [[(row["shown"], row["documents"]) for row in rows]]
+        picture = base.graph_picture(lambda name, path, _: f"{name}/{path}")
+        parts += [sorted(node["id"] for node in picture["nodes"]), len(picture["edges"])]
+        parts += [hashes_of_documents(base), read_resource(session, "context://project/overview")]
+        return parts
+
+    whole, shards = (shown(opened(name)) for name in ("whole.db", "shards"))
+    assert len(whole[0]) > 3
+    assert shards == whole
 
 
 def test_what_is_written_is_in_the_first_shard(
