@@ -37,13 +37,8 @@ def links_elsewhere(
         return dict.fromkeys(together.files, NOWHERE)
     open_keys = together.each(_open_keys, documents)
     all_keys = {key for of_file in open_keys.values() for key in of_file.values()}
-    answers = together.each(_documents_of, all_keys) if all_keys else {}
-    best: dict[str, tuple[Any, Row]] = {}
-    for answer in answers.values():
-        for key, (order, row) in answer.items():
-            if key not in best or order < best[key][0]:
-                best[key] = order, row
-    rows = {key: {**row, "document_id": -n} for n, (key, (_, row)) in enumerate(best.items(), 1)}
+    best = _best_documents(together, all_keys)
+    rows = {key: {**row, "document_id": -n} for n, (key, row) in enumerate(best.items(), 1)}
     return {
         file: {stored: rows[key] for stored, key in of_file.items() if key in rows}
         for file, of_file in open_keys.items()
@@ -59,14 +54,27 @@ def citations_from_elsewhere(
         return {}
     keys = together.each(_keys_of_documents, documents)
     all_keys = {key for of_file in keys.values() for of_one in of_file.values() for key in of_one}
-    answers = together.each(_citing, all_keys) if all_keys else {}
-    received: dict[str, list[Row]] = {}
-    for name, of_one in (item for of_file in keys.values() for item in of_file.items()):
-        rows = [row for rows in answers.values() for row in rows if row["key"] in of_one]
-        received[name] = sorted(
-            rows, key=lambda row: (-row["confidence"], row["source"], row["line"])
-        )
+    best = _best_documents(together, all_keys)
+    received: dict[str, list[Row]] = {name: [] for of_file in keys.values() for name in of_file}
+    for answer in (together.each(_citing, all_keys) if all_keys else {}).values():
+        for row in answer:
+            target = best.get(row["key"], {})
+            name = f"{target.get('collection')}/{target.get('path')}"
+            if name in received:
+                received[name].append(row)
+    for rows in received.values():
+        rows.sort(key=lambda row: (-row["confidence"], row["source"], row["line"]))
     return received
+
+
+def _best_documents(together: Together, keys: Collection[str]) -> dict[str, Row]:
+    """The document of all shards that answers best to each key."""
+    best: dict[str, tuple[Any, Row]] = {}
+    for answer in (together.each(_documents_of, keys) if keys else {}).values():
+        for key, (order, row) in answer.items():
+            if key not in best or order < best[key][0]:
+                best[key] = order, row
+    return {key: row for key, (_, row) in best.items()}
 
 
 def ids_of(file: SearchedFile, connection: Connection, names: Collection[str]) -> dict[str, int]:

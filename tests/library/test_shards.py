@@ -313,6 +313,17 @@ def test_what_nobody_waits_for_any_more_is_ended(parts: Path) -> None:
     asyncio.run(ask())
 
 
+def test_a_file_that_two_patterns_name_is_open_once(parts: Path, tmp_path: Path) -> None:
+    import asyncio
+
+    from kb.settings import VERSION
+
+    (tmp_path / "link.db").symlink_to(parts / "guide" / "guide.db")
+    reader = ShardReader([str(tmp_path / "*.db"), str(parts / "guide")], VERSION)
+    listed, problems = asyncio.run(reader.shards())
+    assert (len(listed), problems) == (1, [])
+
+
 def _count_for_ever(_: object, connection: Any) -> None:
     connection.apsw.execute(
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
