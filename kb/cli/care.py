@@ -340,18 +340,20 @@ def datasette_options(parser: Parser) -> None:
 
 def datasette(session: Session, options: argparse.Namespace) -> int:
     """Write Datasette's configuration, and start it or print how."""
-    file = Path(session.database.path).absolute()
+    places = (session.database.path, *session.knowledge.beside.paths)
+    file, *others = (Path(path).absolute() for path in places)
     # The .gitignore beside the file covers this name.
     metadata_file = file.with_name(f"{file.name}.datasette.json")
+    settings = metadata(file.stem, *(other.stem for other in others))
     try:
-        metadata_file.write_text(json.dumps(metadata(file.stem), indent=2), encoding="utf-8")
+        metadata_file.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     except OSError as error:
         raise FileError(f"cannot write {metadata_file}: {error.strerror}") from error
     beside = shutil.which(PROGRAM, path=str(Path(sys.executable).parent))  # of this environment
     program = shutil.which(PROGRAM) or beside
     command = [
         *([program] if program else ["uvx", "--from", f"{PROGRAM}<1", PROGRAM]),
-        *("serve", str(file), "--metadata", str(metadata_file)),
+        *("serve", str(file), *map(str, others), "--metadata", str(metadata_file)),
         *(["--config", str(metadata_file)] if program and _has_config(program) else []),
         *("--port", str(options.port)),
         *(["--open"] if options.open else []),
@@ -369,14 +371,14 @@ def datasette(session: Session, options: argparse.Namespace) -> int:
     return subprocess.run(command, check=False).returncode
 
 
-def metadata(name: str) -> dict[str, Any]:
-    """The metadata of a file by its name in Datasette."""
+def metadata(*names: str) -> dict[str, Any]:
+    """The metadata of files by their names in Datasette."""
     import yaml  # here: other commands need none
 
     text = (PACKAGE / "assets" / "datasette.yaml").read_text(encoding="utf-8")
     general: dict[str, Any] = yaml.safe_load(text)
     of_file = {key: general.pop(key) for key in ("tables", "queries")}
-    return {**general, "databases": {name: of_file}}
+    return {**general, "databases": dict.fromkeys(names, of_file)}
 
 
 def _has_config(program: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from support import ROOT, WINDROSE
 
+from kb.cli import commands
 from kb.cli.main import main
 from kb.library.browsing import hashes_of_documents
 from kb.library.opening import on_database
@@ -131,8 +132,11 @@ COMMANDS = [
     ("remove", "research"),
     ("list",),
 ]
-# Of each file by itself: `status`, `doctor`, `datasette`, `copy`, `split`, `merge`, `trust`,
-# `replicate`, `restore`, `eval`; a server: `serve`, `ui`; no file: the rest.
+# These tell of each file by itself, or name it: `status`, `doctor`, `datasette`, `copy`, `split`,
+# `merge`, `trust`, `replicate`, `restore` (`test_cut.py` has most of them). `serve` and `ui` are
+# servers; `eval` asks the same search; the rest open no file.
+OF_FILES = set("status doctor datasette copy split merge trust replicate restore".split())
+OTHERS = set("serve ui eval tools tool install uninstall pack completion".split())
 
 
 def bare(value: Any, *, is_ranked: bool = False) -> Any:
@@ -216,8 +220,9 @@ def opened(
         session.close()
 
 
-def test_the_table_has_every_tool() -> None:
+def test_the_tables_have_every_tool_and_command() -> None:
     assert {case.tool for case in (*CASES, *WRITES)} == load_tools().keys()
+    assert {words[0] for words in COMMANDS} | OF_FILES | OTHERS == commands.COMMANDS.keys()
 
 
 def test_shards_answer_as_the_whole_file(opened: Callable[[str], Session]) -> None:
