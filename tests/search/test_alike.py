@@ -77,6 +77,22 @@ def test_copies_in_other_collections_and_files_are_in_the_same_row(
         assert pumps == {"old/pump.md", "new@kb/pump.md", "new@other/pump.md"}
 
 
+def test_translations_in_other_shards_are_in_the_same_row(
+    fill: Filler, tmp_path: Path, embedder: HashEmbedder
+) -> None:
+    texts = {"en": "is sent again", "de": "wird wieder gesendet", "fr": "est envoyé encore"}
+    kb = fill({f"{name}/retry.md": f"# Retry\n\nIt {text}." for name, text in texts.items()})
+    folder = tmp_path / "cut"
+    kb.base.cut(folder, kb.database.path.stat().st_size // 3)
+    first, *others = sorted(folder.glob("*.db"))
+    settings: Any = {"project": tmp_path, "make_embedder": lambda _: embedder}
+    with on_database(Database(first), beside=AttachedFiles(others), **settings) as base:
+        assert len([file for file in base.status() if file.documents]) > 1
+        [row] = base.search("Retry: is it sent again?")
+        names = {row.document_id, *(row.also_in or ())}
+        assert names == {f"{name}/retry.md" for name in texts}
+
+
 @pytest.mark.parametrize(
     ("path", "other"),
     [
