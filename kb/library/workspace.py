@@ -42,11 +42,9 @@ class _Contents(NamedTuple):
 
 @cache
 def _missing(shards: tuple[Remainder, ...]) -> str:
-    pairs = combinations(shards, 2)
-    if any(
-        (one - other) % gcd(of_one, of_other) == 0 for (one, of_one), (other, of_other) in pairs
-    ):
-        return "A shard is among the files twice, and so are its documents."
+    for (remainder, divisor), (other, of_other) in combinations(shards, 2):
+        if (remainder - other) % gcd(divisor, of_other) == 0:
+            return "A shard is among the files twice, and so are its documents."
     if len(shards) < 2:
         return ""
     from fractions import Fraction  # here: it takes some milliseconds, and few files are cut

@@ -125,8 +125,8 @@ def _has_archive(file: SearchedFile, connection: Connection) -> bool:
 def _merged(hits: Sequence[FoundIn]) -> list[FoundIn]:
     """The best of several files first; what matches by similar words stays behind the rest."""
 
-    def order(found: FoundIn) -> tuple[Any, ...]:
-        hit = found[1]
+    def order(pair: FoundIn) -> tuple[Any, ...]:
+        hit = pair[1]
         return hit.is_similar, -hit.score, hit.row["collection"], hit.row["path"]
 
     merged: list[FoundIn] = []
