@@ -17,7 +17,7 @@ from kb.results.archives import (
     Highlight,
 )
 from kb.search.archives import ArchiveHit, FoundIn, search_archives
-from kb.search.files import SearchedFile, Together
+from kb.search.files import SearchedFile, Together, read_together
 from kb.store.citation_graph import (
     ENDS,
     Elsewhere,
@@ -73,13 +73,15 @@ def _citations(
     names = [
         file.names.everywhere(f"{hit.row['collection']}/{hit.row['path']}") for file, hit in hits
     ]
-    together = Together(files)
-    with together.read():
+
+    def read(together: Together) -> dict[SearchedFile, dict[str, tuple[ArchiveCitations, bool]]]:
         elsewhere = links_elsewhere(together, names)
         received = citations_from_elsewhere(together, names)
-        answers = together.each(_citations_of, names, received, of=elsewhere).values()
+        return together.each(_citations_of, names, received, of=elsewhere)
+
+    answers, _ = read_together(files, read)
     none = ArchiveCitations(citing=[], cited=[]), False  # its file went meanwhile
-    of_names = {name: part for answer in answers for name, part in answer.items()}
+    of_names = {name: part for answer in answers.values() for name, part in answer.items()}
     parts = [of_names.get(name, none) for name in names]
     is_cut = any(is_cut for _, is_cut in parts)
     cut = f"of a document's citations the first {MAX_CITATIONS} are listed" if is_cut else ""

@@ -19,7 +19,7 @@ from kb.results.citations import (
     GraphEdge,
     GraphNode,
 )
-from kb.search.files import SearchedFile, Together
+from kb.search.files import SearchedFile, Together, read_together
 from kb.store.citation_graph import (
     ENDS,
     NOWHERE,
@@ -81,18 +81,20 @@ class Citing(Workspace):
             reads = (read_document(self, name, collection, _name_of) for name in documents)
             names = {name for name, _ in reads}
         files, notice = self.everywhere, self.lost
-        together = Together(files)
-        parts: list[Graph] = []
-        with together.read():
+
+        def read(together: Together) -> list[Graph]:
             if names is None or len(files) == 1:
-                parts = _graphs(together, names, depth, states)
-            else:  # step by step, since each may lead to another file
-                seen: set[str] = set()
-                for _ in range(depth):
-                    parts += _graphs(together, names - seen, 1, states)
-                    seen |= names
-                    names = {n.id for part in parts for n in part.nodes if not n.is_external}
-        return _joined(parts, " ".join(filter(None, [*together.lost, notice])))
+                return _graphs(together, names, depth, states)
+            parts: list[Graph] = []
+            near, seen = names, set[str]()
+            for _ in range(depth):  # step by step, since each may lead to another file
+                parts += _graphs(together, near - seen, 1, states)
+                seen |= near
+                near = {n.id for part in parts for n in part.nodes if not n.is_external}
+            return parts
+
+        parts, lost = read_together(files, read)
+        return _joined(parts, " ".join(filter(None, [*lost, notice])))
 
     def graph_picture(
         self, address: Address, within: Collection[str] | None = None
@@ -104,9 +106,10 @@ class Citing(Workspace):
             within: ids (COLLECTION/id) of the documents to draw; by default all that have a
                 citation.
         """
-        together = Together(self.everywhere)
-        with together.read():
-            parts = together.each(_drawn, of=links_elsewhere(together))
+        parts, _ = read_together(
+            self.everywhere,
+            lambda together: together.each(_drawn, of=links_elsewhere(together)),
+        )
         return picture_of((row for part in parts.values() for row in part), address, within)
 
     def broken_links(self, *, collection: str = "") -> BrokenLinks:
@@ -118,14 +121,16 @@ class Citing(Workspace):
                 pass  # raises with the nearest names
 
         files, notice = self.everywhere, self.lost
-        together = Together(files)
-        with together.read():
-            parts = together.each(_links, collection, of=links_elsewhere(together)).values()
+        answers, lost = read_together(
+            files,
+            lambda together: together.each(_links, collection, of=links_elsewhere(together)),
+        )
+        parts = answers.values()
         states = sum((Counter(counts) for _, counts in parts), Counter[str]())
         return BrokenLinks(
             broken=[link for links, _ in parts for link in links],
             states={state: states[state] for state in STATES},
-            notice=" ".join(filter(None, [*together.lost, notice])),
+            notice=" ".join(filter(None, [*lost, notice])),
         )
 
 
@@ -133,10 +138,13 @@ def links_of_document(workspace: Workspace, name: str) -> tuple[Elsewhere, list[
     """What a document's links to other shards lead to, and the citations that come from there."""
     if len(files := workspace.everywhere) == 1:
         return NOWHERE, []
-    together = Together(files)
-    with together.read():
-        of_files = links_elsewhere(together, [name])
-        received = citations_from_elsewhere(together, [name])
+    (of_files, received), _ = read_together(
+        files,
+        lambda together: (
+            links_elsewhere(together, [name]),
+            citations_from_elsewhere(together, [name]),
+        ),
+    )
     elsewhere = {key: row for of_file in of_files.values() for key, row in of_file.items()}
     return elsewhere, received.get(name, [])
 

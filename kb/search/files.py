@@ -116,6 +116,19 @@ class Together:
         self.lost.append(left_out(file.label, error))
 
 
+def read_together(
+    files: Sequence[SearchedFile], work: Callable[[Together], T]
+) -> tuple[T, list[str]]:
+    """What `work` makes of one read of the files, and why some of them do not answer."""
+    while True:
+        together = Together(files)
+        try:
+            with together.read():
+                return work(together), together.lost
+        except LostReadError:  # each file raises it once
+            continue
+
+
 def _side_by_side(
     begun: Mapping[SearchedFile, Callable[[], T]], end: contextlib.ExitStack
 ) -> dict[SearchedFile, Callable[[], T]]:

@@ -265,6 +265,28 @@ def test_a_file_that_changes_during_a_search_is_asked_anew(
     assert steps[:4] == ["look", "propose", "rows", "look"]
 
 
+def test_links_are_read_anew_where_a_file_changes_meanwhile(
+    local: KnowledgeBase, tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some").mkdir()
+    file = Path(shutil.copy(parts / "guide" / "guide.db", tmp_path / "some"))
+    with cluster(tmp_path, 1) as made, kb.open(file, project=tmp_path) as written:
+        local.use_shards(made.address, [str(file)])
+        before = local.broken_links()
+        assert before.states["resolved"]
+        ask, steps = shards_module.Shards.ask, []
+
+        def ask_and_change(self: Any, worker: str, *arguments: Any) -> Any:
+            steps.append(arguments[4].__name__)
+            if steps == ["_open_keys", "_links"]:
+                written.record("The station stands on a roof.")
+            return ask(self, worker, *arguments)
+
+        monkeypatch.setattr(shards_module.Shards, "ask", ask_and_change)
+        assert local.broken_links() == before
+    assert steps == ["_open_keys", "_links"] * 2
+
+
 def test_a_file_that_changes_all_the_time_is_left_out(
     local: KnowledgeBase, tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
