@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import re
+import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -312,8 +313,31 @@ def test_zero_as_a_date_is_the_day_that_excel_shows() -> None:
     assert displayed(datetime.time(), "d mmm yyyy hh:mm") == "0 Jan 1900 00:00"
 
 
+HARBOUR_XLS = Path(__file__).parents[2] / "fixtures/formats/harbour.xls"
+
+
+def test_an_old_sheet_costs_no_more_for_a_cell_far_away(convert: Convert) -> None:
+    # With all cells between them, three sheets like this one exceed the time for a file.
+    last = bytes.fromhex("3c00 0300 0f00 22000000")
+    data = HARBOUR_XLS.read_bytes()
+    assert data.count(last) == 1
+    text = convert("a.xls", data.replace(last, bytes.fromhex("ffff ff00 0f00 22000000"))).text
+    assert "| Berth 60 | 20 | 180 m |" in text
+    assert "\n8\n" in text
+
+
+def test_a_sheet_from_before_workbooks_is_read(convert: Convert) -> None:
+    records = {0x209: bytes.fromhex("0000 1000 0000"), 0x243: bytes(12)}
+    data = b"".join(struct.pack("<HH", op, len(body)) + body for op, body in records.items())
+    for row, text in enumerate((b"Berth", b"Depth")):
+        label = struct.pack("<HHHH", row, 0, 0, len(text)) + text
+        data += struct.pack("<HH", 0x204, len(label)) + label
+    converted = convert("a.xls", data + struct.pack("<HH", 0x0A, 0))
+    assert converted.text == "## Sheet 1\n\nBerth\n\nDepth\n"
+
+
 def test_what_an_old_workbook_breaks_costs_its_formats_alone(convert: Convert) -> None:
-    data = (Path(__file__).parents[2] / "fixtures/formats/harbour.xls").read_bytes()
+    data = HARBOUR_XLS.read_bytes()
     dates = bytes.fromhex("22 00 02 00 00 00")  # whether years count from 1900
     assert data.count(dates) == 1
     converted = convert("a.xls", data.replace(dates, dates[:4] + b"\xff\0"))

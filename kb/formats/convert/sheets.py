@@ -25,6 +25,7 @@ from kb.formats.convert.packed import OLE, Package, integer
 from kb.formats.convert.plain import cell_text, protected, table_lines
 from kb.formats.convert.result import Converted, ConverterError, Origin
 
+_OLDEST = (b"\x09\0", b"\x09\2", b"\x09\4")  # sheets from before 1993, which have no container
 MOST_CHARACTERS = 5_000_000  # of a workbook
 
 _RELATED = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
@@ -35,7 +36,7 @@ _COMMENTS = re.compile(r"xl/(?:threaded)?comments.*\.xml", re.IGNORECASE)
 def convert(data: bytes, name: str) -> Converted:
     """All sheets in order; a formula shows its last calculated value."""
     notices: list[str] = []
-    if data.startswith(OLE):
+    if data.startswith((OLE, *_OLDEST)):
         text, origins = sheet_lines(_old_sheets(data, notices), notices)
         return Converted(text, origins=origins, notices=tuple(notices))
     package = Package(data, "Excel")
@@ -67,7 +68,7 @@ def convert(data: bytes, name: str) -> Converted:
 
 def _old_sheets(data: bytes, notices: list[str]) -> list[tuple[str, list[list[Any]]]]:
     try:
-        book = xlrd.open_workbook(file_contents=data, formatting_info=True)
+        book = xlrd.open_workbook(file_contents=data, formatting_info=True, ragged_rows=True)
     # On odd formulas and damage xlrd raises whatever happens.
     except Exception as error:  # noqa: BLE001
         reason = str(error) or type(error).__name__
@@ -84,7 +85,8 @@ def _old_sheets(data: bytes, notices: list[str]) -> list[tuple[str, list[list[An
         if cell.ctype == xlrd.XL_CELL_BOOLEAN:
             return bool(cell.value)
         key = book.xf_list[cell.xf_index].format_key
-        code = "" if key in OF_THE_MACHINE else book.format_map[key].format_str or ""
+        written = book.format_map.get(key) if key not in OF_THE_MACHINE else None
+        code = (written.format_str if written else "") or ""
         if cell.ctype != xlrd.XL_CELL_DATE:
             return displayed(cell.value, code)
         try:
