@@ -421,7 +421,7 @@ _PARTIAL = re.compile(
     r"""^[ \t]*(?:--8<--|\.\.\s+(?:include|auto\w+|click|argparse|program-output|toctree-filt)::
         |include::|[:`]{3,}\{(?:include|auto\w+|eval-rst|click:\w+)\}|<!--\s*@?include|:::\s+[\w.-]+$)
       |\{%-?\s*(?:include|import|for)|\{!\s*\S+
-      |\{\{[%<]?\s*(?:[%<](?!\s*(?:rel)?ref\b)|\#?include|readfile)
+      |\{\{[%<]?\s*(?:[%<](?!\s*(?:(?:rel)?ref|figure|gist|highlight|param|youtube)\b)|\#?include|readfile)
       |^import\s.*?\sfrom\s+["'][^"']+\.mdx?["']""",
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )

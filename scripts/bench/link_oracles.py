@@ -186,7 +186,11 @@ _LENIENT = """%w[Link PostUrl].each do |name|
   end)
 end
 """
-_SETTINGS = {"HUGO_REFLINKSERRORLEVEL": "WARNING", "HUGO_REFLINKSNOTFOUNDURL": "/no-such-page"}
+_SETTINGS = {
+    "HUGO_REFLINKSERRORLEVEL": "WARNING",
+    "HUGO_REFLINKSNOTFOUNDURL": "/no-such-page",
+    "JEKYLL_NO_BUNDLER_REQUIRE": "true",  # take the packages of the system
+}
 # For each generator: its configuration, and its command with the folder and the base of the result.
 BUILDS = {
     "astro": ("astro.config.*", "build --outDir {out}"),
@@ -250,7 +254,12 @@ def number_links(folder: Path) -> list[Place]:
     def numbered(match: re.Match[str]) -> str:
         number = f"xk{len(places)}kx"
         places.append(place)
-        return f"{match[0]}{number} " if match[0] == "[" else f'{match[0]} data-at="{number}"'
+        quote = '"' * (file.suffix == ".mdx")  # a quote would end a parameter of Hugo
+        return (
+            f"{match[0]}{number} "
+            if match[0] == "["
+            else f"{match[0]} data-at={quote}{number}{quote}"
+        )
 
     for file in sorted(folder.rglob("*")):
         if file.suffix in (".md", ".mdx", ".markdown") and file.is_file():

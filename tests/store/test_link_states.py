@@ -133,6 +133,10 @@ def test_anchors_of_a_generator_count_only_in_its_site(
 def test_a_page_that_takes_in_others_may_have_more_sections(fill: Filler) -> None:
     kb = fill({"a.md": "[x](b.md#there)", "b.md": '# B\n\n--8<-- "part.txt"\n'}, embed=False)
     assert states(kb) == [("a.md", "b.md#there", "not in the tree")]
+    kb = fill({"b.md": "# B\n\n{{< part.inline >}} {{< figure src=x >}}\n"}, embed=False)
+    assert states(kb, "not in the tree")
+    kb = fill({"b.md": "# B\n\n{{< figure src=x >}} [a]({{< ref a >}})\n"}, embed=False)
+    assert links(kb, "broken") == ["b.md#there"]
 
 
 # Sites
