@@ -222,3 +222,15 @@ def test_columns_that_were_written_across_are_read_one_by_one(
     lines = convert(converter, page).text.split("\n")
     wanted = [f"Column {c} in its row {row}" for c in range(columns) for row in range(20)]
     assert [line for line in lines if line] == wanted
+
+
+def test_notes_on_a_page_are_kept_and_marked_text_is_there_once(converter: Converter) -> None:
+    assert KIND is not None
+    note = "<</Type/Annot/Subtype/{}/Rect[9 9 90 90]/Contents({})>>"
+    notes = note.format("Text", "Why hemp?") + note.format("FreeText", "# Ask Ada")
+    notes += note.format("Highlight", "Old ropes") + note.format("Link", "A page")
+    data = pdf([[Text(72, 700, "Old ropes are sold.")]])
+    data = data.replace(b"/MediaBox", f"/Annots[{notes}]/MediaBox".encode())
+    assert converter.convert(KIND, "a.pdf", data).text == (
+        "Old ropes are sold.\n\nComments:\n\n- Why hemp?\n- \\# Ask Ada\n"
+    )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import pypdfium2
+from pypdfium2 import raw
 
 from kb.formats.convert.pdf_headings import Bookmark, headings_of, title_of
 from kb.formats.convert.pdf_lines import Line, page_lines, without_furniture
@@ -25,6 +26,7 @@ _SOFT_HYPHENS = ("\x02", "\ufffe", "\u00ad")  # pdfium's, at a line's end
 _SOFT_HYPHEN = re.compile(f"[{''.join(_SOFT_HYPHENS)}]")
 _WORD = re.compile(r"[^\W\d_]+")
 _BROKEN = re.compile(f"([^\\W\\d_]*)[{''.join(_SOFT_HYPHENS)}]([^\\W\\d_]*)")
+_NO_COMMENTS = (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_WIDGET)
 _BULLET = re.compile(r"[•‣▪●◦∙]\s+(?=\S)")
 
 
@@ -67,6 +69,8 @@ def convert(data: bytes, name: str, ocr: str = "") -> Converted:
     origins: list[Origin] = []
     for number, page in enumerate(shown, start=1):
         written = list(_written(page, levels, words))
+        if comments := list(_comments(document, number - 1, " ".join(written))):
+            written += ["", "Comments:", "", *comments]
         if written:
             origins.append(Origin(len(lines) + 1, "page", str(number)))
             lines += [*written, ""]
@@ -74,6 +78,22 @@ def convert(data: bytes, name: str, ocr: str = "") -> Converted:
         notices.append(f"pages without text: {some_of(list(map(str, empty)), MOST_PAGES_NAMED)}")
     text = "\n".join(lines).rstrip("\n") + "\n"
     return Converted(text, title, tuple(origins), metadata, tuple(notices))
+
+
+def _comments(document: pypdfium2.PdfDocument, index: int, shown: str) -> Iterator[str]:
+    """A page's notes and remarks that it does not show itself, such as marked text."""
+    page = document[index]
+    solid = "".join(shown.split())
+    for number in range(raw.FPDFPage_GetAnnotCount(page.raw)):
+        note = raw.FPDFPage_GetAnnot(page.raw, number)
+        if raw.FPDFAnnot_GetSubtype(note) not in _NO_COMMENTS:
+            size = raw.FPDFAnnot_GetStringValue(note, b"Contents", None, 0)
+            value = (raw.FPDF_WCHAR * (size // 2 + 1))()
+            raw.FPDFAnnot_GetStringValue(note, b"Contents", value, size)
+            text = one_line(bytes(value)[:size].decode("utf-16-le", "replace").rstrip("\0"))
+            if "".join(text.split()) not in solid:
+                yield f"- {protected(text)}"
+        raw.FPDFPage_CloseAnnot(note)
 
 
 def _metadata(document: pypdfium2.PdfDocument) -> dict[str, str]:
