@@ -20,7 +20,7 @@ Place = tuple[str, int]  # a link's file and line
 def output(command: list[str], folder: Path, settings: Mapping[str, str] | None = None) -> str:
     """What a program prints, whatever it says by its exit code; `settings` join the environment."""
     if shutil.which(command[0]) is None:
-        raise SystemExit(f"{command[0]} is not installed: name the program, as in NAME=PROGRAM")
+        raise SystemExit(f"{command[0]} is not installed: scripts/bench/links --help says how")
     errors = subprocess.DEVNULL if "json" in command else subprocess.STDOUT
     done = subprocess.run(
         command,
