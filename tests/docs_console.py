@@ -13,6 +13,10 @@ from pathlib import Path
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"\s+# exit code (\d+)$")
+# What a command says of its progress when it takes longer, as on a busy machine.
+_PROGRESS = re.compile(
+    r"^kb: .*, (?:about [\d.]+ (?:s|min|h) more|which takes a while)\n", re.MULTILINE
+)
 ANYTHING = "..."  # alone on a line: any lines; within one: any characters
 
 
@@ -73,4 +77,5 @@ def fits(output: list[str], printed: str) -> bool:
         for line in output
     ]
     text = printed if printed.endswith("\n") or not printed else f"{printed}\n"
+    text = _PROGRESS.sub("", text)
     return re.fullmatch("".join(lines), text) is not None

@@ -82,6 +82,9 @@ def test_pages_link_to_pages_that_are_there() -> None:
         (["took ... s"], "took 0.3 s\n", True),
         (["took ... s"], "took 0.3 ms\n", False),
         (["(x)"], "x\n", False),
+        (["a"], "kb: removing, about 1 s more\na\n", True),
+        (["a"], "kb: reading: 1 of 2,000, which takes a while\na\n", True),
+        (["a"], "kb: there is no a\na\n", False),
     ],
 )
 def test_what_is_shown_is_compared_line_by_line(
