@@ -93,7 +93,7 @@ OWNERS = {
     "tesserocr": {"formats.convert.ocr"},
     "tree_sitter": {"formats.source_code"},
     "uvicorn": {"server.http"},
-    "striprtf": {"formats.convert.completeness", "formats.convert.rtf"},
+    "striprtf": {"formats.convert.rtf"},
     "xlrd": {"formats.convert.sheets"},
     "watchfiles": {"disk.watch"},
 }
