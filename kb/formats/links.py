@@ -247,8 +247,8 @@ def without_trailing_punctuation(url: str) -> str:
 
 
 _HTML_LINK = re.compile(
-    r"""<(?:(?i:a|img)\s(?:[^>]*\s)?(?i:href|src)
-          |[A-Z][\w.]*\s(?:[^>]*\s)?(?:href|to)(?=\s*=\s*["']))  # a component
+    r"""<(?:(?i:a|img)\s(?:[^<>]*\s)?(?i:href|src)
+          |[A-Z][\w.]*\s(?:[^<>]*\s)?(?:href|to)(?=\s*=\s*["']))  # a component
         \s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""",
     re.VERBOSE,
 )

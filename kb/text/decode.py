@@ -94,6 +94,9 @@ def decode_as(data: bytes, encoding: str) -> str:
     with contextlib.suppress(LookupError, ValueError):
         if encoding:
             name = codecs.lookup(encoding).name
+            if name == "ascii":
+                with contextlib.suppress(UnicodeDecodeError):
+                    return data.decode()
             return data.decode(_MEANT.get(name, name))
     return decode(data).text
 

@@ -15,7 +15,7 @@ import pytest
 from lxml import etree
 from office_files import docx, package
 from outlook_file import msg, old_msg
-from pptx.chart.data import CategoryChartData
+from pptx.chart.data import CategoryChartData, XyChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.opc.package import Part
 from pptx.opc.packuri import PackURI
@@ -420,6 +420,31 @@ def test_what_one_part_of_a_slide_lacks_costs_no_other(convert: Convert) -> None
     )
 
 
+def test_a_point_of_a_chart_has_its_own_place_and_all_levels_of_its_name(convert: Convert) -> None:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    points = XyChartData()
+    for name, first in (("Neap", 1), ("Spring", 5)):
+        series = points.add_series(name)
+        series.add_data_point(first, 10 * first)
+        series.add_data_point(first + 1, 10 * first + 10)
+    levels = CategoryChartData()
+    for year in ("2025", "2026"):
+        above = levels.add_category(year)
+        for half in ("H1", "H2"):
+            above.add_sub_category(half)
+    levels.add_series("Berths", (1, 2, 3, 4))
+    place = (0, 0, 9999, 9999)
+    slide.shapes.add_chart(XL_CHART_TYPE.XY_SCATTER, *place, points)
+    slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, *place, levels)
+    file = io.BytesIO()
+    presentation.save(file)
+    text = convert("a.pptx", file.getvalue()).text
+    assert "|  | Neap |\n| --- | --- |\n| 1 | 10 |\n| 2 | 20 |\n" in text
+    assert "|  | Spring |\n| --- | --- |\n| 5 | 50 |\n| 6 | 60 |\n" in text
+    assert "| 2025 H1 | 1 |\n| H2 | 2 |\n| 2026 H1 | 3 |\n| H2 | 4 |\n" in text
+
+
 @pytest.mark.parametrize("name", ["ppt/slides/slide1.xml", "docProps/thumbnail.jpeg"])
 def test_a_damaged_member_is_told_as_such(convert: Convert, name: str) -> None:
     presentation = pptx.Presentation()
@@ -559,6 +584,15 @@ def test_rtf_keeps_text_boxes_and_comments_and_passes_over_binary_data(convert: 
     )
     assert convert("a.rtf", source).text == (
         "One two\n\nBoxed\n\nthree[1].\n\n\nNotes:\n\n1. Comment: Why?\n"
+    )
+
+
+def test_rtf_tells_an_escaped_backslash_from_a_control_word(convert: Convert) -> None:
+    source = (
+        rb"{\rtf1 C:\\bin64 and C:\\do, word{\plain\super 2}{\footnote\super 1\nosupersub  Why}"
+    )
+    assert convert("a.rtf", source + rb"\outlinelevel .}").text == (
+        "C:\\bin64 and C:\\do, word^2[1].\n\n\nNotes:\n\n1. 1 Why\n"
     )
 
 

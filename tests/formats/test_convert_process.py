@@ -106,6 +106,7 @@ def test_a_converter_that_dies_costs_its_file_alone(converter: Converter, odd: F
     [
         ("SIGKILL", r"ended from outside \(SIGKILL\)"),
         ("SIGTERM", r"ended from outside \(SIGTERM\)"),
+        ("SIGINT", r"ended from outside \(SIGINT\)"),
         ("SIGABRT", "more than 2 GB of memory"),
         ("SIGSEGV", r"crash \(SIGSEGV\)"),
     ],

@@ -407,6 +407,8 @@ def test_routes_are_made_of_names_dates_and_templates(
     [
         {"hugo.toml": "theme = 'book'\n"},
         {"hugo.toml": "[[module.imports]]\npath = 'example.org/theme'\n"},
+        {"hugo.json": '{"title": "x", "theme": ["book"]}'},
+        {"config/_default/hugo.toml": "", "config/_default/module.toml": "[[imports]]\n"},
         {"hugo.toml": "", "layouts/_markup/render-link.html": "x"},
     ],
 )

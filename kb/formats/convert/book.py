@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import unicodedata
 from collections import Counter
+from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from kb.formats.convert.markup import markdown_of, parse_html
 from kb.formats.convert.packed import Package, named_texts
 from kb.formats.convert.page import html_text
 from kb.formats.convert.result import Converted, ConverterError
+from kb.text.counted import some_of
 
 _CONTAINER = "META-INF/container.xml"
 _DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
@@ -36,7 +38,7 @@ def convert(data: bytes, name: str) -> Converted:
                 parts.append(text)
     names = {"title": "title", "creator": "author", "date": "date", "language": "language"}
     missing = [chapter for chapter in chapters if chapter not in package.names]
-    notices = (f"chapters that it does not hold: {', '.join(missing)}",) if missing else ()
+    notices = (f"chapters that it does not hold: {some_of(missing)}",) if missing else ()
     metadata = named_texts(root.iterfind(f".//{{*}}metadata/{_DUBLIN_CORE}*"), names)
     title = metadata.pop("title", "")
     text = "\n".join(parts)
@@ -53,28 +55,27 @@ def spine(package: Package) -> tuple[ElementTree.Element, list[str]]:
         raise ConverterError("is not an EPUB: it has no list of its content")
     items = {item.get("id"): item for item in root.iterfind(".//{*}manifest/{*}item")}
     chapters: dict[str, None] = {}  # in order
+    keys = {_key(name): name for name in sorted(package.names, reverse=True)}
     for entry in root.iterfind(".//{*}spine/{*}itemref"):
         item = items.get(entry.get("idref"))
         if item is None or item.get("media-type") not in _PAGES:
             continue
         if "nav" not in (item.get("properties") or "").split():
-            chapters[_member(package, posixpath.dirname(place), item.get("href") or "")] = None
+            name = _member(package, keys, posixpath.dirname(place), item.get("href") or "")
+            chapters[name] = None
     return root, list(chapters)
 
 
-def _member(package: Package, folder: str, address: str) -> str:
+def _member(package: Package, keys: Mapping[str, str], folder: str, address: str) -> str:
     """The member that an address leads to; if none has just that name, one that differs from it by
     case or the form of its accents."""
     address = address.partition("#")[0]
-    unquoted, written = (
+    names = [
         posixpath.normpath(posixpath.join(folder, name)).lstrip("/")
         for name in (unquote(address), address)
-    )
-    if unquoted in package.names or written not in package.names:
-        written = unquoted
-    key = _key(written)
-    others = (name for name in sorted(package.names) if _key(name) == key)
-    return written if written in package.names else next(others, written)
+    ]
+    exact = (name for name in names if name in package.names)
+    return next(exact, keys.get(_key(names[0]), names[0]))
 
 
 def _key(name: str) -> str:

@@ -33,7 +33,7 @@ _BULLET = re.compile(r"\s*(?:[•◦▪–·]|(\d+[.)]))\t")
 
 
 # Binary data, whose braces count for nothing; control words that begin like it hold no text.
-_BINARY = re.compile(r"\\bin(?:(\d{1,9}) ?|[a-z]*-?\d* ?)")
+_BINARY = re.compile(r"(?<!\\)(?:\\\\)*(\\bin(?:(\d{1,9}) ?|[a-z]*-?\d* ?))")
 # What surrounds a text box, whose text striprtf leaves out.
 _SHAPE = re.compile(r"(?:\\\*)?\\(?:shpinst|shpgrp|shp|do)(?![a-z])")
 _BOX = re.compile(r"\\(?:shptxt|dptxbxtext)(?![a-z])")
@@ -58,9 +58,10 @@ def source_of(data: bytes) -> str:
     position = 0
     for binary in _BINARY.finditer(source):
         if binary.start() >= position:
-            parts.append(source[position : binary.start()])
-            position = binary.end() + int(binary[1] or 0)
-    return _BOX.sub(r"\\par", _SHAPE.sub("", " ".join([*parts, source[position:]])))
+            parts.append(source[position : binary.start(1)])
+            position = binary.end() + int(binary[2] or 0)
+    source = " ".join([*parts, source[position:]]).replace("\\\\", r"\'5c")  # no control word
+    return _BOX.sub(r"\\par", _SHAPE.sub("", source))
 
 
 def convert(data: bytes, name: str) -> Converted:
@@ -105,8 +106,12 @@ def _marked(source: str) -> Iterator[str]:
         elif word in ("footnote", "annotation") and groups:
             groups[-1] = _NOTE_END
         elif word == "super" and number != "0" and groups:
-            mark, groups[-1] = _RAISED, _RAISED_END
-        elif word == "outlinelevel" and number in "012345":
+            mark, groups[-1] = _RAISED, _RAISED_END + groups[-1].lstrip(_RAISED_END)
+        elif mark == _RAISED_END and groups and groups[-1].startswith(mark):
+            groups[-1] = groups[-1][1:]
+        elif mark == _RAISED_END:
+            mark = ""
+        elif word == "outlinelevel" and number in tuple("012345"):
             mark = f"{_HEADING}{int(number) + 1}"
         elif word == "s" and number in styles:
             mark = f"{_HEADING}{int(styles[number]) + 1}"

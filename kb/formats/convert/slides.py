@@ -129,28 +129,31 @@ def _chart_lines(chart: Any) -> Iterator[str]:
         yield ""
     for plot in root.iterfind("{*}chart/{*}plotArea/*"):
         series = plot.findall("{*}ser")
-        names = (" ".join(_points(line, "tx").values()) for line in series)
-        columns = [_points(line, "cat", "xVal") for line in series][:1]
-        columns += [_points(line, "val", "yVal") for line in series]
-        places = sorted(set().union(*columns))
-        rows = [
-            [
-                cell_text(columns[0].get(place)),
-                *(_number(values.get(place)) for values in columns[1:]),
+        firsts = [_points(line, "cat", "xVal") for line in series]
+        has_own = any(first not in ({}, firsts[0]) for first in firsts)  # as points of a scatter
+        tables = [(first, [line]) for first, line in zip(firsts, series, strict=True)]
+        for first, group in tables if has_own else [(firsts[0], series)] if series else []:
+            names = (" ".join(_points(line, "tx").values()) for line in group)
+            columns = [_points(line, "val", "yVal") for line in group]
+            rows = [
+                [cell_text(first.get(place)), *(_number(values.get(place)) for values in columns)]
+                for place in sorted(set().union(first, *columns))
             ]
-            for place in places
-        ]
-        if series:
             yield from table_lines([["", *map(cell_text, names)], *rows])
             yield ""
 
 
 def _points(series: ElementTree.Element, *names: str) -> dict[int, str]:
     """What is stored of a series under the first name that it has, by its place."""
+    points: dict[int, str] = {}
     stored = next(filter(None.__ne__, (series.find(f"{{*}}{name}") for name in names)), None)
-    texts = stored.iterfind(".//{*}pt") if stored is not None else ()
-    points = {integer(text.get("idx")): text.findtext("{*}v") or "" for text in texts}
-    return points if points or stored is None else {0: stored.findtext("{*}v") or ""}
+    if stored is not None:
+        for text in stored.iterfind(".//{*}pt"):  # of the innermost level first
+            at = integer(text.get("idx"))
+            points[at] = f"{text.findtext('{*}v') or ''} {points.get(at, '')}".rstrip()
+        if not points and (alone := stored.findtext("{*}v")):
+            points[0] = alone
+    return points
 
 
 def _number(stored: str | None) -> str:

@@ -27,7 +27,7 @@ _CHANGED = re.compile(rb"<m:oMath|<w:txbxContent|<w:(?:fldSimple|dir|bdo|rubyBas
 # Attributes of a style that mammoth needs, and what they are by default.
 _STYLE = [
     (
-        re.compile(rb"<w:style(?=[\s>])(?![^<>]*\bw:%s=)" % name),
+        re.compile(rb"<w:style(?=[\s>])(?![^<>]*\bw:%s\s*=)" % name),
         b'<w:style w:%s="%s"' % (name, usual),
     )
     for name, usual in ((b"type", b"paragraph"), (b"styleId", b""))

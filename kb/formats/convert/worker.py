@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import struct
 import sys
 from collections.abc import Callable
@@ -29,6 +30,7 @@ def main() -> None:
     requests = sys.stdin.buffer
     replies = os.fdopen(os.dup(1), "wb")  # no output of a library may get between them
     os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no fault of the file
     limit_process(memory=MEMORY_BYTES, open_files=64)
     _forbid()
     while head := requests.read(LENGTH.size):
