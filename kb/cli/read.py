@@ -139,7 +139,7 @@ def context(session: Session, options: argparse.Namespace) -> int:
         )
         lines.append(f"- {place} {omitted.heading or ''}".rstrip())
     render.text(results.to_dict(), "\n".join(lines), options)
-    render.remark(results.notice or "", options)
+    render.remark(results.notice or ("" if results.documents else "nothing found"), options)
     return 0 if results.documents else 1
 
 

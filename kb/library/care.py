@@ -37,7 +37,7 @@ from kb.store.opening import make_file
 from kb.store.sessions import call_statistics, file_scores, logged_calls
 from kb.store.vectors import current_model
 from kb.store.write_ahead_log import is_replicated, log_finding
-from kb.text.counted import sized
+from kb.text.counted import as_texts, sized
 
 TOP_FILES = 10
 Named = str | os.PathLike[str]
@@ -109,7 +109,9 @@ class Care(Workspace):
         if not path.exists() and not path.parent.is_dir():
             raise FileError(f"the folder {path.parent} does not exist: make it first")
         with self.database.read() as connection:  # before a file is made
-            stored = [self.names.collection(connection, n, ALL_KINDS)["name"] for n in names]
+            stored = [
+                self.names.collection(connection, n, ALL_KINDS)["name"] for n in as_texts(names)
+            ]
         if not path.exists():
             make_file(path, self.database.path)
         moved: dict[str, MovedCollection] = {}
@@ -136,7 +138,7 @@ class Care(Workspace):
         with Database(_another_file(self, file), create=False) as source:
             with source.read() as connection:
                 rows = (
-                    [self.names.collection(connection, name, ALL_KINDS) for name in names]
+                    [self.names.collection(connection, name, ALL_KINDS) for name in as_texts(names)]
                     if names
                     else [
                         row
@@ -189,8 +191,8 @@ class Care(Workspace):
         return pack_folder(
             Path(folder).expanduser().resolve(),
             Path(bundle).expanduser(),
-            include=include,
-            exclude=exclude,
+            include=as_texts(include),
+            exclude=as_texts(exclude),
             facts={"name": name, "version": version, "description": description},
         )
 

@@ -37,6 +37,7 @@ from kb.store.citation_graph import (
 )
 from kb.store.connection import Connection, Row
 from kb.store.contents import address_fields, documents_shown
+from kb.text.counted import as_texts
 
 
 class Citing(Workspace):
@@ -78,7 +79,9 @@ class Citing(Workspace):
         """
         names = None
         if documents:
-            reads = (read_document(self, name, collection, _name_of) for name in documents)
+            reads = (
+                read_document(self, name, collection, _name_of) for name in as_texts(documents)
+            )
             names = {name for name, _ in reads}
         files, notice = self.everywhere, self.lost
 

@@ -52,6 +52,7 @@ from kb.store.documents import delete_collection, delete_document
 from kb.store.mark import Mark
 from kb.store.projects import all_projects
 from kb.store.vectors import delete_unused_vectors
+from kb.text.counted import as_texts
 from kb.text.file_names import on_disk, storable
 
 Tell = Callable[[str], None]
@@ -95,8 +96,8 @@ class Collecting(Workspace):
                     *(base.database, os.fspath(source)),
                     name=name,
                     kind=kind,
-                    include=include,
-                    exclude=exclude,
+                    include=as_texts(include),
+                    exclude=as_texts(exclude),
                     description=description,
                     settings={**(settings or {}), **({"shard": shard} if shard else {})},
                     keeps_empty=bool(shard),  # there even while the shard has no document of it
@@ -482,7 +483,9 @@ def rows_to_sync(workspace: Workspace, names: Sequence[str]) -> list[Row]:
     one has no source, or belongs to another branch of a project than the one checked out."""
     with workspace.database.read() as connection:
         if names:
-            rows = [workspace.names.collection(connection, name, ALL_KINDS) for name in names]
+            rows = [
+                workspace.names.collection(connection, name, ALL_KINDS) for name in as_texts(names)
+            ]
             for row in rows:
                 _require_branch(connection, row)
         else:

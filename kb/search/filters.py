@@ -262,6 +262,13 @@ class DocumentFilter(NamedTuple):
     def of(cls, options: FilterOptions) -> DocumentFilter:
         """Raises UsageError for an option that means nothing."""
         documents = cls(**options)
+        paths, tags, metadata = (
+            (texts,) if isinstance(texts, str) else texts for texts in documents[:3]
+        )
+        since, until = (str(day or "") for day in (documents.since, documents.until))
+        documents = documents._replace(
+            paths=paths, tags=tags, metadata=metadata, since=since, until=until
+        )
         for name in ("since", "until"):
             if text := getattr(documents, name):
                 _require_date(name, text)

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from kb.errors import EmbeddingError, FileError
+from kb.errors import EmbeddingError, FileError, UsageError
 from kb.model_in_use import ModelInUse
 from kb.models.choose import may_be_english
 from kb.models.embedder import Floats
@@ -300,7 +300,14 @@ class _Search:
         self.together = Together(files)
         self.notices: list[str] = []
         self._policy = policy
-        self._requests = requests
+        if any(request.limit < 0 for request in requests):
+            raise UsageError("limit is a number of rows, 0 or more", field="limit")
+        self._requests = [
+            request._replace(collections=(request.collections,))
+            if isinstance(request.collections, str)
+            else request
+            for request in requests
+        ]
         self._parsed = [policy.parse(request.text) for request in requests]
         self._looks: dict[SearchedFile, Look] = {}
         # By file, the queries with likely words for unknown ones, and a notice about them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 MAX_NAMED = 5
 
@@ -31,3 +31,8 @@ def sized(size: int) -> str:
         if round(size / bytes_of_it, 1) < 1000:
             return f"{size / bytes_of_it:.1f} {unit}"
     return f"{size / 1e9:,.1f} GB"
+
+
+def as_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Some texts, or one alone, which Python takes for a sequence of letters."""
+    return (texts,) if isinstance(texts, str) else tuple(texts)

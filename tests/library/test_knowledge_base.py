@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import inspect
 import json
 import subprocess
@@ -161,3 +162,26 @@ def test_every_verb_is_documented_and_none_is_missing() -> None:
         for verb in names.split():
             assert inspect.getdoc(getattr(KnowledgeBase, verb))
             assert getattr(KnowledgeBase, verb).__name__ == verb
+
+
+def test_one_text_alone_is_a_list_of_one(windrose: Session, tmp_path: Path) -> None:
+    base = windrose.base
+    assert base.search(VANE, collections="windrose", limit=3) == base.search(VANE, limit=3)
+    assert base.search(VANE, paths="guide/**") == base.search(VANE, paths=["guide/**"])
+    vane = "how-to/calibrate the vane.md"
+    assert base.graph(vane) == base.graph([vane])
+    folder = tmp_path / "notes"
+    (folder / "drafts").mkdir(parents=True)
+    for name in ("mast.md", "drafts/vane.md"):
+        (folder / name).write_text("The mast is lowered in winter.\n")
+    with kb.open(tmp_path / "file.db") as other:
+        other.add(folder, exclude="drafts/**", embed=False)
+        assert [row.id for row in other.list_documents("notes")] == ["mast.md"]
+        assert other.sync("notes", embed=False).collections[0].unchanged == 1
+
+
+def test_a_day_may_be_a_date_and_a_negative_limit_is_told(windrose: Session) -> None:
+    base, day = windrose.base, datetime.date(2026, 1, 31)
+    assert base.search(VANE, since=day) == base.search(VANE, since="2026-01-31")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="limit is a number of rows"):
+        base.search(VANE, limit=-1)

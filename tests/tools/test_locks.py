@@ -34,9 +34,10 @@ pytestmark = [
 
 
 def locks() -> list[str]:
-    """What the kernel says this process holds: kind, file and range of each lock."""
+    """What the kernel says this process holds: kind, file and range of each lock, once: the kernel
+    shows a lock twice where other processes' locks come or go while the list is read."""
     lines = [line.split() for line in LOCKS.read_text().splitlines() if " POSIX " in line]
-    return sorted(" ".join(line[1:]) for line in lines if line[4] == str(os.getpid()))
+    return sorted({" ".join(line[1:]) for line in lines if line[4] == str(os.getpid())})
 
 
 @pytest.fixture(params=PLACES)
