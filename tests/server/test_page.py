@@ -286,7 +286,7 @@ def test_kb_ui_shows_the_server_that_runs_already(file: Path) -> None:
             command, env=environment(), capture_output=True, encoding="utf-8", timeout=HANGS
         )
     assert shown.returncode == 0
-    assert shown.stderr == f"kb: the page is at http://127.0.0.1:{server.port}/\n"
+    assert shown.stderr.endswith(f"kb: the page is at http://127.0.0.1:{server.port}/\n")
     refused = subprocess.run(
         [*command, "--http", "0.0.0.0"], env=environment(), capture_output=True, timeout=HANGS
     )

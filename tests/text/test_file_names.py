@@ -196,7 +196,7 @@ def test_commands_take_and_print_such_names(odd: Path) -> None:
             assert "internal error" not in found.stderr
     assert kb_command(odd, "--db", "k.db", "search", b"\xe9").returncode == 1
     missing = kb_command(odd, "--db", "k.db", "add", b"nowhere\xe9")
-    assert missing.stderr == "kb: there is no folder or file nowhere\\xe9\n"
+    assert missing.stderr.endswith("kb: there is no folder or file nowhere\\xe9\n")
     refused = kb_command(odd, "--db", "k.db", "--json", "get", b"nowhere\xe9")
     assert json.loads(refused.stdout)["error"].startswith(r'Document "nowhere\xe9" not found')
 
