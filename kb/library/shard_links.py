@@ -108,8 +108,10 @@ def _documents_of(
         return {}
     stored = _stored(connection, keys)
     best: dict[str, tuple[Any, int]] = {}
-    for key, document_id, _, path, rank, _ in documents_of_keys(connection, stored):
+    for key, document_id, _, path, rank, is_shared in documents_of_keys(connection, stored):
         order = rank, path.count("/"), path
+        if not is_shared:  # what one project holds stays invisible to the others
+            continue
         if stored[key] not in best or order < best[stored[key]][0]:
             best[stored[key]] = order, document_id
     shown = documents_shown(connection, (document_id for _, document_id in best.values()))
@@ -136,6 +138,7 @@ def _citing(file: SearchedFile, connection: Connection, keys: Collection[str]) -
     rows = citations_without_target(connection, [*stored])
     shown = documents_shown(connection, {row["source_document_id"] for row in rows})
     names = file.names.of_documents(shown)
+    shared = {row["name"] for row in all_collections(connection) if row["project_id"] is None}
     return [
         {
             **row,
@@ -144,6 +147,7 @@ def _citing(file: SearchedFile, connection: Connection, keys: Collection[str]) -
             "shown": shown[row["source_document_id"]],
         }
         for row in rows
+        if shown[row["source_document_id"]]["collection"] in shared
     ]
 
 

@@ -382,6 +382,31 @@ def test_a_shard_of_another_model_is_searched_with_it_and_related_to_nothing(
         assert base.related(path).notice is None
 
 
+def test_what_a_project_holds_is_no_target_for_other_shards(
+    shards: KnowledgeBase, tmp_path: Path
+) -> None:
+    address = "https://wiki.example/plan"
+    for name, count, text in (("plans", 1, f"---\nurl: {address}\n---\n"), ("pages", 9, "")):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            body = f"{text}# Page {number}\n\nSee [the plan]({address}).\n"
+            (tmp_path / name / f"{number}.md").write_text(body)
+        shards.add(str(tmp_path / name), name=name, embed=False)
+
+    def cited() -> list[str]:
+        pages = (shards.cite(f"pages/{number}.md").citations for number in range(9))
+        return [row.document for rows in pages for row in rows]
+
+    assert cited() == ["plans/0.md"] * 9
+    for file in shards.files:
+        with file.database.write() as connection:
+            connection.apsw.execute(
+                "INSERT INTO projects VALUES (9, 'other', 'main', 'f00', '/else', '2026-01-01');"
+                "UPDATE collections SET project_id = 9 WHERE name = 'plans'"
+            )
+    assert 0 < cited().count("") < 9  # in its own shard it was resolved before
+
+
 def test_a_set_is_replicated_file_by_file(shards: KnowledgeBase, tmp_path: Path) -> None:
     shards.close()
     for command in ("replicate", "restore"):
