@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
+from itertools import islice, product
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -31,6 +31,7 @@ _PLACEHOLDER = re.compile(
     r"|year|month|day|categories|sections?|collection|output_ext)\b"
 )
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+_MOST_TEMPLATES = 50  # of routes; each page's route is made by each
 Values = Mapping[str, Sequence[str]]
 
 
@@ -195,7 +196,8 @@ class Site:
         self.locales = {name for values in self.settings.within("locales") for name in values}
         lists = (listed for _, settings in self.settings.objects for listed in settings.values())
         texts = [text for listed in lists for text in listed if _PLACEHOLDER.search(text)]
-        self.templates = [text for text in texts if ":" not in _PLACEHOLDER.sub("", text)]
+        templates = (text for text in texts if ":" not in _PLACEHOLDER.sub("", text))
+        self.templates = [*islice(templates, _MOST_TEMPLATES)]
         is_loose = re.search(self.generator.loose, self.settings.text, re.MULTILINE | re.IGNORECASE)
         self.has_known_routes = self.generator.is_strict and not is_loose
 
