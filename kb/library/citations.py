@@ -47,10 +47,12 @@ class Citing(Workspace):
         Args:
             depth: from 2 on, also the graph that far around the document.
         """
-        if not collection:
-            collection, document = resolve(self, document, "")
-        name, _ = read_document(self, document, collection, _name_of)
-        elsewhere, received = links_of_document(self, name)
+        elsewhere, received = NOWHERE, list[Row]()
+        if len(self.everywhere) > 1:
+            if not collection:
+                collection, document = resolve(self, document, "")
+            name, _ = read_document(self, document, collection, _name_of)
+            elsewhere, received = links_of_document(self, name)
         citations, _ = read_document(self, document, collection, _citations, elsewhere)
         rows = [*citations]
         for row in received:

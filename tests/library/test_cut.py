@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,18 @@ def shards(tmp_path: Path, whole: KnowledgeBase) -> Iterator[KnowledgeBase]:
     assert len(cut) > 2
     with kb.open(tmp_path / "cut", project=tmp_path) as base:
         yield base
+
+
+def run_command(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def ids(base: KnowledgeBase) -> list[str]:
@@ -160,15 +172,7 @@ def test_the_command_line_opens_a_folder_of_shards(whole: KnowledgeBase, tmp_pat
     whole.close()
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "kb", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return run_command([sys.executable, "-m", "kb", *words], tmp_path)
 
     cut = run("--db", "whole.db", "split", "--by-size", "0.25 MB", "cut")
     assert cut.stdout.splitlines()[0].startswith("cut/whole-1-of-")
@@ -244,15 +248,7 @@ def test_a_split_that_is_killed_leaves_the_file_and_no_set(
             assert ids(base) == expected
         if (tmp_path / "cut").exists():
             break  # it was faster
-        again = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        again = run_command(command, tmp_path)
         assert (again.returncode, "one was stopped: remove it" in again.stderr) == (3, True)
         shutil.rmtree(unfinished)
 
@@ -410,13 +406,6 @@ def test_what_a_project_holds_is_no_target_for_other_shards(
 def test_a_set_is_replicated_file_by_file(shards: KnowledgeBase, tmp_path: Path) -> None:
     shards.close()
     for command in ("replicate", "restore"):
-        done = subprocess.run(
-            [sys.executable, "-m", "kb", "--db", "cut", command, str(tmp_path / "there")],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        words = ["--db", "cut", command, str(tmp_path / "there")]
+        done = run_command([sys.executable, "-m", "kb", *words], tmp_path)
         assert (done.returncode, "one file at a time" in done.stderr) == (2, True)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -245,6 +245,22 @@ def test_a_damaged_file_and_another_version_are_told(
         assert "was left out: kb 0.1.0 is installed there, 9.9 here." in (found.notice or "")
 
 
+def changed_at(
+    moment: list[str], change: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """The steps that workers are asked for; at the last of `moment` a file changes."""
+    ask, steps = shards_module.Shards.ask, list[str]()
+
+    def ask_and_change(self: Any, worker: str, *arguments: Any) -> Any:
+        steps.append(arguments[4].__name__)
+        if steps == moment:
+            change()
+        return ask(self, worker, *arguments)
+
+    monkeypatch.setattr(shards_module.Shards, "ask", ask_and_change)
+    return steps
+
+
 def test_a_file_that_changes_during_a_search_is_asked_anew(
     local: KnowledgeBase, tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,15 +270,9 @@ def test_a_file_that_changes_during_a_search_is_asked_anew(
         local.use_shards(made.address, [str(file)])
         before = local.search("battery").results
         assert before
-        ask, steps = shards_module.Shards.ask, []
-
-        def ask_and_change(self: Any, worker: str, *arguments: Any) -> Any:
-            steps.append(arguments[4].__name__)
-            if steps == ["look", "propose", "rows"]:  # what was proposed is of an older state
-                written.remove("guide")
-            return ask(self, worker, *arguments)
-
-        monkeypatch.setattr(shards_module.Shards, "ask", ask_and_change)
+        # What was proposed is of an older state.
+        older = ["look", "propose", "rows"]
+        steps = changed_at(older, lambda: written.remove("guide"), monkeypatch)
         assert not local.search("battery").results
     assert steps[:4] == ["look", "propose", "rows", "look"]
 
@@ -276,15 +286,9 @@ def test_links_are_read_anew_where_a_file_changes_meanwhile(
         local.use_shards(made.address, [str(file)])
         before = local.broken_links()
         assert before.states["resolved"]
-        ask, steps = shards_module.Shards.ask, []
-
-        def ask_and_change(self: Any, worker: str, *arguments: Any) -> Any:
-            steps.append(arguments[4].__name__)
-            if steps == ["_open_keys", "_links"]:
-                written.record("The station stands on a roof.")
-            return ask(self, worker, *arguments)
-
-        monkeypatch.setattr(shards_module.Shards, "ask", ask_and_change)
+        links = ["_open_keys", "_links"]
+        text = "The station stands on a roof."
+        steps = changed_at(links, lambda: written.record(text), monkeypatch)
         assert local.broken_links() == before
     assert steps == ["_open_keys", "_links"] * 2
 
